@@ -1,0 +1,201 @@
+"""What an agent is made of, before it is built. Both doors, ``Agent(...)`` and the builder, make a
+plan; ``assembled`` turns it into a loop, and is the one place where the parts are put together.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.criteria import (
+    ContinuationCriteria,
+    CostLimit,
+    Criterion,
+    CumulativeExecutionTimeLimit,
+    ErrorPolicy,
+    ErrorPolicyCriterion,
+    ExecutionTimeLimit,
+    FinishReasonCheck,
+    StepsLimit,
+    TokenUsageLimit,
+    ToolCallPresenceCheck,
+)
+from stepwell.drivers import BindableDriver, Driver, ToolCallingDriver
+from stepwell.errors import ConfigurationError
+from stepwell.events import EventBus
+from stepwell.hooks import Hook, HookStack
+from stepwell.ids import IdFactory, new_id
+from stepwell.loop import AgentLoop, AtLimit
+from stepwell.messages import FinishReason, Message
+from stepwell.models import CachedContext, Model, ModelPresets
+from stepwell.state import Budget
+from stepwell.tools import ToolExecutor, ToolLike, Tools
+
+DEFAULT_MAX_STEPS = 20
+DEFAULT_MAX_TOKENS = 32_768
+DEFAULT_TIMEOUT = 300.0
+
+
+class AgentCapability(Protocol):
+    """A feature that can be added to an agent: one object with one method."""
+
+    def configure(self, plan: "AgentPlan") -> "AgentPlan":
+        """The plan with this feature's tools, hooks, criteria and context added."""
+        ...
+
+
+class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
+    """Everything an agent is made of. None for a limit means that there is none."""
+
+    model: Model | None = None
+    llm_preset: str | None = None
+    model_presets: ModelPresets = ModelPresets()
+    driver: Driver | None = None
+    tools: tuple[ToolLike, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    context: CachedContext = CachedContext()
+    hooks: tuple[Hook, ...] = ()
+    criteria: tuple[Criterion | ContinuationCriteria, ...] = ()
+    has_base_criteria: bool = True
+    max_steps: int | None = DEFAULT_MAX_STEPS
+    max_tokens: int | None = DEFAULT_MAX_TOKENS
+    max_cost: float | None = None
+    timeout: float | None = DEFAULT_TIMEOUT
+    cumulative_timeout: float | None = None
+    stop_on_finish_reasons: tuple[FinishReason | str, ...] = ()
+    error_policy: ErrorPolicy | None = None
+    max_retries: int | None = None
+    at_limit: AtLimit = AtLimit.STOP
+    max_parallel_tools: int = 8
+    events: EventBus | None = None
+    clock: Clock = SystemClock()
+    new_id: IdFactory = new_id
+
+    @classmethod
+    def blank(cls) -> "AgentPlan":
+        """A plan without limits and criteria."""
+        return cls(has_base_criteria=False, max_steps=None, max_tokens=None, timeout=None)
+
+    def with_tools(self, *tools: ToolLike) -> "AgentPlan":
+        """With these tools added."""
+        return replace(self, tools=(*self.tools, *tools))
+
+    def with_hook(self, hook: Hook) -> "AgentPlan":
+        """With this hook added."""
+        return replace(self, hooks=(*self.hooks, hook))
+
+    def with_criteria(self, *criteria: Criterion | ContinuationCriteria) -> "AgentPlan":
+        """With these criteria added."""
+        return replace(self, criteria=(*self.criteria, *criteria))
+
+    def with_context_messages(self, *messages: Message) -> "AgentPlan":
+        """With these messages behind the stable ones at the start of the prompt."""
+        context = replace(self.context, messages=(*self.context.messages, *messages))
+        return replace(self, context=context)
+
+    def with_capability(self, capability: AgentCapability) -> "AgentPlan":
+        """With a feature added."""
+        configure = getattr(capability, "configure", None)
+        if isinstance(capability, type) or not callable(configure):
+            raise ConfigurationError(
+                f"{capability!r} is not a capability; give an object with a configure(plan) method"
+            )
+        name = type(capability).__name__
+        plan = capability.configure(self)
+        if not isinstance(plan, AgentPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"{name}.configure returned {plan!r}; return the changed plan")
+        return replace(plan, capabilities=(*plan.capabilities, name))
+
+    @property
+    def budget(self) -> Budget:
+        """The limits of this plan as a budget, for what it may pass on to subagents."""
+        return Budget(
+            steps=self.max_steps,
+            tokens=self.max_tokens,
+            seconds=self.timeout if self.cumulative_timeout is None else self.cumulative_timeout,
+            cost=self.max_cost,
+        )
+
+    @property
+    def effective_error_policy(self) -> ErrorPolicy:
+        """The policy; a number of retries alone means that tool errors are retried."""
+        if self.max_retries is None:
+            return self.error_policy or ErrorPolicy.stop_on_any_error()
+        if self.error_policy is None:
+            return ErrorPolicy.retry_tool_errors(self.max_retries)
+        return self.error_policy.with_max_retries(self.max_retries)
+
+    def assembled(self) -> AgentLoop:
+        """The loop that this plan describes; raises ``ConfigurationError`` if it can't be built."""
+        tools = Tools(self.tools)
+        hooks = HookStack(self.hooks)
+        executor = ToolExecutor(
+            tools, hooks=hooks, clock=self.clock, max_parallel=self.max_parallel_tools
+        )
+        return AgentLoop(
+            self._driver(executor, hooks),
+            ContinuationCriteria(*self._criteria()),
+            hooks=hooks,
+            events=self.events,
+            clock=self.clock,
+            new_id=self.new_id,
+            at_limit=_at_limit(self.at_limit),
+            tool_names=tools.names,
+        )
+
+    def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:
+        if self.driver is not None:
+            if not callable(getattr(self.driver, "use_tools", None)):
+                raise ConfigurationError(
+                    f"{self.driver!r} is not a driver; it has no use_tools(state) method"
+                )
+            bindable = isinstance(self.driver, BindableDriver)
+            return self.driver.bound_to(executor) if bindable else self.driver
+        model = self.model
+        if model is None and self.llm_preset is not None:
+            model = self.model_presets.model(self.llm_preset)
+        if model is None:
+            raise ConfigurationError(
+                "an agent needs a model or a driver: Agent(model, ...), with_llm_preset(name), or "
+                "with_driver(driver); for tests see stepwell.testing"
+            )
+        return ToolCallingDriver(model, executor, hooks=hooks, context=self.context)
+
+    def _criteria(self) -> "Iterator[Criterion | ContinuationCriteria]":
+        if self.max_steps is not None:
+            yield StepsLimit(self.max_steps)
+        if self.max_tokens is not None:
+            yield TokenUsageLimit(self.max_tokens)
+        if self.max_cost is not None:
+            yield CostLimit(self.max_cost)
+        if self.timeout is not None:
+            yield ExecutionTimeLimit(self.timeout, clock=self.clock)
+        if self.cumulative_timeout is not None:
+            yield CumulativeExecutionTimeLimit(self.cumulative_timeout)
+        if self.has_base_criteria or self.stop_on_finish_reasons:
+            yield FinishReasonCheck(self.stop_on_finish_reasons)
+        if self.has_base_criteria or self.error_policy or self.max_retries is not None:
+            yield ErrorPolicyCriterion(self.effective_error_policy)
+        if self.has_base_criteria:
+            yield ToolCallPresenceCheck()
+        yield from self.criteria
+
+
+def checked_tools(tools: "Iterable[ToolLike] | ToolLike") -> tuple[ToolLike, ...]:
+    """Tools given as a list, as ``Tools``, or alone."""
+    if isinstance(tools, Tools):
+        return tuple(tools)
+    if callable(tools) or not isinstance(tools, Iterable):
+        return (tools,)
+    return tuple(tools)
+
+
+def _at_limit(choice: str) -> AtLimit:
+    try:
+        return AtLimit(choice)
+    except ValueError:
+        raise ConfigurationError(
+            f"unknown at_limit {choice!r}; known: {', '.join(AtLimit)}"
+        ) from None

@@ -1,0 +1,49 @@
+"""What votes on whether a run goes on: limits, checks, the error policy, and own criteria."""
+
+from stepwell.criteria.checks import FinishReasonCheck, ResponseContentCheck, ToolCallPresenceCheck
+from stepwell.criteria.criterion import (
+    ContinuationCriteria,
+    Criterion,
+    Limit,
+    cast_vote,
+    criterion_name,
+)
+from stepwell.criteria.error_policy import (
+    AgentErrorContextResolver,
+    Backoff,
+    ErrorContext,
+    ErrorContextResolver,
+    ErrorHandling,
+    ErrorPolicy,
+    ErrorPolicyCriterion,
+)
+from stepwell.criteria.limits import (
+    CostLimit,
+    CumulativeExecutionTimeLimit,
+    ExecutionTimeLimit,
+    StepsLimit,
+    TokenUsageLimit,
+)
+
+__all__ = [
+    "AgentErrorContextResolver",
+    "Backoff",
+    "ContinuationCriteria",
+    "CostLimit",
+    "Criterion",
+    "CumulativeExecutionTimeLimit",
+    "ErrorContext",
+    "ErrorContextResolver",
+    "ErrorHandling",
+    "ErrorPolicy",
+    "ErrorPolicyCriterion",
+    "ExecutionTimeLimit",
+    "FinishReasonCheck",
+    "Limit",
+    "ResponseContentCheck",
+    "StepsLimit",
+    "TokenUsageLimit",
+    "ToolCallPresenceCheck",
+    "cast_vote",
+    "criterion_name",
+]

@@ -1,0 +1,84 @@
+"""Criteria that look at the newest step: its finish reason, its tool calls, its text."""
+
+from collections.abc import Callable, Iterable
+
+from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
+from stepwell.errors import ConfigurationError
+from stepwell.messages import FinishReason, Message
+from stepwell.state import AgentState
+
+
+class FinishReasonCheck:
+    """Stops when the model's finish reason is on a list; an empty list has no effect.
+
+    >>> FinishReasonCheck(["length"]).evaluate(AgentState.empty()).decision
+    <ContinuationDecision.ALLOW: 'allow'>
+    """
+
+    def __init__(self, stop_on: Iterable[FinishReason | str] = ()) -> None:
+        try:
+            self._stop_on = tuple(FinishReason(reason) for reason in stop_on)
+        except ValueError as error:
+            raise ConfigurationError(f"{error}; known: {', '.join(FinishReason)}") from None
+        self._words = [str(reason) for reason in self._stop_on]
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """Forbid if the newest step ended for a listed reason."""
+        step = state.current_step
+        found = None if step is None else step.finish_reason
+        stops = found is not None and found in self._stop_on
+        if found is None:
+            reason = "no finish reason yet"
+        elif stops:
+            reason = f"finish reason {found} is on the stop list"
+        else:
+            reason = f"finish reason {found} does not stop the run"
+        return ContinuationEvaluation(
+            criterion="FinishReasonCheck",
+            decision=ContinuationDecision.FORBID if stops else ContinuationDecision.ALLOW,
+            reason=reason,
+            context={"finish_reason": found, "stop_on": self._words},
+            stop_reason=StopReason.FINISH_REASON if stops else None,
+        )
+
+
+class ToolCallPresenceCheck:
+    """Asks for another step while the model calls tools, and allows stopping once it does not."""
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """Request after tool calls and before the first step; else allow stopping."""
+        step = state.current_step
+        calls = 0 if step is None else len(step.tool_calls)
+        if step is None:
+            reason = "no step yet"
+        elif calls:
+            reason = f"the model called {calls} tool{'s' if calls > 1 else ''}"
+        else:
+            reason = "the model called no tools"
+        goes_on = step is None or calls > 0
+        return ContinuationEvaluation(
+            criterion="ToolCallPresenceCheck",
+            decision=ContinuationDecision.REQUEST if goes_on else ContinuationDecision.ALLOW_STOP,
+            reason=reason,
+            context={"tool_calls": calls},
+        )
+
+
+class ResponseContentCheck:
+    """Asks for another step while a predicate holds for the newest message of the step."""
+
+    def __init__(self, predicate: Callable[[Message], bool]) -> None:
+        self._predicate = predicate
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """Allow before any response; then request if the predicate holds, else allow stopping."""
+        step = state.current_step
+        if step is None or not step.messages:
+            decision, reason = ContinuationDecision.ALLOW, "no response yet"
+        elif self._predicate(step.messages[-1]):
+            decision, reason = ContinuationDecision.REQUEST, "the response asks for another step"
+        else:
+            decision, reason = ContinuationDecision.ALLOW_STOP, "the response needs no other step"
+        return ContinuationEvaluation(
+            criterion="ResponseContentCheck", decision=decision, reason=reason
+        )

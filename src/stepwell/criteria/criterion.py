@@ -1,0 +1,162 @@
+"""Criteria: pure functions of a state that vote, and the list that asks them all."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
+
+from msgspec.structs import replace
+
+from stepwell.continuation import (
+    ContinuationDecision,
+    ContinuationEvaluation,
+    ContinuationOutcome,
+    resolve,
+    votes_of,
+)
+from stepwell.errors import ConfigurationError
+from stepwell.state import AgentState
+
+Vote = ContinuationEvaluation | ContinuationDecision
+
+
+class Criterion(Protocol):
+    """Votes on whether the run goes on; one method is all an own criterion needs."""
+
+    def evaluate(self, state: AgentState) -> Vote:
+        """A vote with words and numbers, or a bare decision that gets default words."""
+        ...
+
+
+@runtime_checkable
+class Limit(Protocol):
+    """A criterion that guards a budget. It is also asked before each step, so it must be quick."""
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """The vote with the numbers."""
+        ...
+
+    def is_reached(self, state: AgentState) -> bool:
+        """Whether the budget is used up; the same test as ``evaluate``, without the words."""
+        ...
+
+
+class ContinuationCriteria:
+    """All criteria of an agent. ``evaluate``, ``can_continue`` and ``decide`` always agree.
+
+    >>> ContinuationCriteria().evaluate(AgentState.empty()).stop_reason
+    <StopReason.COMPLETED: 'completed'>
+    """
+
+    def __init__(self, *criteria: "Criterion | ContinuationCriteria") -> None:
+        self.criteria: tuple[Criterion, ...] = tuple(_flat(criteria))
+        self._limits = tuple(c for c in self.criteria if isinstance(c, Limit))
+        self._limit_names = frozenset(type(limit).__name__ for limit in self._limits)
+
+    @classmethod
+    def from_(cls, *criteria: "Criterion | ContinuationCriteria") -> "ContinuationCriteria":
+        """The same as the constructor, under the name the PHP original uses."""
+        return cls(*criteria)
+
+    @classmethod
+    def when(cls, function: Callable[[AgentState], Vote]) -> "ContinuationCriteria":
+        """Criteria of a single function.
+
+        >>> always = ContinuationCriteria.when(lambda state: ContinuationDecision.REQUEST)
+        >>> always.can_continue(AgentState.empty())
+        True
+        """
+        return cls(_Function(function))
+
+    def evaluate(self, state: AgentState) -> ContinuationOutcome:
+        """Ask every criterion, add the signals raised in the state, and resolve."""
+        return self.resolve(state, [cast_vote(c, state) for c in self.criteria])
+
+    def can_continue(self, state: AgentState) -> bool:
+        """Whether the run goes on."""
+        return self.evaluate(state).should_continue
+
+    def decide(self, state: AgentState) -> ContinuationDecision:
+        """The decision all votes add up to."""
+        return self.evaluate(state).decision
+
+    def limit_is_reached(self, state: AgentState) -> bool:
+        """Whether any limit forbids another step; cheap enough to ask before each."""
+        return any(limit.is_reached(state) for limit in self._limits)
+
+    def resolve(
+        self, state: AgentState, votes: list[ContinuationEvaluation]
+    ) -> ContinuationOutcome:
+        """One outcome from the criteria's votes and the state's signals."""
+        execution = state.execution
+        if execution is not None and (execution.signals or execution.continue_requests):
+            votes += votes_of(execution.signals, execution.continue_requests)
+        outcome = resolve(votes)
+        wraps_up = execution is not None and execution.wrapping_up
+        if outcome.stop_reason is None or not outcome.stop_reason.is_limit or wraps_up:
+            return outcome
+        return resolve(self._without_idle_limits(votes))
+
+    def _without_idle_limits(
+        self, votes: list[ContinuationEvaluation]
+    ) -> list[ContinuationEvaluation]:
+        """A limit only counts when something wants to go on: a run that ends by itself on its
+        last allowed step is completed, not cut off."""
+        decisions = {vote.decision for vote in votes}
+        ends_by_itself = ContinuationDecision.ALLOW_STOP in decisions
+        if not ends_by_itself or ContinuationDecision.REQUEST in decisions:
+            return votes
+        return [self._idle(vote) if self._is_limit_forbidding(vote) else vote for vote in votes]
+
+    def _is_limit_forbidding(self, vote: ContinuationEvaluation) -> bool:
+        return vote.decision is ContinuationDecision.FORBID and vote.criterion in self._limit_names
+
+    @staticmethod
+    def _idle(vote: ContinuationEvaluation) -> ContinuationEvaluation:
+        return replace(
+            vote,
+            decision=ContinuationDecision.ALLOW,
+            reason=f"{vote.reason}, but nothing asked for another step",
+            stop_reason=None,
+            hint=None,
+        )
+
+
+class _Function:
+    """A plain function as a criterion, named after the function."""
+
+    def __init__(self, function: Callable[[AgentState], Vote]) -> None:
+        self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def evaluate(self, state: AgentState) -> Vote:
+        return self._function(state)
+
+
+def criterion_name(criterion: Criterion) -> str:
+    """The short name that the trace shows."""
+    return criterion.name if isinstance(criterion, _Function) else type(criterion).__name__
+
+
+def cast_vote(criterion: Criterion, state: AgentState) -> ContinuationEvaluation:
+    """A criterion's vote, with default words if it gave a bare decision."""
+    vote = criterion.evaluate(state)
+    if isinstance(vote, ContinuationEvaluation):
+        return vote
+    if isinstance(vote, ContinuationDecision):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return ContinuationEvaluation.from_decision(criterion_name(criterion), vote)
+    raise TypeError(
+        f"{criterion_name(criterion)} voted {vote!r}; return a ContinuationDecision or a "
+        "ContinuationEvaluation"
+    )
+
+
+def _flat(criteria: "tuple[Criterion | ContinuationCriteria, ...]") -> Iterator[Criterion]:
+    for criterion in criteria:
+        if isinstance(criterion, ContinuationCriteria):
+            yield from criterion.criteria
+        elif callable(getattr(criterion, "evaluate", None)):
+            yield criterion
+        else:
+            raise ConfigurationError(
+                f"{criterion!r} is not a criterion: give it an evaluate(state) method, or wrap a "
+                "function with ContinuationCriteria.when(function)"
+            )

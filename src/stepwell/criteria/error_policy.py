@@ -1,0 +1,294 @@
+"""What to do about errors: the policy, the facts it judges, and the criterion that votes."""
+
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
+from stepwell.errors import ConfigurationError, ErrorType
+from stepwell.state import AgentState, ErrorInfo
+
+
+class ErrorHandling(StrEnum):
+    """What a policy decides about an error."""
+
+    STOP = "stop"
+    RETRY = "retry"
+    IGNORE = "ignore"
+
+
+_STRICTNESS = (ErrorHandling.STOP, ErrorHandling.RETRY, ErrorHandling.IGNORE)
+
+
+class ErrorContext(Struct, frozen=True, kw_only=True):
+    """The facts about the newest step's errors; without any, everything is zero or None."""
+
+    errors: tuple[ErrorInfo, ...] = ()
+    consecutive_failures: int = 0
+    total_failures: int = 0
+
+    @classmethod
+    def none(cls) -> "ErrorContext":
+        """Nothing failed."""
+        return _NO_ERRORS
+
+    @property
+    def type(self) -> ErrorType | None:
+        """The kind of the first error."""
+        return self.errors[0].type if self.errors else None
+
+    @property
+    def tool_name(self) -> str | None:
+        """The first tool that failed."""
+        return next((error.tool_name for error in self.errors if error.tool_name), None)
+
+    @property
+    def retry_after(self) -> float | None:
+        """How long the provider asked to wait."""
+        waits = [error.retry_after for error in self.errors if error.retry_after is not None]
+        return max(waits, default=None)
+
+
+_NO_ERRORS = ErrorContext()
+
+
+class ErrorContextResolver(Protocol):
+    """Reads the facts about errors from a state."""
+
+    def resolve(self, state: AgentState) -> ErrorContext:
+        """The facts about the newest step."""
+        ...
+
+
+class AgentErrorContextResolver:
+    """Reads the newest step's errors and the running counts of failed steps."""
+
+    def resolve(self, state: AgentState) -> ErrorContext:
+        """The facts about the newest step."""
+        step = state.current_step
+        if step is None or not step.has_errors:
+            return _NO_ERRORS
+        return ErrorContext(
+            errors=step.errors,
+            consecutive_failures=state.consecutive_failures,
+            total_failures=state.total_failures,
+        )
+
+
+class Backoff(Struct, frozen=True, kw_only=True):
+    """How long to wait before a retry that a provider gave no time for."""
+
+    initial: float = 1.0
+    factor: float = 2.0
+    maximum: float = 60.0
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after that many failures in a row.
+
+        >>> [Backoff().delay(n) for n in (1, 2, 3, 10)]
+        [1.0, 2.0, 4.0, 60.0]
+        """
+        return min(self.initial * self.factor ** (failures - 1), self.maximum)
+
+
+class ErrorPolicy(Struct, frozen=True, kw_only=True):
+    """Handling per kind of error. The run stops at the Nth failure in a row, N = max_retries.
+
+    >>> ErrorPolicy.retry_tool_errors(3).on_tool_error
+    <ErrorHandling.RETRY: 'retry'>
+    """
+
+    on_tool_error: ErrorHandling = ErrorHandling.STOP
+    on_model_error: ErrorHandling = ErrorHandling.STOP
+    on_validation_error: ErrorHandling = ErrorHandling.STOP
+    on_rate_limit_error: ErrorHandling = ErrorHandling.STOP
+    on_timeout_error: ErrorHandling = ErrorHandling.STOP
+    on_unknown_error: ErrorHandling = ErrorHandling.STOP
+    max_retries: int = 0
+    backoff: Backoff = Backoff()
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
+
+    @classmethod
+    def stop_on_any_error(cls) -> "ErrorPolicy":
+        """The default: any error ends the run."""
+        return cls()
+
+    @classmethod
+    def retry_tool_errors(cls, max_retries: int = 3) -> "ErrorPolicy":
+        """Let the model see and repair what failed around tools; model errors stop."""
+        return cls(
+            on_tool_error=ErrorHandling.RETRY,
+            on_validation_error=ErrorHandling.RETRY,
+            on_rate_limit_error=ErrorHandling.RETRY,
+            on_timeout_error=ErrorHandling.RETRY,
+            max_retries=max_retries,
+        )
+
+    @classmethod
+    def ignore_tool_errors(cls, max_retries: int = 3) -> "ErrorPolicy":
+        """Go on whatever tools do; rate limits and timeouts are retried, model errors stop."""
+        return cls(
+            on_tool_error=ErrorHandling.IGNORE,
+            on_validation_error=ErrorHandling.IGNORE,
+            on_unknown_error=ErrorHandling.IGNORE,
+            on_rate_limit_error=ErrorHandling.RETRY,
+            on_timeout_error=ErrorHandling.RETRY,
+            max_retries=max_retries,
+        )
+
+    @classmethod
+    def retry_all(cls, max_retries: int = 5) -> "ErrorPolicy":
+        """Retry every kind of error."""
+        return cls(
+            on_tool_error=ErrorHandling.RETRY,
+            on_model_error=ErrorHandling.RETRY,
+            on_validation_error=ErrorHandling.RETRY,
+            on_rate_limit_error=ErrorHandling.RETRY,
+            on_timeout_error=ErrorHandling.RETRY,
+            on_unknown_error=ErrorHandling.RETRY,
+            max_retries=max_retries,
+        )
+
+    def with_max_retries(self, max_retries: int) -> "ErrorPolicy":
+        """The same handling with another number of retries."""
+        if max_retries < 0:
+            raise ConfigurationError(f"max_retries must be 0 or more, got {max_retries}")
+        return replace(self, max_retries=max_retries)
+
+    def with_handling(self, error_type: ErrorType | str, handling: ErrorHandling | str) -> "ErrorPolicy":
+        """The same policy with another handling for one kind of error."""
+        return replace(self, **{_field(ErrorType(error_type)): ErrorHandling(handling)})
+
+    def with_tool_error_handling(self, handling: ErrorHandling | str) -> "ErrorPolicy":
+        """The same policy with another handling for tool errors."""
+        return self.with_handling(ErrorType.TOOL, handling)
+
+    def with_backoff(self, backoff: Backoff) -> "ErrorPolicy":
+        """The same policy with other waiting times for rate limits."""
+        return replace(self, backoff=backoff)
+
+    def handling_for(self, context: ErrorContext) -> ErrorHandling:
+        """What is wanted for these kinds of errors, whatever the count; the strictest wins."""
+        if not context.errors:
+            return ErrorHandling.IGNORE
+        wanted = {getattr(self, _field(error.type)) for error in context.errors}
+        return next(handling for handling in _STRICTNESS if handling in wanted)
+
+    def evaluate(self, context: ErrorContext) -> ErrorHandling:
+        """What to do now: a retry becomes a stop once the retries ran out."""
+        handling = self.handling_for(context)
+        if handling is ErrorHandling.RETRY and self.is_exhausted(context):
+            return ErrorHandling.STOP
+        return handling
+
+    def is_exhausted(self, context: ErrorContext) -> bool:
+        """Whether this is the Nth failure in a row."""
+        return context.consecutive_failures >= self.max_retries
+
+    def delay(self, context: ErrorContext) -> float:
+        """Seconds to wait before the retry: the provider's word, or backoff for rate limits."""
+        if context.retry_after is not None:
+            return context.retry_after
+        limited = any(error.type is ErrorType.RATE_LIMIT for error in context.errors)
+        return self.backoff.delay(context.consecutive_failures) if limited else 0.0
+
+
+class ErrorPolicyCriterion:
+    """Votes as the policy says: stop forbids, retry asks for another step, ignore allows."""
+
+    def __init__(
+        self, policy: ErrorPolicy, resolver: ErrorContextResolver | None = None
+    ) -> None:
+        self.policy = policy
+        self._resolver = resolver or AgentErrorContextResolver()
+
+    @classmethod
+    def with_policy(cls, policy: ErrorPolicy) -> "ErrorPolicyCriterion":
+        """The criterion for a policy, with the usual reading of errors."""
+        return cls(policy)
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """The policy's verdict on the newest step."""
+        context = self._resolver.resolve(state)
+        if not context.errors:
+            return _NO_ERROR_VOTE
+        handling = self.policy.evaluate(context)
+        exhausted = (
+            handling is ErrorHandling.STOP
+            and self.policy.handling_for(context) is ErrorHandling.RETRY
+        )
+        retries = handling is ErrorHandling.RETRY
+        return ContinuationEvaluation(
+            criterion="ErrorPolicyCriterion",
+            decision=_DECISIONS[handling],
+            reason=self._reason(context, handling, exhausted),
+            context={
+                "error_type": context.type,
+                "consecutive_failures": context.consecutive_failures,
+                "total_failures": context.total_failures,
+                "max_retries": self.policy.max_retries,
+                "handling": handling,
+                "tool_name": context.tool_name,
+            },
+            stop_reason=_stop_reason(handling, exhausted),
+            hint=_hint(context, exhausted) if handling is ErrorHandling.STOP else None,
+            delay_seconds=self.policy.delay(context) if retries else 0.0,
+        )
+
+    def _reason(self, context: ErrorContext, handling: ErrorHandling, exhausted: bool) -> str:
+        what = "; ".join(_in_words(error) for error in context.errors)
+        if exhausted:
+            return (
+                f"{what}; that was failure {context.consecutive_failures} in a row and "
+                f"max_retries is {self.policy.max_retries}"
+            )
+        if handling is ErrorHandling.RETRY:
+            count = f"{context.consecutive_failures} of {self.policy.max_retries}"
+            return f"{what}; the policy retries (failure {count})"
+        verb = "stops on" if handling is ErrorHandling.STOP else "ignores"
+        return f"{what}; the policy {verb} {context.type} errors"
+
+
+_DECISIONS = {
+    ErrorHandling.STOP: ContinuationDecision.FORBID,
+    ErrorHandling.RETRY: ContinuationDecision.REQUEST,
+    ErrorHandling.IGNORE: ContinuationDecision.ALLOW,
+}
+
+_NO_ERROR_VOTE = ContinuationEvaluation(
+    criterion="ErrorPolicyCriterion",
+    decision=ContinuationDecision.ALLOW,
+    reason="nothing failed in the newest step",
+    context={"consecutive_failures": 0},
+)
+
+
+def _field(error_type: ErrorType) -> str:
+    return f"on_{error_type}_error"
+
+
+def _in_words(error: ErrorInfo) -> str:
+    return f"tool {error.tool_name} failed with {error.text}" if error.tool_name else error.text
+
+
+def _stop_reason(handling: ErrorHandling, exhausted: bool) -> StopReason | None:
+    if handling is not ErrorHandling.STOP:
+        return None
+    return StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR
+
+
+def _hint(context: ErrorContext, exhausted: bool) -> str:
+    if exhausted:
+        return "raise the limit with with_max_retries(n), or find out why it fails every time."
+    if context.type in (ErrorType.MODEL, ErrorType.UNKNOWN):
+        return "retry such errors with with_error_policy(ErrorPolicy.retry_all(5))."
+    return (
+        "let the model see such errors and try again with "
+        "with_error_policy(ErrorPolicy.retry_tool_errors(3)), or return the failure as a "
+        "ToolFailure value."
+    )

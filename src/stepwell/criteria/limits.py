@@ -1,0 +1,182 @@
+"""Limits on steps, tokens, cost and time. Each takes its number, and a counter if you have one.
+
+A limit is reached when the counted amount is equal to or above it. What was granted to an
+execution with ``with_budget_granted`` is added to the limit.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
+from stepwell.errors import ConfigurationError
+from stepwell.state import AgentState
+
+Counter = Callable[[AgentState], float]
+
+
+class _Limit:
+    """What the limits share: compare a counted amount with a maximum and say so in words."""
+
+    kind: str
+    """The field of a budget that grants more of it."""
+    unit: str
+    stop_reason: StopReason
+    hint: str
+
+    def __init__(self, maximum: float, counter: Counter | None = None) -> None:
+        self.maximum = maximum
+        self._counter = counter
+        self._name = type(self).__name__
+
+    def is_reached(self, state: AgentState) -> bool:
+        """Whether the budget is used up."""
+        return self.current(state) >= self.allowed(state)
+
+    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
+        """Forbid once the counted amount has reached the maximum."""
+        current, maximum = self.current(state), self.allowed(state)
+        reached = current >= maximum
+        return ContinuationEvaluation(
+            criterion=self._name,
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            reason=f"{current:.6g} of {maximum:.6g} {self.unit} used",
+            context=self.context(current, maximum),
+            stop_reason=self.stop_reason if reached else None,
+            hint=self.hint if reached else None,
+        )
+
+    def current(self, state: AgentState) -> float:
+        """The amount used so far."""
+        return self._counter(state) if self._counter is not None else self.count(state)
+
+    def allowed(self, state: AgentState) -> float:
+        """The maximum with what was granted to this execution."""
+        execution = state.execution
+        granted = 0 if execution is None else getattr(execution.granted, self.kind)
+        return self.maximum + granted if granted else self.maximum
+
+    def count(self, state: AgentState) -> float:
+        """The amount used, read from the state."""
+        raise NotImplementedError
+
+    def context(self, current: float, maximum: float) -> dict[str, Any]:
+        """The numbers behind the vote."""
+        return {"current": current, "maximum": maximum}
+
+
+class StepsLimit(_Limit):
+    """At most so many steps in one execution; 0 means that no step runs.
+
+    >>> StepsLimit(3).evaluate(AgentState.empty()).reason
+    '0 of 3 steps used'
+    """
+
+    kind = "steps"
+    unit = "steps"
+    stop_reason = StopReason.STEPS_LIMIT
+    hint = (
+        "raise it with with_max_steps(n) or Agent(max_steps=n), or choose what happens at a limit "
+        "with at_limit (stop, wrap_up, pause, raise)."
+    )
+
+    def __init__(self, maximum: int, counter: Counter | None = None) -> None:
+        super().__init__(_not_negative(maximum, "StepsLimit"), counter)
+
+    def count(self, state: AgentState) -> float:
+        """Steps of the current execution."""
+        return state.step_count
+
+
+class TokenUsageLimit(_Limit):
+    """At most so many tokens, input and output together, in one execution."""
+
+    kind = "tokens"
+    unit = "tokens"
+    stop_reason = StopReason.TOKEN_LIMIT
+    hint = "raise it with with_max_tokens(n) or Agent(max_tokens=n)."
+
+    def __init__(self, maximum: int, counter: Counter | None = None) -> None:
+        super().__init__(_not_negative(maximum, "TokenUsageLimit"), counter)
+
+    def count(self, state: AgentState) -> float:
+        """Tokens of the current execution."""
+        return state.usage.total_tokens
+
+
+class CostLimit(_Limit):
+    """At most so much money in one execution."""
+
+    kind = "cost"
+    unit = "cost"
+    stop_reason = StopReason.COST_LIMIT
+    hint = "raise it with with_max_cost(amount) or Agent(max_cost=amount)."
+
+    def __init__(self, maximum: float, counter: Counter | None = None) -> None:
+        super().__init__(_not_negative(maximum, "CostLimit"), counter)
+
+    def count(self, state: AgentState) -> float:
+        """Cost of the current execution."""
+        return state.cost
+
+
+class ExecutionTimeLimit(_Limit):
+    """At most so many seconds since the run began, by a monotonic clock.
+
+    A state that was created days ago does not count: each run starts the clock anew.
+    """
+
+    kind = "seconds"
+    unit = "seconds"
+    stop_reason = StopReason.TIME_LIMIT
+    hint = (
+        "raise it with with_timeout(seconds) or Agent(timeout=seconds); for work that pauses use "
+        "with_cumulative_timeout(seconds), which counts active time only."
+    )
+
+    def __init__(
+        self, maximum: float, counter: Counter | None = None, *, clock: Clock | None = None
+    ) -> None:
+        super().__init__(_positive(maximum, "ExecutionTimeLimit"), counter)
+        self._clock = clock or SystemClock()
+
+    def count(self, state: AgentState) -> float:
+        """Seconds since the run began; none if it has not, all since creation if unknown."""
+        execution = state.execution
+        if execution is None:
+            return 0.0
+        if execution.entered_monotonic is not None:
+            return self._clock.monotonic() - execution.entered_monotonic
+        return (self._clock.now() - state.created_at).total_seconds()
+
+
+class CumulativeExecutionTimeLimit(_Limit):
+    """At most so many seconds of active work, over all executions and pauses of a state."""
+
+    kind = "seconds"
+    unit = "active seconds"
+    stop_reason = StopReason.TIME_LIMIT
+    hint = "raise it with with_cumulative_timeout(seconds) or Agent(cumulative_timeout=seconds)."
+
+    def __init__(self, maximum: float, counter: Counter | None = None) -> None:
+        super().__init__(_positive(maximum, "CumulativeExecutionTimeLimit"), counter)
+
+    def count(self, state: AgentState) -> float:
+        """Seconds spent in steps."""
+        return state.active_seconds
+
+    def context(self, current: float, maximum: float) -> dict[str, Any]:
+        """The numbers behind the vote."""
+        return {"cumulative_seconds": current, "max_seconds": maximum}
+
+
+def _not_negative(maximum: float, name: str) -> float:
+    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or maximum < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{name} wants a number of 0 or more, got {maximum!r}")
+    return maximum
+
+
+def _positive(maximum: float, name: str) -> float:
+    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or maximum <= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{name} wants seconds above 0, got {maximum!r}")
+    return maximum

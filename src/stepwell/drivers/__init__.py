@@ -1,0 +1,6 @@
+"""How a step is taken: asking a model and running the tools it calls."""
+
+from stepwell.drivers.driver import BindableDriver, Driver
+from stepwell.drivers.tool_calling import ToolCallingDriver, is_wrapping_up
+
+__all__ = ["BindableDriver", "Driver", "ToolCallingDriver", "is_wrapping_up"]

@@ -1,0 +1,240 @@
+"""The usual driver: the model's native tool calling.
+
+Compile the messages to a request, ask the model (streaming if anyone listens to the stream), run
+the calls, and describe it all as a step.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import DecodeError, json
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStop, StopSignal
+from stepwell.errors import DriverError, ModelError
+from stepwell.events import (
+    InferenceRequestStarted,
+    InferenceResponseReceived,
+    StreamEventReceived,
+)
+from stepwell.hooks import HookContext, HookStack, HookTrigger
+from stepwell.messages import Message, Part, Role, TextPart, ToolCall, ToolResult, Usage
+from stepwell.models import (
+    CachedContext,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ResponseEnd,
+    TextDelta,
+)
+from stepwell.state import AgentState, AgentStep, ToolExecution
+from stepwell.tools import ToolBatch, ToolExecutor
+
+WRAP_UP = Message.system(
+    "The limit of this run is reached and no tool can be called any more. Answer now, as well as "
+    "you can with what you know, and say what is left undone."
+)
+
+
+class ToolCallingDriver:
+    """Drives a model that calls tools natively."""
+
+    def __init__(
+        self,
+        model: Model,
+        executor: ToolExecutor,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+    ) -> None:
+        self._model = model
+        self._executor = executor
+        self._hooks = hooks or HookStack()
+        self._context = context or CachedContext()
+
+    async def use_tools(self, state: AgentState) -> AgentState:
+        """One model turn and the tool calls it asks for."""
+        state, request = await self._prepared(state)
+        response = await self._asked(state, request)
+        state, response = await self._received(state, response)
+        calls = with_usable_ids(response.tool_calls, state)
+        batch = await self._run_tools(calls, state) if calls else ToolBatch(state=state)
+        return batch.state.with_current_step(_step(batch, response, calls))
+
+    async def _prepared(self, state: AgentState) -> tuple[AgentState, ModelRequest]:
+        wraps_up = is_wrapping_up(state)
+        request = ModelRequest(
+            messages=state.messages,
+            context=self._context,
+            tools=() if wraps_up else self._executor.tools.schemas,
+            response_format=self._context.response_format,
+            instruction=WRAP_UP if wraps_up else None,
+        )
+        if self._hooks.has(HookTrigger.BEFORE_INFERENCE):
+            answer = await self._hooks.run(
+                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request)
+            )
+            state, request = answer.state, answer.request or request
+        state.scope.emitter.emit(
+            InferenceRequestStarted,
+            inference_id=inference_id(state),
+            step_number=state.step_number,
+            model=self._model.name,
+            message_count=len(request.messages),
+            tool_count=len(request.tools),
+        )
+        return state, request
+
+    async def _asked(self, state: AgentState, request: ModelRequest) -> ModelResponse:
+        """The model's answer; a deadline or a cancellation ends the wait and the run."""
+        streams = state.scope.emitter.hears(StreamEventReceived)
+        response: ModelResponse | None = None
+        with state.scope.guard() as guard:
+            if streams:
+                response = await self._streamed(state, request)
+            else:
+                response = await self._model.respond(request)
+        if guard.signal is not None or response is None:
+            raise AgentStop(_cut_off(guard.signal, self._model.name), state=state)
+        return response
+
+    async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
+        emitter, number, index = state.scope.emitter, state.step_number, 0
+        async for part in self._model.stream(request):
+            match part:
+                case TextDelta():
+                    emitter.emit(
+                        StreamEventReceived,
+                        step_number=number,
+                        content=part.text,
+                        chunk_index=index,
+                        is_complete=False,
+                    )
+                    index += 1
+                case ResponseEnd():
+                    if index:
+                        emitter.emit(
+                            StreamEventReceived,
+                            step_number=number,
+                            content="",
+                            chunk_index=index,
+                            is_complete=True,
+                        )
+                    return part.response
+                case _:
+                    pass
+        raise ModelError(f"the stream of {self._model.name} ended without its final part")
+
+    async def _received(
+        self, state: AgentState, response: ModelResponse
+    ) -> tuple[AgentState, ModelResponse]:
+        if self._hooks.has(HookTrigger.AFTER_INFERENCE):
+            answer = await self._hooks.run(
+                HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response)
+            )
+            state, response = answer.state, answer.response or response
+        state.scope.emitter.emit(
+            InferenceResponseReceived,
+            inference_id=inference_id(state),
+            step_number=state.step_number,
+            model=response.model or self._model.name,
+            text=response.text,
+            tool_call_count=len(response.tool_calls),
+            finish_reason=response.finish_reason,
+            usage=response.usage,
+        )
+        return state, response
+
+    async def _run_tools(self, calls: tuple[ToolCall, ...], state: AgentState) -> ToolBatch:
+        if is_wrapping_up(state):
+            return self._executor.refuse(calls, state, "no tool can be called any more")
+        return await self._executor.run(calls, state)
+
+
+def is_wrapping_up(state: AgentState) -> bool:
+    """Whether this is the last step after a limit, which answers without tools."""
+    return state.execution is not None and state.execution.wrapping_up
+
+
+def inference_id(state: AgentState) -> str:
+    """Names the one model turn of the step in flight."""
+    return f"{_prefix(state)}:inference"
+
+
+def with_usable_ids(calls: Sequence[ToolCall], state: AgentState) -> tuple[ToolCall, ...]:
+    """The calls, each with an id of its own; some providers give none or repeat them."""
+    if len(calls) == 1 and calls[0].id:
+        return (calls[0],)
+    seen: set[str] = set()
+    usable: list[ToolCall] = []
+    for index, call in enumerate(calls):
+        if not call.id or call.id in seen:
+            call = replace(call, id=f"{_prefix(state)}:call:{index}")
+        seen.add(call.id)
+        usable.append(call)
+    return tuple(usable)
+
+
+def step_messages(
+    state: AgentState, parts: tuple[Part, ...], executions: Sequence[ToolExecution]
+) -> tuple[Message, ...]:
+    """The assistant's message, then one result per call, with ids that never change."""
+    prefix = _prefix(state)
+    if not parts:
+        return ()
+    messages = [Message(role=Role.ASSISTANT, parts=parts, id=f"{prefix}:0")]
+    for index, execution in enumerate(executions, start=1):
+        result = ToolResult(
+            call_id=execution.call.id,
+            tool_name=execution.call.name,
+            content=execution.text,
+            is_error=execution.is_error,
+        )
+        messages.append(Message(role=Role.TOOL, parts=(result,), id=f"{prefix}:{index}"))
+    return tuple(messages)
+
+
+def spent(usage: Usage, cost: float, executions: Sequence[ToolExecution]) -> tuple[Usage, float]:
+    """What the model turn used, with what the tools (subagents, say) used in turn."""
+    for execution in executions:
+        usage, cost = usage + execution.usage, cost + execution.cost
+    return usage, cost
+
+
+def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]) -> AgentStep:
+    state, executions = batch.state, batch.executions
+    text = "" if _repeats_arguments(response.text, calls) else response.text
+    said: tuple[Part, ...] = (TextPart(text), *calls) if text else calls
+    usage, cost = spent(response.usage, response.cost, executions)
+    return AgentStep(
+        messages=step_messages(state, (*response.thinking, *said), executions),
+        tool_executions=executions,
+        failures=batch.failures,
+        usage=usage,
+        cost=cost,
+        finish_reason=response.finish_reason,
+        model=response.model,
+        inference_id=inference_id(state),
+    )
+
+
+def _repeats_arguments(text: str, calls: Sequence[ToolCall]) -> bool:
+    """Whether the text is only the arguments of a call, leaked into the content."""
+    if not calls or not text.lstrip().startswith("{"):
+        return False
+    try:
+        leaked = json.decode(text)
+    except DecodeError:
+        return False
+    return any(leaked == call.arguments for call in calls)
+
+
+def _cut_off(signal: StopSignal | None, model: str) -> StopSignal:
+    if signal is None:
+        raise DriverError(f"model {model} gave no response")
+    why = signal.message or str(signal.reason)
+    return replace(signal, message=f"{why}; the call to {model} was running and was cancelled")
+
+
+def _prefix(state: AgentState) -> str:
+    owner = state.agent_id if state.execution is None else state.execution.id
+    return f"{owner}:{state.step_number}"

@@ -1,0 +1,51 @@
+"""What happened in a run, and who is told."""
+
+from stepwell.events.bus import EventBus, Listener, Unsubscribe
+from stepwell.events.emitter import Emitter
+from stepwell.events.types import (
+    AgentEvent,
+    AgentExecutionStarted,
+    AgentFailed,
+    AgentFinished,
+    AgentStateUpdated,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    EventSource,
+    InferenceRequestStarted,
+    InferenceResponseReceived,
+    StreamEventReceived,
+    SubagentCompleted,
+    SubagentSpawning,
+    TokenUsageReported,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallProgressed,
+    ToolCallStarted,
+)
+
+__all__ = [
+    "AgentEvent",
+    "AgentExecutionStarted",
+    "AgentFailed",
+    "AgentFinished",
+    "AgentStateUpdated",
+    "AgentStepCompleted",
+    "AgentStepStarted",
+    "ContinuationEvaluated",
+    "Emitter",
+    "EventBus",
+    "EventSource",
+    "InferenceRequestStarted",
+    "InferenceResponseReceived",
+    "Listener",
+    "StreamEventReceived",
+    "SubagentCompleted",
+    "SubagentSpawning",
+    "TokenUsageReported",
+    "ToolCallBlocked",
+    "ToolCallCompleted",
+    "ToolCallProgressed",
+    "ToolCallStarted",
+    "Unsubscribe",
+]

@@ -1,0 +1,128 @@
+"""Delivers the events of one run. Builds no event object while nobody listens."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Concatenate, ParamSpec
+
+from stepwell.events.bus import EventBus, Listener, Subscription
+from stepwell.events.types import AgentEvent, EventSource
+
+P = ParamSpec("P")
+
+logger = logging.getLogger("stepwell.events")
+
+SLOW_LISTENER_SECONDS = 0.1
+"""A sync listener that takes longer is reported: it holds up the run."""
+
+DRAIN_SECONDS = 0.5
+"""How long the end of a run waits for async listeners; later ones go on in the background."""
+
+
+class Emitter:
+    """Binds the ids of a run once, then builds and delivers its events."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        source: EventSource,
+        now: Callable[[], datetime],
+        taps: tuple[Callable[[AgentEvent], None], ...] = (),
+    ) -> None:
+        self.bus = bus
+        self.source = source
+        self._now = now
+        self._taps = tuple(Subscription(AgentEvent, tap) for tap in taps)
+        self._mailboxes: dict[int, _Mailbox] = {}
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens; lets a caller skip costly payloads."""
+        return bool(self.bus.subscriptions or self._taps)
+
+    def hears(self, event_type: type[AgentEvent]) -> bool:
+        """Whether anybody listens to that class of events."""
+        return any(issubclass(event_type, s.event_type) for s in self._subscriptions())
+
+    def emit(
+        self,
+        event_type: Callable[Concatenate[EventSource, datetime, P], AgentEvent],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Tell the listeners, if there are any."""
+        if not self._taps and not self.bus.subscriptions:
+            return
+        event = event_type(self.source, self._now(), *args, **kwargs)
+        for subscription in self._subscriptions():
+            if isinstance(event, subscription.event_type):
+                self._deliver(event, subscription.listener)
+
+    async def drain(self) -> None:
+        """Let async listeners catch up for a moment; those still busy go on by themselves."""
+        if not self._mailboxes:
+            return
+        boxes, self._mailboxes = self._mailboxes, {}
+        _, late = await asyncio.wait([box.closed() for box in boxes.values()], timeout=DRAIN_SECONDS)
+        for box in boxes.values():
+            if box.task in late:
+                logger.warning(
+                    "listener %r is behind by %d events; the run goes on without it",
+                    box.listener,
+                    box.waiting,
+                )
+
+    def _subscriptions(self) -> tuple[Subscription, ...]:
+        return self.bus.subscriptions + self._taps if self._taps else self.bus.subscriptions
+
+    def _deliver(self, event: AgentEvent, listener: Listener) -> None:
+        started = time.monotonic()
+        try:
+            pending = listener(event)
+        except Exception:  # a listener is foreign code; its faults must not reach the run
+            logger.exception("listener %r raised at %s", listener, type(event).__name__)
+            return
+        if pending is not None:
+            self._mailbox(listener).put(pending)
+        elif time.monotonic() - started > SLOW_LISTENER_SECONDS:
+            logger.warning(
+                "listener %r held up the run for %.0f ms at %s; make it async or quicker",
+                listener,
+                (time.monotonic() - started) * 1000,
+                type(event).__name__,
+            )
+
+    def _mailbox(self, listener: Listener) -> "_Mailbox":
+        box = self._mailboxes.get(id(listener))
+        if box is None:
+            box = self._mailboxes[id(listener)] = _Mailbox(listener)
+        return box
+
+
+class _Mailbox:
+    """Awaits what one async listener returned, one after the other, beside the run."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self._queue: asyncio.Queue[Awaitable[None] | None] = asyncio.Queue()
+        self.task = asyncio.get_running_loop().create_task(self._work())
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, pending: Awaitable[None]) -> None:
+        self._queue.put_nowait(pending)
+
+    def closed(self) -> "asyncio.Task[None]":
+        self._queue.put_nowait(None)
+        return self.task
+
+    async def _work(self) -> None:
+        while (pending := await self._queue.get()) is not None:
+            try:
+                await pending
+            except Exception:  # a listener is foreign code; its faults must not reach the run
+                logger.exception("listener %r raised", self.listener)

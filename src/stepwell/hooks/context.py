@@ -1,0 +1,92 @@
+"""When hooks run and what they are given. A hook answers with a changed context, or None."""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from stepwell.continuation import ContinueRequest, StopReason, StopSignal
+from stepwell.messages import ToolCall
+from stepwell.models import ModelRequest, ModelResponse
+from stepwell.state import AgentState, ErrorInfo, ToolExecution
+
+
+class HookTrigger(StrEnum):
+    """The ten moments at which hooks run."""
+
+    BEFORE_EXECUTION = "before_execution"
+    BEFORE_STEP = "before_step"
+    BEFORE_INFERENCE = "before_inference"
+    AFTER_INFERENCE = "after_inference"
+    BEFORE_TOOL = "before_tool"
+    AFTER_TOOL = "after_tool"
+    AFTER_STEP = "after_step"
+    ON_STOP = "on_stop"
+    AFTER_EXECUTION = "after_execution"
+    ON_ERROR = "on_error"
+
+
+ALL_TRIGGERS: frozenset[HookTrigger] = frozenset(HookTrigger)
+"""Every moment, on_stop included."""
+
+
+class HookContext(Struct, frozen=True, kw_only=True):
+    """What a hook sees. Which fields are set depends on the trigger.
+
+    ``call`` at before_tool and after_tool; ``execution`` at after_tool; ``request`` at
+    before_inference; ``response`` at after_inference; ``error`` and ``exception`` at on_error.
+    """
+
+    trigger: HookTrigger
+    state: AgentState
+    call: ToolCall | None = None
+    execution: ToolExecution | None = None
+    request: ModelRequest | None = None
+    response: ModelResponse | None = None
+    error: ErrorInfo | None = None
+    exception: BaseException | None = None
+    block_reason: str | None = None
+    result: Any | UnsetType = UNSET
+
+    def with_state(self, state: AgentState) -> "HookContext":
+        """Go on with another state."""
+        return replace(self, state=state)
+
+    def with_call(self, call: ToolCall) -> "HookContext":
+        """before_tool: run this call instead; the call id stays."""
+        return replace(self, call=call)
+
+    def with_result(self, value: Any) -> "HookContext":
+        """before_tool: use this result without running the tool. after_tool: rewrite the result."""
+        return replace(self, result=value)
+
+    def with_request(self, request: ModelRequest) -> "HookContext":
+        """before_inference: send this request instead."""
+        return replace(self, request=request)
+
+    def with_response(self, response: ModelResponse) -> "HookContext":
+        """after_inference: go on as if the model had said this."""
+        return replace(self, response=response)
+
+    def block(self, reason: str) -> "HookContext":
+        """before_tool: refuse the call; the model sees the reason."""
+        return replace(self, block_reason=reason)
+
+    def stop(
+        self,
+        message: str = "",
+        *,
+        reason: StopReason | str = StopReason.STOP_REQUESTED,
+        source: str = "hook",
+    ) -> "HookContext":
+        """Vote to end the run with that reason."""
+        signal = StopSignal(reason=StopReason(reason), message=message, source=source)
+        return self.with_state(self.state.with_signal(signal))
+
+    def request_step(
+        self, message: str = "", *, source: str = "hook", consumes: tuple[str, ...] = ()
+    ) -> "HookContext":
+        """Vote for one more step, and consume the stop signals with these sources."""
+        request = ContinueRequest(source=source, message=message, consumes=consumes)
+        return self.with_state(self.state.with_continue_request(request))

@@ -1,0 +1,85 @@
+"""Hooks in the order in which they run. The stack is immutable; building twice shares nothing."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.continuation import AgentStop
+from stepwell.errors import ConfigurationError, HookError
+from stepwell.hooks.context import HookContext, HookTrigger
+
+HookFunction = Callable[[HookContext], Awaitable[HookContext | None] | HookContext | None]
+
+
+class Hook(Struct, frozen=True, kw_only=True, eq=False):
+    """A function, the moments it wants, and its priority (higher runs first)."""
+
+    function: HookFunction
+    triggers: frozenset[HookTrigger]
+    priority: int = 0
+    name: str = ""
+
+
+class HookStack:
+    """The hooks of an agent, sorted by priority, then by order of registration."""
+
+    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self.hooks = tuple(hooks)
+        ordered = sorted(self.hooks, key=lambda hook: -hook.priority)
+        self._by_trigger = {
+            trigger: tuple(hook for hook in ordered if trigger in hook.triggers)
+            for trigger in HookTrigger
+        }
+
+    def has(self, trigger: HookTrigger) -> bool:
+        """Whether any hook wants that moment."""
+        return bool(self._by_trigger[trigger])
+
+    async def run(self, context: HookContext) -> HookContext:
+        """Give the context through all hooks of its trigger; a hook that raises is named."""
+        for hook in self._by_trigger[context.trigger]:
+            try:
+                answer: Any = hook.function(context)
+                if isawaitable(answer):
+                    answer = await answer
+            except AgentStop:
+                raise
+            except Exception as error:
+                raise HookError(hook.name, context.trigger, error) from error
+            if answer is None:
+                continue
+            if not isinstance(answer, HookContext):
+                wrong = TypeError(f"it returned {type(answer).__name__}, not a HookContext or None")
+                raise HookError(hook.name, context.trigger, wrong)
+            context = answer
+        return context
+
+
+def make_hook(
+    triggers: HookTrigger | str | Iterable[HookTrigger | str],
+    function: HookFunction,
+    *,
+    priority: int = 0,
+    name: str | None = None,
+) -> Hook:
+    """A hook for one moment or several; an unknown trigger is an error that lists the known."""
+    if not callable(function):
+        raise ConfigurationError(f"a hook must be callable, got {function!r}")
+    wanted = [triggers] if isinstance(triggers, str) else list(triggers)
+    return Hook(
+        function=function,
+        triggers=frozenset(_trigger(trigger) for trigger in wanted),
+        priority=priority,
+        name=name or getattr(function, "__qualname__", type(function).__name__),
+    )
+
+
+def _trigger(word: str) -> HookTrigger:
+    try:
+        return HookTrigger(word)
+    except ValueError:
+        raise ConfigurationError(
+            f"unknown hook trigger {word!r}; known: {', '.join(HookTrigger)}"
+        ) from None

@@ -1,0 +1,29 @@
+"""Messages, their parts, usage, and the append-only history that holds them."""
+
+from stepwell.messages.history import History
+from stepwell.messages.message import Message, Role
+from stepwell.messages.parts import (
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from stepwell.messages.usage import FinishReason, Usage
+
+__all__ = [
+    "FilePart",
+    "FinishReason",
+    "History",
+    "ImagePart",
+    "Message",
+    "Part",
+    "Role",
+    "TextPart",
+    "ThinkingPart",
+    "ToolCall",
+    "ToolResult",
+    "Usage",
+]

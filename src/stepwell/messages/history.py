@@ -1,0 +1,106 @@
+"""An immutable sequence whose append is O(1) and shares its storage with the older value.
+
+Every value sees a prefix of one shared list, so a run of appends never copies. Appending twice to
+the same value forks: the second append copies the prefix once and goes on in a list of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class History(Sequence[T], Generic[T]):
+    """An append-only view of the first ``len(self)`` items of a list it may share.
+
+    >>> older = History.of("ab")
+    >>> newer = older.append("c")
+    >>> list(older), list(newer)
+    (['a', 'b'], ['a', 'b', 'c'])
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self) -> None:
+        self._items: list[T] = []
+        self._length = 0
+
+    @classmethod
+    def of(cls, items: Iterable[T]) -> "History[T]":
+        """A history that holds these items."""
+        return cls._over(list(items))
+
+    @classmethod
+    def _over(cls, items: list[T]) -> "History[T]":
+        history = cls.__new__(cls)
+        history._items = items
+        history._length = len(items)
+        return history
+
+    def append(self, item: T) -> "History[T]":
+        """A history with one more item; this one stays as it is."""
+        items, length = self._items, self._length
+        if len(items) != length or not length:  # an empty history may be a shared default
+            return self._over([*items[:length], item])
+        items.append(item)
+        if items[length] is not item:  # another thread appended to this value in between
+            return self._over([*items[:length], item])
+        grown = self.__class__.__new__(self.__class__)
+        grown._items = items
+        grown._length = length + 1
+        return grown
+
+    def extend(self, items: Iterable[T]) -> "History[T]":
+        """A history with these items behind its own."""
+        history = self
+        for item in items:
+            history = history.append(item)
+        return history
+
+    def replaced(self, index: int, item: T) -> "History[T]":
+        """A copy with another item at that place. Costs O(n): for rare corrections."""
+        copy = self._items[: self._length]
+        copy[index] = item
+        return self._over(copy)
+
+    @property
+    def last(self) -> T | None:
+        """The newest item, or None."""
+        return self._items[self._length - 1] if self._length else None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._length)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return tuple(self._items[i] for i in range(*index.indices(self._length)))
+        if not -self._length <= index < self._length:
+            raise IndexError(f"index {index} is outside a history of {self._length}")
+        return self._items[index if index >= 0 else index + self._length]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        if self._length != other._length:
+            return False
+        return self._items is other._items or all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"History({list(self)!r})"
+
+    def __copy__(self) -> "History[T]":
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (History.of, (list(self),))

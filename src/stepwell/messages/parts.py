@@ -1,0 +1,65 @@
+"""What a message is made of: text, images, files, thinking, tool calls and tool results."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+
+class TextPart(Struct, frozen=True, tag="text"):
+    """Plain text.
+
+    >>> TextPart("hello").text
+    'hello'
+    """
+
+    text: str
+
+
+class ImagePart(Struct, frozen=True, kw_only=True, tag="image"):
+    """An image by address, or as base64 data with its media type."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+
+
+class FilePart(Struct, frozen=True, kw_only=True, tag="file"):
+    """A file by address, or as base64 data with its media type and name."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+
+
+class ThinkingPart(Struct, frozen=True, tag="thinking"):
+    """A model's reasoning; ``signature`` is what some providers want to see again."""
+
+    text: str
+    signature: str | None = None
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, tag="tool_call"):
+    """A model's wish to call a tool.
+
+    ``malformed`` holds the raw text when the arguments were not a JSON object; the call then
+    becomes a result that tells the model so.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = {}
+    malformed: str | None = None
+
+
+class ToolResult(Struct, frozen=True, kw_only=True, tag="tool_result"):
+    """What a tool call gave, as the model sees it."""
+
+    call_id: str
+    tool_name: str
+    content: str
+    is_error: bool = False
+
+
+Part = TextPart | ImagePart | FilePart | ThinkingPart | ToolCall | ToolResult

@@ -1,0 +1,148 @@
+"""What a step in flight can reach: the emitter of its run, and the interruption of what it awaits.
+
+The loop opens a scope per run (or per manual step). Drivers and the tool executor put each model
+call and tool call inside ``guard()``, so that a deadline or a cancellation ends the call at once
+and the step can still be recorded. Nothing here is ever serialized.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from stepwell.continuation import Cancellation, StopReason, StopSignal
+from stepwell.events import Emitter
+
+_DEADLINE = StopSignal(
+    reason=StopReason.TIME_LIMIT, message="the run's deadline passed", source="Deadline"
+)
+
+
+class Guard:
+    """Around one awaited call: ends it on timeout, deadline or cancellation.
+
+    After the block ``timed_out`` says whether its own timeout ended it, and ``signal`` why the
+    run did. A cancellation of the surrounding task is not touched.
+    """
+
+    __slots__ = ("_cancelling", "_scope", "_seconds", "_task", "_timer", "signal", "timed_out")
+
+    def __init__(self, scope: "RunScope", seconds: float | None) -> None:
+        self._scope = scope
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self.timed_out = False
+        self.signal: StopSignal | None = None
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether the call was ended from outside."""
+        return self.timed_out or self.signal is not None
+
+    def __enter__(self) -> "Guard":
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a guard needs a running asyncio task")
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._scope.watch(self)
+        if self._seconds is not None:
+            self._timer = task.get_loop().call_later(self._seconds, self._expire)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._scope.unwatch(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.was_interrupted:
+            return False
+        # The cancel() was ours. Swallow it unless someone else cancelled the task as well.
+        others = self._task.uncancel() > self._cancelling
+        return kind is not None and issubclass(kind, asyncio.CancelledError) and not others
+
+    def interrupt(self, signal: StopSignal) -> None:
+        """End the call because the run ends."""
+        if not self.was_interrupted:
+            self.signal = signal
+            self._task.cancel()
+
+    def _expire(self) -> None:
+        if not self.was_interrupted:
+            self.timed_out = True
+            self._task.cancel()
+
+
+class RunScope:
+    """The emitter of a run and the switch that interrupts what the run has in flight."""
+
+    __slots__ = ("_cancellation", "_guards", "_loop", "_thread", "_timer", "emitter", "signal")
+
+    def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
+        self.emitter = emitter
+        self.signal: StopSignal | None = None
+        self._cancellation = cancellation
+        self._guards: list[Guard] = []
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._timer: asyncio.TimerHandle | None = None
+        if cancellation is not None:
+            cancellation.subscribe(self._on_cancellation)
+            self.signal = cancellation.signal
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        """The caller's switch; a subagent is given the same one."""
+        return self._cancellation
+
+    def set_deadline(self, seconds: float) -> None:
+        """Interrupt what is in flight after that many seconds."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(seconds, 0.0), self._interrupt, _DEADLINE)
+
+    def allow_seconds(self, seconds: float) -> None:
+        """Give a run whose deadline passed, or soon passes, at least that much longer."""
+        if self._timer is not None and self._timer.when() < self._loop.time() + seconds:
+            self.set_deadline(seconds)
+        if self.signal is _DEADLINE:
+            self.signal = None
+
+    def guard(self, seconds: float | None = None) -> Guard:
+        """A block that ends with the run, or after its own timeout."""
+        return Guard(self, seconds)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call this on the run's own thread: at once if that is here, else as soon as it can."""
+        if threading.get_ident() == self._thread:
+            function()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    def watch(self, guard: Guard) -> None:
+        """Called by a guard that begins."""
+        self._guards.append(guard)
+
+    def unwatch(self, guard: Guard) -> None:
+        """Called by a guard that ends."""
+        self._guards.remove(guard)
+
+    def close(self) -> None:
+        """The run is over: disarm the timer and let go of the cancellation."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cancellation is not None:
+            self._cancellation.unsubscribe(self._on_cancellation)
+
+    def _on_cancellation(self, signal: StopSignal) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._interrupt, signal)
+
+    def _interrupt(self, signal: StopSignal) -> None:
+        self.signal = signal
+        for guard in tuple(self._guards):
+            guard.interrupt(signal)

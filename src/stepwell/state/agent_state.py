@@ -1,0 +1,402 @@
+"""``AgentState``: everything a run knows, as one immutable value.
+
+A session-lived part (who, messages, metadata, times) and a nullable execution-lived part. A change
+is a new value that shares the old one's history. Three transitions make a step:
+``with_step_started``, the driver's ``with_current_step``, and the loop's ``with_step_recorded``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.continuation import (
+    AgentStatus,
+    ContinuationOutcome,
+    ContinueRequest,
+    StopSignal,
+)
+from stepwell.errors import ConfigurationError, RunNotCompletedError, StepwellError
+from stepwell.ids import new_id
+from stepwell.messages import History, Message, ToolResult, Usage
+from stepwell.scope import RunScope
+from stepwell.state.budget import Budget
+from stepwell.state.execution import ExecutionState, InFlight
+from stepwell.state.pending import Pending
+from stepwell.state.step import AgentStep, StepExecution
+
+NO_USAGE = Usage()
+
+
+class AgentState(Struct, frozen=True, kw_only=True):
+    """The state of an agent, and the result of a run.
+
+    >>> state = AgentState.empty().with_user_message("Hello")
+    >>> len(state.messages), state.step_count, state.status
+    (1, 0, <AgentStatus.IN_PROGRESS: 'in_progress'>)
+    """
+
+    agent_id: str
+    created_at: datetime
+    updated_at: datetime
+    parent_agent_id: str | None = None
+    messages: History[Message] = History()
+    metadata: Mapping[str, Any] = {}
+    execution_count: int = 0
+    cumulative_seconds: float = 0.0
+    execution: ExecutionState | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        *,
+        agent_id: str | None = None,
+        parent_agent_id: str | None = None,
+        at: datetime | None = None,
+    ) -> "AgentState":
+        """A state in which nothing was said yet."""
+        at = at or SystemClock().now()
+        return cls(
+            agent_id=agent_id or new_id(),
+            parent_agent_id=parent_agent_id,
+            created_at=at,
+            updated_at=at,
+        )
+
+    # What the state tells
+
+    @property
+    def status(self) -> AgentStatus:
+        """Where the current execution stands; in progress when there is none yet."""
+        return AgentStatus.IN_PROGRESS if self.execution is None else self.execution.status
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the execution ended for good; a paused one can go on."""
+        return self.status not in (AgentStatus.IN_PROGRESS, AgentStatus.PAUSED)
+
+    @property
+    def steps(self) -> Sequence[StepExecution]:
+        """The recorded steps of the current execution."""
+        return () if self.execution is None else self.execution.steps
+
+    @property
+    def step_count(self) -> int:
+        """Steps of the current execution, with the one that the driver just returned."""
+        if self.execution is None:
+            return 0
+        return len(self.execution.steps) + (self.execution.unrecorded_step is not None)
+
+    @property
+    def step_number(self) -> int:
+        """The number of the step being worked on: recorded steps plus one."""
+        return 1 if self.execution is None else len(self.execution.steps) + 1
+
+    @property
+    def current_step(self) -> AgentStep | None:
+        """The newest step of the current execution, recorded or not."""
+        if self.execution is None:
+            return None
+        unrecorded = self.execution.unrecorded_step
+        if unrecorded is not None:
+            return unrecorded
+        recorded = self.execution.steps.last
+        return None if recorded is None else recorded.step
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the current execution."""
+        if self.execution is None:
+            return NO_USAGE
+        step = self.execution.unrecorded_step
+        return self.execution.usage if step is None else self.execution.usage + step.usage
+
+    @property
+    def cost(self) -> float:
+        """Cost of the current execution, in the currency of the price list (US dollars)."""
+        if self.execution is None:
+            return 0.0
+        step = self.execution.unrecorded_step
+        return self.execution.cost if step is None else self.execution.cost + step.cost
+
+    @property
+    def active_seconds(self) -> float:
+        """Time spent in steps over all executions, with the step that was just made."""
+        in_flight = None if self.execution is None else self.execution.in_flight
+        if in_flight is None:
+            return self.cumulative_seconds
+        return self.cumulative_seconds + in_flight.duration_seconds
+
+    @property
+    def consecutive_failures(self) -> int:
+        """Steps with errors in a row, up to the newest step."""
+        if self.execution is None:
+            return 0
+        step = self.execution.unrecorded_step
+        if step is None:
+            return self.execution.consecutive_failures
+        return self.execution.consecutive_failures + 1 if step.has_errors else 0
+
+    @property
+    def total_failures(self) -> int:
+        """Steps with errors in the current execution."""
+        if self.execution is None:
+            return 0
+        step = self.execution.unrecorded_step
+        return self.execution.total_failures + (step is not None and step.has_errors)
+
+    @property
+    def had_errors(self) -> bool:
+        """Whether anything failed on the way, also when the run recovered."""
+        return self.total_failures > 0
+
+    @property
+    def outcome(self) -> ContinuationOutcome | None:
+        """The last decision, whether it went on or stopped."""
+        return None if self.execution is None else self.execution.outcome
+
+    @property
+    def stop(self) -> ContinuationOutcome | None:
+        """The decision that ended the run; ``state.stop.explain()`` is the text for a person."""
+        outcome = self.outcome
+        return None if outcome is None or outcome.should_continue else outcome
+
+    @property
+    def final_response(self) -> str | None:
+        """The answer of the current execution, once its newest step gave one."""
+        step = self.current_step
+        if step is None or step.has_tool_calls or step.response is None:
+            return None
+        return step.text
+
+    @property
+    def output(self) -> Any:
+        """What the run was asked for; the final response unless an output type was given."""
+        return self.final_response
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """Questions, approvals and budgets the paused run waits for."""
+        return () if self.execution is None else self.execution.pending
+
+    @property
+    def signals(self) -> tuple[StopSignal, ...]:
+        """Stop signals raised in this iteration."""
+        return () if self.execution is None else self.execution.signals
+
+    @property
+    def scope(self) -> RunScope:
+        """What the step in flight can reach; only there while a step is in flight."""
+        return self._in_flight().scope
+
+    def explain(self) -> str:
+        """Why the run ended, or why it goes on; for a person."""
+        outcome = self.outcome
+        return "The run has not started." if outcome is None else outcome.explain()
+
+    def unwrap(self) -> Any:
+        """The output of a completed run; raises ``RunNotCompletedError`` for any other."""
+        if self.status is AgentStatus.COMPLETED:
+            return self.output
+        raise RunNotCompletedError(self.explain(), self)
+
+    # Changes between runs
+
+    def with_messages(self, messages: Iterable[Message]) -> "AgentState":
+        """With these messages instead of its own."""
+        history = messages if isinstance(messages, History) else History.of(messages)
+        return replace(self, messages=history)
+
+    def with_message(self, *messages: Message) -> "AgentState":
+        """With these messages behind its own."""
+        return replace(self, messages=self.messages.extend(messages))
+
+    def with_user_message(self, text: str) -> "AgentState":
+        """With one more thing said by the user."""
+        return self.with_message(Message.user(text))
+
+    def with_metadata(self, changes: Mapping[str, Any]) -> "AgentState":
+        """With these metadata keys set; others stay."""
+        return replace(self, metadata={**self.metadata, **changes})
+
+    def with_answer(self, call_id: str, answer: str) -> "AgentState":
+        """With the answer to a pending question as that call's result; the run can go on."""
+        execution = self._execution()
+        asked = next((p for p in execution.pending if p.call_id == call_id), None)
+        if asked is None:
+            waiting = ", ".join(str(p.call_id) for p in execution.pending) or "(none)"
+            raise StepwellError(f"nothing waits for an answer to {call_id!r}; waiting: {waiting}")
+        left = tuple(p for p in execution.pending if p is not asked)
+        return replace(
+            self,
+            messages=_with_result(self.messages, call_id, answer),
+            execution=replace(
+                execution,
+                pending=left,
+                status=AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS,
+            ),
+        )
+
+    def with_budget_granted(
+        self, *, steps: int = 0, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0
+    ) -> "AgentState":
+        """With more to spend, on top of the agent's limits; a run paused at a limit can go on."""
+        more = Budget(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
+        execution = self._execution()
+        left = tuple(p for p in execution.pending if p.call_id is not None)
+        paused = left or execution.status is not AgentStatus.PAUSED
+        return replace(
+            self,
+            execution=replace(
+                execution,
+                granted=execution.granted.plus(more),
+                pending=left,
+                status=execution.status if paused else AgentStatus.IN_PROGRESS,
+            ),
+        )
+
+    # Votes raised by hooks, tools and drivers
+
+    def with_signal(self, signal: StopSignal) -> "AgentState":
+        """With a wish to stop."""
+        execution = self._execution()
+        return self._with_execution(signals=(*execution.signals, signal))
+
+    def with_continue_request(self, request: ContinueRequest) -> "AgentState":
+        """With a wish for one more step."""
+        execution = self._execution()
+        return self._with_execution(continue_requests=(*execution.continue_requests, request))
+
+    def with_pending(self, pending: Pending) -> "AgentState":
+        """With one more thing to wait for."""
+        return self._with_execution(pending=(*self._execution().pending, pending))
+
+    # The life of an execution
+
+    def with_execution_started(self, execution_id: str, at: datetime) -> "AgentState":
+        """A new execution: messages and metadata stay; steps, usage and errors start over."""
+        return replace(
+            self,
+            execution=ExecutionState(id=execution_id, started_at=at),
+            execution_count=self.execution_count + 1,
+            updated_at=at,
+        )
+
+    def with_run_entered(self, monotonic: float) -> "AgentState":
+        """A run begins or takes the execution up again; the wall limit counts from here."""
+        return self._with_execution(entered_monotonic=monotonic)
+
+    def with_step_started(
+        self, at: datetime, monotonic: float, scope: RunScope
+    ) -> "AgentState":
+        """First transition of a step."""
+        in_flight = InFlight(started_at=at, started_monotonic=monotonic, scope=scope)
+        return self._with_execution(in_flight=in_flight)
+
+    def with_current_step(self, step: AgentStep) -> "AgentState":
+        """Second transition, by the driver: the step happened and its messages were said."""
+        execution = self._execution()
+        return replace(
+            self,
+            messages=self.messages.extend(step.messages),
+            execution=replace(execution, in_flight=replace(self._in_flight(), step=step)),
+        )
+
+    def with_step_amended(self, step: AgentStep) -> "AgentState":
+        """For hooks: another account of the step in flight; messages stay as they are."""
+        return self._with_execution(in_flight=replace(self._in_flight(), step=step))
+
+    def with_step_timed(self, duration_seconds: float) -> "AgentState":
+        """The step in flight took that long."""
+        in_flight = replace(self._in_flight(), duration_seconds=duration_seconds)
+        return self._with_execution(in_flight=in_flight)
+
+    def with_step_recorded(self, recorded: StepExecution) -> "AgentState":
+        """Third transition, by the loop: the step and its decision are history."""
+        execution = self._execution()
+        step = recorded.step
+        failed = step.has_errors
+        return replace(
+            self,
+            updated_at=recorded.completed_at,
+            cumulative_seconds=self.cumulative_seconds + recorded.duration_seconds,
+            execution=replace(
+                execution,
+                status=recorded.outcome.status,
+                steps=execution.steps.append(recorded),
+                outcome=recorded.outcome,
+                usage=execution.usage + step.usage,
+                cost=execution.cost + step.cost,
+                consecutive_failures=execution.consecutive_failures + 1 if failed else 0,
+                total_failures=execution.total_failures + failed,
+                in_flight=None,
+                signals=(),
+                continue_requests=(),
+            ),
+        )
+
+    def with_outcome(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
+        """A decision without a recorded step: a stop before or inside a step, or a correction."""
+        execution = self._execution()
+        started = None if execution.in_flight is None else execution.in_flight.started_monotonic
+        lost = 0.0 if started is None else clock.monotonic() - started
+        return replace(
+            self,
+            updated_at=clock.now(),
+            cumulative_seconds=self.cumulative_seconds + lost,
+            execution=replace(
+                execution,
+                status=outcome.status,
+                outcome=outcome,
+                in_flight=None,
+                signals=(),
+                continue_requests=(),
+            ),
+        )
+
+    def with_wrap_up(self) -> "AgentState":
+        """A limit was reached; the next step answers without tools and is the last."""
+        signals = tuple(s for s in self._execution().signals if not s.reason.is_limit)
+        return self._with_execution(wrapping_up=True, signals=signals)
+
+    def with_pause(self, pending: Pending) -> "AgentState":
+        """Paused at a limit instead of stopped, waiting for more budget."""
+        asked = tuple(p for p in self._execution().pending if p.kind is not pending.kind)
+        return self._with_execution(status=AgentStatus.PAUSED, pending=(*asked, pending))
+
+    def with_run_left(self) -> "AgentState":
+        """The run is over; the next one starts its wall clock anew."""
+        return self._with_execution(entered_monotonic=None)
+
+    def _with_execution(self, **changes: Any) -> "AgentState":
+        return replace(self, execution=replace(self._execution(), **changes))
+
+    def _execution(self) -> ExecutionState:
+        if self.execution is None:
+            raise ConfigurationError(
+                "this state has no execution yet; the loop starts one, or call "
+                "with_execution_started() first"
+            )
+        return self.execution
+
+    def _in_flight(self) -> InFlight:
+        in_flight = self._execution().in_flight
+        if in_flight is None:
+            raise ConfigurationError(
+                "no step is in flight; a driver is called by the loop between with_step_started() "
+                "and with_step_recorded()"
+            )
+        return in_flight
+
+
+def _with_result(history: History[Message], call_id: str, content: str) -> History[Message]:
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        result = message.tool_result
+        if result is not None and result.call_id == call_id:
+            answered = ToolResult(call_id=call_id, tool_name=result.tool_name, content=content)
+            return history.replaced(index, replace(message, parts=(answered,)))
+    raise StepwellError(f"the history holds no tool call {call_id!r}")

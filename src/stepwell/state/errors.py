@@ -1,0 +1,37 @@
+"""An error as data: what kind, which class, what text. No exception object is kept in a state."""
+
+from msgspec import Struct
+
+from stepwell.errors import ErrorType, classified
+
+
+class ErrorInfo(Struct, frozen=True, kw_only=True):
+    """One failure inside a step.
+
+    >>> ErrorInfo.from_exception(ValueError("no such order"), ErrorType.TOOL).text
+    'ValueError: no such order'
+    """
+
+    type: ErrorType
+    exception: str
+    message: str
+    tool_name: str | None = None
+    retry_after: float | None = None
+
+    @classmethod
+    def from_exception(
+        cls, error: BaseException, default: ErrorType, *, tool_name: str | None = None
+    ) -> "ErrorInfo":
+        """The data of an exception; ``default`` is its kind unless its class tells a better one."""
+        return cls(
+            type=classified(error, default),
+            exception=type(error).__name__,
+            message=str(error),
+            tool_name=tool_name,
+            retry_after=getattr(error, "retry_after", None),
+        )
+
+    @property
+    def text(self) -> str:
+        """``ValueError: text``, or only the class name when there is no text."""
+        return f"{self.exception}: {self.message}" if self.message else self.exception

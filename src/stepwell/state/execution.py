@@ -1,0 +1,53 @@
+"""The part of a state that lives as long as one execution, and what is in flight within it."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequest, StopSignal
+from stepwell.messages import History, Usage
+from stepwell.scope import RunScope
+from stepwell.state.budget import NOTHING, Budget
+from stepwell.state.pending import Pending
+from stepwell.state.step import AgentStep, StepExecution
+
+
+class InFlight(Struct, frozen=True, kw_only=True):
+    """The step being worked on. Transient: never serialized, gone once the step is recorded."""
+
+    started_at: datetime
+    started_monotonic: float
+    scope: RunScope
+    step: AgentStep | None = None
+    duration_seconds: float = 0.0
+    """Set once the driver and the after-step hooks are done."""
+
+
+class ExecutionState(Struct, frozen=True, kw_only=True):
+    """One execution: its steps, running totals, last decision and what it waits for.
+
+    Transient are ``in_flight``, ``entered_monotonic`` (when the current run began, for the wall
+    limit; never restored), ``signals`` and ``continue_requests`` (votes of this iteration).
+    """
+
+    id: str
+    started_at: datetime
+    status: AgentStatus = AgentStatus.IN_PROGRESS
+    steps: History[StepExecution] = History()
+    outcome: ContinuationOutcome | None = None
+    usage: Usage = Usage()
+    cost: float = 0.0
+    consecutive_failures: int = 0
+    total_failures: int = 0
+    granted: Budget = NOTHING
+    pending: tuple[Pending, ...] = ()
+    wrapping_up: bool = False
+    entered_monotonic: float | None = None
+    in_flight: InFlight | None = None
+    signals: tuple[StopSignal, ...] = ()
+    continue_requests: tuple[ContinueRequest, ...] = ()
+
+    @property
+    def unrecorded_step(self) -> AgentStep | None:
+        """The step the driver returned and the loop has not recorded yet."""
+        return None if self.in_flight is None else self.in_flight.step

@@ -1,0 +1,144 @@
+"""What one step did: the response, the tool executions, the errors, and the record around it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.continuation import ContinuationOutcome
+from stepwell.errors import ErrorType
+from stepwell.messages import FinishReason, Message, Role, ToolCall, Usage
+from stepwell.state.errors import ErrorInfo
+
+
+class ToolOutcome(StrEnum):
+    """How a tool call ended. Only raised, invalid and timed_out count as errors."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RAISED = "raised"
+    INVALID = "invalid"
+    TIMED_OUT = "timed_out"
+    NOT_FOUND = "not_found"
+    BLOCKED = "blocked"
+    CANCELLED = "cancelled"
+    NOT_RUN = "not_run"
+    PENDING = "pending"
+
+
+class ToolExecution(Struct, frozen=True, kw_only=True):
+    """One tool call and what came of it. ``value`` is JSON data, ``text`` is what the model sees.
+
+    ``failed`` is an expected failure that the tool returned as a value; it is not an error.
+    """
+
+    call: ToolCall
+    outcome: ToolOutcome
+    text: str
+    started_at: datetime
+    completed_at: datetime
+    duration_seconds: float = 0.0
+    value: Any = None
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    cost: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.outcome is ToolOutcome.COMPLETED
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the model is shown this result as an error."""
+        return self.outcome not in (ToolOutcome.COMPLETED, ToolOutcome.PENDING)
+
+    @property
+    def was_blocked(self) -> bool:
+        """Whether a hook refused the call."""
+        return self.outcome is ToolOutcome.BLOCKED
+
+
+class StepType(StrEnum):
+    """What a step was, derived from its content."""
+
+    TOOL_EXECUTION = "tool_execution"
+    FINAL_RESPONSE = "final_response"
+    ERROR = "error"
+
+
+class AgentStep(Struct, frozen=True, kw_only=True):
+    """One turn of the model with the tool executions it led to.
+
+    ``messages`` are what the step added to the conversation: the response, then the results.
+    ``failures`` are errors of the step itself; ``errors`` lists them with the tools' errors.
+    """
+
+    messages: tuple[Message, ...] = ()
+    tool_executions: tuple[ToolExecution, ...] = ()
+    failures: tuple[ErrorInfo, ...] = ()
+    usage: Usage = Usage()
+    cost: float = 0.0
+    finish_reason: FinishReason | None = None
+    model: str | None = None
+    inference_id: str | None = None
+    metadata: Mapping[str, Any] = {}
+
+    @classmethod
+    def failed(cls, error: BaseException, default: ErrorType = ErrorType.MODEL) -> "AgentStep":
+        """A step in which nothing but an error happened."""
+        return cls(failures=(ErrorInfo.from_exception(error, default),))
+
+    @property
+    def response(self) -> Message | None:
+        """The model's message, if there was one."""
+        first = self.messages[0] if self.messages else None
+        return first if first is not None and first.role is Role.ASSISTANT else None
+
+    @property
+    def text(self) -> str:
+        """What the model said in this step."""
+        response = self.response
+        return "" if response is None else response.text
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls the model asked for."""
+        response = self.response
+        return () if response is None else response.tool_calls
+
+    @property
+    def has_tool_calls(self) -> bool:
+        """Whether the model asked for tools."""
+        response = self.response
+        return response is not None and any(isinstance(p, ToolCall) for p in response.parts)
+
+    @property
+    def errors(self) -> tuple[ErrorInfo, ...]:
+        """Errors of the step itself and of its tools."""
+        return self.failures + tuple([e.error for e in self.tool_executions if e.error is not None])
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything in this step counts as an error."""
+        return bool(self.failures) or any(e.error is not None for e in self.tool_executions)
+
+    @property
+    def step_type(self) -> StepType:
+        """Error if anything failed, else tool execution if tools were called, else final."""
+        if self.has_errors:
+            return StepType.ERROR
+        return StepType.TOOL_EXECUTION if self.has_tool_calls else StepType.FINAL_RESPONSE
+
+
+class StepExecution(Struct, frozen=True, kw_only=True):
+    """A recorded step: its number, its time, and the decision that followed it."""
+
+    number: int
+    step: AgentStep
+    outcome: ContinuationOutcome
+    started_at: datetime
+    completed_at: datetime
+    duration_seconds: float

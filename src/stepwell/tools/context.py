@@ -1,0 +1,46 @@
+"""What a running tool can reach. A tool gets it by annotating a parameter with ``ToolContext``."""
+
+from msgspec import Struct
+
+from stepwell.events import ToolCallProgressed
+from stepwell.messages import ToolCall
+from stepwell.scope import Guard
+from stepwell.state import AgentState
+
+
+class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
+    """The state as it was when the call began, the call itself, cancellation and progress."""
+
+    state: AgentState
+    call: ToolCall
+    guard: Guard
+
+    @property
+    def call_id(self) -> str:
+        """The id the model gave the call."""
+        return self.call.id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, also after a crash; unique to the call."""
+        execution = self.state.execution
+        owner = self.state.agent_id if execution is None else execution.id
+        return f"{owner}:{self.state.step_number}:{self.call.id}"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the result is no longer wanted; sync tools in threads should look now and then."""
+        return self.guard.was_interrupted
+
+    def progress(self, message: str, fraction: float | None = None) -> None:
+        """Tell listeners how far the call is; from any thread."""
+        scope = self.state.scope
+        scope.call(
+            lambda: scope.emitter.emit(
+                ToolCallProgressed,
+                tool=self.call.name,
+                call_id=self.call.id,
+                message=message,
+                fraction=fraction,
+            )
+        )

@@ -1,0 +1,40 @@
+"""One rule for what a tool's result looks like: as JSON data in the state, as text to the model."""
+
+import json
+from typing import Any, cast
+
+from stepwell.state import AgentState
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def json_value(value: Any) -> Any:
+    """The value as JSON data; objects that JSON does not know become what pydantic makes of them.
+
+    >>> json_value({"when": (1, 2)})
+    {'when': [1, 2]}
+    """
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, AgentState):
+        return value.final_response
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=_fallback)
+
+
+def as_text(value: Any) -> str:
+    """JSON data as the model sees it: text as is, the rest as JSON.
+
+    >>> as_text("plain"), as_text(None), as_text({"a": [1, True]})
+    ('plain', 'null', '{"a": [1, true]}')
+    """
+    return value if type(value) is str else json.dumps(value, ensure_ascii=False)
+
+
+def _fallback(value: Any) -> Any:
+    attributes = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict) and attributes:
+        public = cast("dict[str, Any]", attributes)
+        return {name: item for name, item in public.items() if not name.startswith("_")}
+    return str(value)

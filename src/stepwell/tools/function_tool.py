@@ -1,0 +1,148 @@
+"""Tools from plain functions, by decorator, and from classes."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+from stepwell.errors import InvalidToolError
+from stepwell.models import ToolSchema
+from stepwell.tools.context import ToolContext
+from stepwell.tools.docstrings import described
+from stepwell.tools.schema import Signature, required_name
+from stepwell.tools.threads import in_thread
+from stepwell.tools.tool import ToolEffect
+
+
+class FunctionTool:
+    """A function as a tool. Its type hints and docstring make the schema.
+
+    Sync functions run in a thread. A parameter annotated ``ToolContext`` is filled in and hidden
+    from the model.
+
+    >>> def add(a: int, b: int) -> int:
+    ...     "Add two numbers."
+    ...     return a + b
+    >>> FunctionTool(add).schema.parameters["required"]
+    ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: ToolEffect | str = ToolEffect.EXTERNAL,
+        timeout: float | None = None,
+        parallel: bool = True,
+    ) -> None:
+        if not callable(function):
+            raise InvalidToolError(f"{function!r} is not callable, so it cannot be a tool")
+        words = described(function)
+        tool_name = required_name(name, getattr(function, "__name__", type(function).__name__))
+        if timeout is not None and timeout <= 0:
+            raise InvalidToolError(f"the timeout of tool {tool_name!r} must be above 0 seconds")
+        if effect not in tuple(ToolEffect):
+            raise InvalidToolError(
+                f"unknown effect {effect!r} of tool {tool_name!r}; known: {', '.join(ToolEffect)}"
+            )
+        self.function = function
+        self.effect = ToolEffect(effect)
+        self.timeout = timeout
+        self.parallel = parallel
+        self._signature = Signature(function, tool_name, words)
+        self._is_async = _is_async(function)
+        self.schema = ToolSchema(
+            name=tool_name,
+            description=description if description is not None else words.summary,
+            parameters=self._signature.parameters,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as in its own unit tests."""
+        return self.function(*args, **kwargs)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with their types; raises ``InvalidToolArgumentsError``."""
+        return self._signature.validate(arguments)
+
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Await an async function, or run a sync one in a thread."""
+        if self._signature.context_parameter is not None:
+            arguments = {**arguments, self._signature.context_parameter: context}
+        if self._is_async:
+            return await self.function(**arguments)
+        return await in_thread(self.function, arguments)
+
+
+class BaseTool(FunctionTool):
+    """A tool as a class: write ``__call__`` with type hints, and give it a name.
+
+    >>> class Greet(BaseTool):
+    ...     name = "greet"
+    ...     description = "Says hello."
+    ...     def __call__(self, who: str) -> str:
+    ...         return f"Hello {who}"
+    >>> Greet().schema.name
+    'greet'
+    """
+
+    name: str = ""
+    description: str = ""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: ToolEffect | str = ToolEffect.EXTERNAL,
+        timeout: float | None = None,
+        parallel: bool = True,
+    ) -> None:
+        if type(self).__call__ is FunctionTool.__call__:
+            raise InvalidToolError(
+                f"{type(self).__name__} has no __call__ method; write what the tool does as "
+                "`def __call__(self, argument: str) -> str`"
+            )
+        super().__init__(
+            self.__call__,
+            name=name or self.name or type(self).__name__,
+            description=description or self.description or None,
+            effect=effect,
+            timeout=timeout,
+            parallel=parallel,
+        )
+
+
+@overload
+def tool(function: Callable[..., Any]) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: ToolEffect | str = ToolEffect.EXTERNAL,
+    timeout: float | None = None,
+    parallel: bool = True,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, **options: Any
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool, with or without options.
+
+    >>> @tool(effect="pure", timeout=5)
+    ... def square(x: float) -> float:
+    ...     "Square a number."
+    ...     return x * x
+    >>> square(3.0), square.effect
+    (9.0, <ToolEffect.PURE: 'pure'>)
+    """
+    if function is not None:
+        return FunctionTool(function, **options)
+    return lambda decorated: FunctionTool(decorated, **options)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )

@@ -1,0 +1,86 @@
+"""The tools of an agent by name; lazily built ones are built once, when first needed."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from stepwell.errors import ConfigurationError, ToolNotFoundError
+from stepwell.models import ToolSchema
+from stepwell.tools.function_tool import FunctionTool
+from stepwell.tools.tool import Tool
+
+ToolLike = Tool | Callable[..., Any]
+
+
+class Tools:
+    """An immutable set of tools. Plain functions become tools; two of one name are an error.
+
+    >>> def ping() -> str:
+    ...     "Answer."
+    ...     return "pong"
+    >>> Tools([ping]).names
+    ('ping',)
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[ToolLike] = (),
+        *,
+        lazy: Mapping[str, Callable[[], Tool]] | None = None,
+    ) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._factories = dict(lazy or {})
+        for candidate in tools:
+            tool = as_tool(candidate)
+            name = tool.schema.name
+            if name in self._tools or name in self._factories:
+                raise ConfigurationError(
+                    f"two tools are called {name!r}; rename one with FunctionTool(fn, name=...)"
+                )
+            self._tools[name] = tool
+        self._schemas: tuple[ToolSchema, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of built and lazy tools, in order of registration."""
+        return (*self._tools, *(name for name in self._factories if name not in self._tools))
+
+    @property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """What the model is told about the tools; builds the lazy ones."""
+        if self._schemas is None:
+            self._schemas = tuple(self.get(name).schema for name in self.names)
+        return self._schemas
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        tool = self._tools.get(name)
+        if tool is None and name in self._factories:
+            tool = self._tools[name] = self._factories[name]()
+        return tool
+
+    def get(self, name: str) -> Tool:
+        """The tool of that name; raises ``ToolNotFoundError``."""
+        tool = self.find(name)
+        if tool is None:
+            raise ToolNotFoundError(name, self.names)
+        return tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return (self.get(name) for name in self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools or name in self._factories
+
+
+def as_tool(candidate: ToolLike) -> Tool:
+    """A tool as it is; a plain function as a ``FunctionTool``."""
+    if isinstance(candidate, Tool):
+        return candidate
+    if isinstance(candidate, type):
+        raise ConfigurationError(
+            f"{candidate.__name__} is a class; give an instance, for example {candidate.__name__}()"
+        )
+    return FunctionTool(candidate)

@@ -1,0 +1,187 @@
+"""From a function's signature to a JSON schema and a validator. The only reader of pydantic."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
+
+from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, InvalidToolError
+from stepwell.tools.context import ToolContext
+from stepwell.tools.docstrings import Described
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Signature:
+    """What a tool function takes: the schema for the model, a validator, where context goes."""
+
+    def __init__(self, function: Callable[..., Any], tool_name: str, words: Described) -> None:
+        self.tool_name = tool_name
+        self.context_parameter: str | None = None
+        hints = _hints(function, tool_name)
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            self._refuse_odd(parameter)
+            if name not in hints:
+                raise InvalidToolError(
+                    f"parameter {name!r} of tool {tool_name!r} has no type hint; write for "
+                    f"example `{name}: str`, so that the model knows what to send"
+                )
+            if _is_context(hints[name]):
+                self.context_parameter = name
+            else:
+                fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
+        self._adapter = _adapter(fields, tool_name)
+        self.parameters = _without_titles(self._adapter.json_schema())
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with their types; nothing in them is shared with the message history."""
+        from pydantic import ValidationError
+
+        try:
+            valid = self._adapter.validate_python(arguments)
+        except ValidationError as error:
+            raise InvalidToolArgumentsError(self._complaint(error)) from None
+        for name, value in valid.items():
+            if value is arguments[name] and type(value) in (dict, list):
+                valid[name] = _copied(value)
+        return valid
+
+    def _refuse_odd(self, parameter: inspect.Parameter) -> None:
+        if parameter.kind in _VARIADIC:
+            raise InvalidToolError(
+                f"tool {self.tool_name!r} takes {parameter}, which no schema can describe; name "
+                "each parameter, or take one `dict[str, Any]`"
+            )
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise InvalidToolError(
+                f"parameter {parameter.name!r} of tool {self.tool_name!r} is positional-only; "
+                "models send arguments by name, so remove the `/`"
+            )
+
+    def _field(self, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
+        from pydantic import Field
+        from typing_extensions import NotRequired, Required
+
+        extra: dict[str, Any] = {}
+        required = parameter.default is inspect.Parameter.empty
+        if not required:
+            extra["default"] = self._json_default(parameter)
+        note = Field(description=description, json_schema_extra=extra or None)
+        described_hint = hint if _is_described(hint) and not extra else Annotated[hint, note]
+        return Required[described_hint] if required else NotRequired[described_hint]
+
+    def _json_default(self, parameter: inspect.Parameter) -> Any:
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+        try:
+            default = to_jsonable_python(parameter.default)
+            json.dumps(default, allow_nan=False)
+        except (PydanticSerializationError, ValueError) as error:
+            raise InvalidToolError(
+                f"the default of parameter {parameter.name!r} of tool {self.tool_name!r} cannot be "
+                f"written as JSON ({error}); use None and fill it in inside the function"
+            ) from None
+        return default
+
+    def _complaint(self, error: "ValidationError") -> str:
+        missing: list[str] = []
+        unknown: list[str] = []
+        wrong: list[str] = []
+        for entry in error.errors(include_url=False):
+            place = ".".join(str(step) for step in entry["loc"])
+            if entry["type"] == "missing":
+                missing.append(place)
+            elif entry["type"] == "extra_forbidden":
+                unknown.append(place)
+            else:
+                wrong.append(f"{place}: {entry['msg']} (got {entry['input']!r:.80})")
+        complaints = [
+            f"missing required arguments: {', '.join(missing)}" if missing else "",
+            f"unknown arguments: {', '.join(unknown)}" if unknown else "",
+            "; ".join(wrong),
+        ]
+        known = ", ".join(self.parameters.get("properties", {})) or "(none)"
+        text = "; ".join(complaint for complaint in complaints if complaint)
+        return f"Invalid arguments for tool {self.tool_name!r}: {text}. It takes: {known}."
+
+
+def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise InvalidToolError(
+            f"a type hint of tool {tool_name!r} cannot be resolved: {error}; define the type at "
+            "module level, or without `from __future__ import annotations`"
+        ) from None
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _is_context(get_args(hint)[0])
+    return hint is ToolContext or any(arg is ToolContext for arg in get_args(hint))
+
+
+def _is_described(hint: Any) -> bool:
+    from pydantic.fields import FieldInfo
+
+    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(note, FieldInfo) and note.description for note in notes)
+
+
+def _adapter(fields: dict[str, Any], tool_name: str) -> "TypeAdapter[dict[str, Any]]":
+    from pydantic import ConfigDict, TypeAdapter
+    from pydantic.errors import PydanticUserError
+    from typing_extensions import TypedDict
+
+    try:
+        arguments: Any = TypedDict(f"{tool_name}_arguments", fields)  # pyright: ignore[reportGeneralTypeIssues]
+        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+        adapter = TypeAdapter[dict[str, Any]](arguments)
+        adapter.json_schema()
+    except PydanticUserError as error:
+        raise InvalidToolError(
+            f"the parameters of tool {tool_name!r} have no JSON schema: {error.message}"
+        ) from None
+    return adapter
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Pydantic's generated titles repeat the names; without them the prompt is shorter."""
+
+    def cleaned(node: Any, is_properties: bool = False) -> Any:
+        if isinstance(node, list):
+            return [cleaned(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        mapping = cast("dict[str, Any]", node)
+        return {
+            key: cleaned(value, key in ("properties", "$defs"))
+            for key, value in mapping.items()
+            if is_properties or key != "title" or not isinstance(value, str)
+        }
+
+    return cleaned(schema)
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if type(value) is list:
+        return [_copied(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def required_name(name: str | None, fallback: str) -> str:
+    """A tool's name, checked against what all providers accept."""
+    chosen = name or fallback
+    if not chosen or len(chosen) > 64 or not all(c.isascii() and (c.isalnum() or c in "_-") for c in chosen):
+        raise ConfigurationError(
+            f"{chosen!r} cannot be a tool's name; use up to 64 letters, digits, _ and - (give "
+            "lambdas and odd names one with name=...)"
+        )
+    return chosen
