@@ -1,20 +1,20 @@
 """The exception tree and the words for kinds of errors.
 
-    StepwellError
-    ├── ConfigurationError (ValueError)      put together wrongly; raised at construction
-    │   └── InvalidToolError                 a function or class that cannot become a tool
-    ├── SyncInsideLoopError (RuntimeError)   a *_sync method called inside a running event loop
-    ├── AgentNotFoundError (LookupError)     a name that no registry knows
-    ├── ToolError                            raised only where a caller asked for exceptions
-    │   ├── ToolNotFoundError (LookupError)
-    │   ├── InvalidToolArgumentsError (ValueError)
-    │   └── ToolExecutionError
-    ├── ModelError                           a model turn failed, with its kind
-    ├── HookError                            a hook raised; names the hook and the trigger
-    ├── DriverError                          a driver broke its contract
-    ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
-    │   └── LimitReachedError                the builder chose at_limit="raise"
-    └── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
+StepwellError
+├── ConfigurationError (ValueError)      put together wrongly; raised at construction
+│   └── InvalidToolError                 a function or class that cannot become a tool
+├── SyncInsideLoopError (RuntimeError)   a *_sync method called inside a running event loop
+├── AgentNotFoundError (LookupError)     a name that no registry knows
+├── ToolError                            raised only where a caller asked for exceptions
+│   ├── ToolNotFoundError (LookupError)
+│   ├── InvalidToolArgumentsError (ValueError)
+│   └── ToolExecutionError
+├── ModelError                           a model turn failed, with its kind
+├── HookError                            a hook raised; names the hook and the trigger
+├── DriverError                          a driver broke its contract
+├── RunNotCompletedError                 state.unwrap() of a run that did not complete
+│   └── LimitReachedError                the builder chose at_limit="raise"
+└── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
 """
 
 from collections.abc import Iterable

@@ -161,9 +161,10 @@ class AgentLoop:
         self, state: AgentState, *, cancellation: Cancellation | None = None
     ) -> AgentState:
         """The result of the run: the last state of the iterator."""
-        async for state in self.iterator(state, cancellation=cancellation):  # noqa: B020
-            pass
-        return state
+        final = state
+        async for reached in self.iterator(state, cancellation=cancellation):
+            final = reached
+        return final
 
     # Entering a run
 
@@ -181,7 +182,7 @@ class AgentLoop:
             execution_id="" if state.execution is None else state.execution.id,
         )
         taps = () if tap is None else (tap,)
-        scope = RunScope(Emitter(self.events, source, self._clock.now, taps), cancellation)
+        scope = RunScope(Emitter(self.events, source, self._clock, taps), cancellation)
         if self._time_limits:
             left = min(limit.allowed(state) - limit.current(state) for limit in self._time_limits)
             scope.set_deadline(left)
@@ -272,7 +273,7 @@ class AgentLoop:
         except HookError as error:
             return _failed_by_hook(state.with_current_step(AgentStep.failed(error)), error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
-            logger.warning("the driver raised %s", described(error), exc_info=error)
+            logger.info("the driver raised %s", described(error), exc_info=error)
             return state.with_current_step(AgentStep.failed(error)), error
         return driven, None
 
@@ -314,7 +315,7 @@ class AgentLoop:
     def _evaluated(self, state: AgentState) -> ContinuationOutcome:
         try:
             return self._criteria.evaluate(state)
-        except Exception:  # find out which criterion raised, and hear the others all the same
+        except Exception:  # noqa: BLE001 - find out which criterion raised, and hear the others all the same
             votes = [_vote_or_fault(criterion, state) for criterion in self._criteria.criteria]
             return self._criteria.resolve(state, votes)
 
@@ -342,7 +343,9 @@ class AgentLoop:
         """A stop without a recorded step."""
         state, outcome = await self._stop_confirmed(state, outcome)
         if outcome.should_continue:  # an on-stop hook asked for a step
-            return await self._advanced(state.with_outcome(outcome, self._clock), scope, first=False)
+            return await self._advanced(
+                state.with_outcome(outcome, self._clock), scope, first=False
+            )
         return await self._ended(state.with_outcome(outcome, self._clock), scope, None)
 
     async def _ended(
@@ -479,7 +482,7 @@ def _one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
 
 def _failed_by_hook(state: AgentState, error: HookError) -> AgentState:
     """A hook raised: the run fails, and the step in flight, if any, shows the error."""
-    logger.warning("%s", error, exc_info=error)
+    logger.info("%s", error, exc_info=error)
     in_flight = None if state.execution is None else state.execution.in_flight
     if in_flight is not None and in_flight.step is not None and not in_flight.step.failures:
         info = ErrorInfo.from_exception(error, ErrorType.UNKNOWN)
@@ -493,7 +496,7 @@ def _vote_or_fault(criterion: Criterion, state: AgentState) -> ContinuationEvalu
     try:
         return cast_vote(criterion, state)
     except Exception as error:  # a criterion that raises must end the run, not the program
-        logger.warning("criterion %s raised", criterion_name(criterion), exc_info=error)
+        logger.info("criterion %s raised", criterion_name(criterion), exc_info=error)
         return ContinuationEvaluation(
             criterion=criterion_name(criterion),
             decision=ContinuationDecision.FORBID,

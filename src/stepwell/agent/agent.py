@@ -54,7 +54,7 @@ class Agent:
         max_steps: int | None = DEFAULT_MAX_STEPS,
         max_tokens: int | None = DEFAULT_MAX_TOKENS,
         max_cost: float | None = None,
-        timeout: float | None | UnsetType = UNSET,
+        timeout: float | UnsetType | None = UNSET,
         cumulative_timeout: float | None = None,
         error_policy: ErrorPolicy | None = None,
         max_retries: int | None = None,
@@ -172,14 +172,15 @@ class Agent:
         cancellation: Cancellation | None,
     ) -> None:
         """Run beside the consumer, at most one step ahead of it."""
+        reached = state
         steps = 0
         try:
-            async for state in self.loop.iterator(state, cancellation=cancellation, tap=tap):  # noqa: B020
-                if state.step_count > steps:
-                    steps = state.step_count
-                    parts.put_nowait(StepCompleted(state))
+            async for reached in self.loop.iterator(state, cancellation=cancellation, tap=tap):
+                if reached.step_count > steps:
+                    steps = reached.step_count
+                    parts.put_nowait(StepCompleted(reached))
                     await parts.join()
-            parts.put_nowait(Final(state))
+            parts.put_nowait(Final(reached))
         finally:
             parts.put_nowait(None)
 

@@ -66,7 +66,9 @@ class AgentBuilder:
         """Take steps with this driver instead of the usual one."""
         return self._with(driver=driver)
 
-    def with_tools(self, tools: "Iterable[ToolLike] | Tools | ToolLike", *more: ToolLike) -> "AgentBuilder":
+    def with_tools(
+        self, tools: "Iterable[ToolLike] | Tools | ToolLike", *more: ToolLike
+    ) -> "AgentBuilder":
         """Add tools: functions, tool objects, a list of them, or ``Tools``."""
         return AgentBuilder(self.plan.with_tools(*checked_tools(tools), *more))
 

@@ -85,6 +85,7 @@ class AgentDefinition(ABC):
     >>> class Greeter(AgentDefinition):
     ...     def descriptor(self):
     ...         return AgentDescriptor(name="greeter", description="Says hello.")
+    ...
     ...     def build_agent(self):
     ...         return Agent(driver=DeterministicAgentDriver.from_responses("Hello!"))
     >>> Greeter().build().run_sync("Hi").final_response
@@ -182,7 +183,9 @@ class AgentContractRegistry:
     ) -> "AgentContractRegistry":
         """A registry that also knows this class."""
         if not name or not callable(agent_class):
-            raise ConfigurationError(f"register a class under a name, got {name!r}: {agent_class!r}")
+            raise ConfigurationError(
+                f"register a class under a name, got {name!r}: {agent_class!r}"
+            )
         return AgentContractRegistry({**self._classes, name: agent_class})
 
     def create(self, name: str, config: Mapping[str, Any] | None = None) -> AgentContract:
@@ -193,4 +196,6 @@ class AgentContractRegistry:
         try:
             return agent_class(**(config or {}))
         except TypeError as error:
-            raise ConfigurationError(f"agent {name!r} cannot be made from that config: {error}") from error
+            raise ConfigurationError(
+                f"agent {name!r} cannot be made from that config: {error}"
+            ) from error

@@ -151,8 +151,9 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                 raise ConfigurationError(
                     f"{self.driver!r} is not a driver; it has no use_tools(state) method"
                 )
-            bindable = isinstance(self.driver, BindableDriver)
-            return self.driver.bound_to(executor) if bindable else self.driver
+            if isinstance(self.driver, BindableDriver):
+                return self.driver.bound_to(executor)
+            return self.driver
         model = self.model
         if model is None and self.llm_preset is not None:
             model = self.model_presets.model(self.llm_preset)

@@ -75,9 +75,7 @@ def _vote_line(vote: "ContinuationEvaluation", width: int) -> str:
     return f"    {vote.decision:<10}  {vote.criterion:<{width}}  {vote.reason}"
 
 
-def _hint(
-    outcome: "ContinuationOutcome", decisive: "ContinuationEvaluation | None"
-) -> str | None:
+def _hint(outcome: "ContinuationOutcome", decisive: "ContinuationEvaluation | None") -> str | None:
     if outcome.stop_reason is None:
         return None
     if not outcome.evaluations:

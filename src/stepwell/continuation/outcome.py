@@ -42,9 +42,7 @@ class ContinuationEvaluation(Struct, frozen=True, kw_only=True):
         >>> ContinuationEvaluation.from_decision("MyCheck", ContinuationDecision.FORBID).reason
         'MyCheck forbids going on'
         """
-        return cls(
-            criterion=criterion, decision=decision, reason=f"{criterion} {_VERBS[decision]}"
-        )
+        return cls(criterion=criterion, decision=decision, reason=f"{criterion} {_VERBS[decision]}")
 
 
 class ContinuationOutcome(Struct, frozen=True, kw_only=True):

@@ -160,7 +160,9 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f"max_retries must be 0 or more, got {max_retries}")
         return replace(self, max_retries=max_retries)
 
-    def with_handling(self, error_type: ErrorType | str, handling: ErrorHandling | str) -> "ErrorPolicy":
+    def with_handling(
+        self, error_type: ErrorType | str, handling: ErrorHandling | str
+    ) -> "ErrorPolicy":
         """The same policy with another handling for one kind of error."""
         return replace(self, **{_field(ErrorType(error_type)): ErrorHandling(handling)})
 
@@ -201,9 +203,7 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
 class ErrorPolicyCriterion:
     """Votes as the policy says: stop forbids, retry asks for another step, ignore allows."""
 
-    def __init__(
-        self, policy: ErrorPolicy, resolver: ErrorContextResolver | None = None
-    ) -> None:
+    def __init__(self, policy: ErrorPolicy, resolver: ErrorContextResolver | None = None) -> None:
         self.policy = policy
         self._resolver = resolver or AgentErrorContextResolver()
 

@@ -166,9 +166,9 @@ def with_usable_ids(calls: Sequence[ToolCall], state: AgentState) -> tuple[ToolC
         return (calls[0],)
     seen: set[str] = set()
     usable: list[ToolCall] = []
-    for index, call in enumerate(calls):
-        if not call.id or call.id in seen:
-            call = replace(call, id=f"{_prefix(state)}:call:{index}")
+    for index, given in enumerate(calls, start=1):
+        is_usable = bool(given.id) and given.id not in seen
+        call = given if is_usable else replace(given, id=_call_id(state, index))
         seen.add(call.id)
         usable.append(call)
     return tuple(usable)
@@ -233,6 +233,12 @@ def _cut_off(signal: StopSignal | None, model: str) -> StopSignal:
         raise DriverError(f"model {model} gave no response")
     why = signal.message or str(signal.reason)
     return replace(signal, message=f"{why}; the call to {model} was running and was cancelled")
+
+
+def _call_id(state: AgentState, index: int) -> str:
+    """Short and plain: providers accept letters, digits, _ and -, some at most 40 of them."""
+    owner = state.agent_id if state.execution is None else state.execution.id
+    return f"call_{owner[-12:]}_{state.step_number}_{index}"
 
 
 def _prefix(state: AgentState) -> str:

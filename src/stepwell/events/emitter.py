@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Concatenate, ParamSpec
 
+from stepwell.clock import Clock
 from stepwell.events.bus import EventBus, Listener, Subscription
 from stepwell.events.types import AgentEvent, EventSource
 
@@ -28,12 +28,12 @@ class Emitter:
         self,
         bus: EventBus,
         source: EventSource,
-        now: Callable[[], datetime],
+        clock: Clock,
         taps: tuple[Callable[[AgentEvent], None], ...] = (),
     ) -> None:
         self.bus = bus
         self.source = source
-        self._now = now
+        self._clock = clock
         self._taps = tuple(Subscription(AgentEvent, tap) for tap in taps)
         self._mailboxes: dict[int, _Mailbox] = {}
 
@@ -55,7 +55,7 @@ class Emitter:
         """Tell the listeners, if there are any."""
         if not self._taps and not self.bus.subscriptions:
             return
-        event = event_type(self.source, self._now(), *args, **kwargs)
+        event = event_type(self.source, self._clock.now(), *args, **kwargs)
         for subscription in self._subscriptions():
             if isinstance(event, subscription.event_type):
                 self._deliver(event, subscription.listener)
@@ -65,7 +65,9 @@ class Emitter:
         if not self._mailboxes:
             return
         boxes, self._mailboxes = self._mailboxes, {}
-        _, late = await asyncio.wait([box.closed() for box in boxes.values()], timeout=DRAIN_SECONDS)
+        _, late = await asyncio.wait(
+            [box.closed() for box in boxes.values()], timeout=DRAIN_SECONDS
+        )
         for box in boxes.values():
             if box.task in late:
                 logger.warning(
@@ -78,7 +80,7 @@ class Emitter:
         return self.bus.subscriptions + self._taps if self._taps else self.bus.subscriptions
 
     def _deliver(self, event: AgentEvent, listener: Listener) -> None:
-        started = time.monotonic()
+        started = self._clock.monotonic()
         try:
             pending = listener(event)
         except Exception:  # a listener is foreign code; its faults must not reach the run
@@ -86,11 +88,11 @@ class Emitter:
             return
         if pending is not None:
             self._mailbox(listener).put(pending)
-        elif time.monotonic() - started > SLOW_LISTENER_SECONDS:
+        elif self._clock.monotonic() - started > SLOW_LISTENER_SECONDS:
             logger.warning(
                 "listener %r held up the run for %.0f ms at %s; make it async or quicker",
                 listener,
-                (time.monotonic() - started) * 1000,
+                (self._clock.monotonic() - started) * 1000,
                 type(event).__name__,
             )
 

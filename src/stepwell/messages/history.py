@@ -6,7 +6,7 @@ the same value forks: the second append copies the prefix once and goes on in a 
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -89,9 +89,10 @@ class History(Sequence[T], Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, History):
             return NotImplemented
-        if self._length != other._length:
+        if self._length != len(cast("History[Any]", other)):
             return False
-        return self._items is other._items or all(a == b for a, b in zip(self, other, strict=True))
+        items = cast("History[Any]", other)._items
+        return self._items is items or self._items[: self._length] == items[: self._length]
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -103,4 +104,8 @@ class History(Sequence[T], Generic[T]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (History.of, (list(self),))
+        return (_restored, (list(self),))
+
+
+def _restored(items: list[Any]) -> History[Any]:
+    return History[Any].of(items)

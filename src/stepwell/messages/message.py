@@ -34,7 +34,9 @@ class Message(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     @classmethod
-    def of(cls, role: Role | str, content: "str | Iterable[Part]", *, id: str | None = None) -> "Message":
+    def of(
+        cls, role: Role | str, content: "str | Iterable[Part]", *, id: str | None = None
+    ) -> "Message":
         """A message of that role from text or from parts; empty text makes no part."""
         return cls(role=Role(role), parts=_as_parts(content), id=id or new_id())
 

@@ -207,8 +207,9 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     def with_messages(self, messages: Iterable[Message]) -> "AgentState":
         """With these messages instead of its own."""
-        history = messages if isinstance(messages, History) else History.of(messages)
-        return replace(self, messages=history)
+        if not isinstance(messages, History):
+            messages = History[Message].of(messages)
+        return replace(self, messages=messages)
 
     def with_message(self, *messages: Message) -> "AgentState":
         """With these messages behind its own."""
@@ -289,9 +290,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """A run begins or takes the execution up again; the wall limit counts from here."""
         return self._with_execution(entered_monotonic=monotonic)
 
-    def with_step_started(
-        self, at: datetime, monotonic: float, scope: RunScope
-    ) -> "AgentState":
+    def with_step_started(self, at: datetime, monotonic: float, scope: RunScope) -> "AgentState":
         """First transition of a step."""
         in_flight = InFlight(started_at=at, started_monotonic=monotonic, scope=scope)
         return self._with_execution(in_flight=in_flight)

@@ -17,6 +17,7 @@ CURSOR = "stepwell.testing.cursor"
 """The metadata key under which a state remembers its place in the script."""
 
 DEFAULT_RESPONSE = "(no script)"
+NO_USAGE = Usage()
 
 
 class ScenarioStep(Struct, frozen=True, kw_only=True):
@@ -35,12 +36,12 @@ class ScenarioStep(Struct, frozen=True, kw_only=True):
     error_type: ErrorType = ErrorType.MODEL
 
     @classmethod
-    def final(cls, response: str, *, usage: Usage = Usage(), cost: float = 0.0) -> "ScenarioStep":
+    def final(cls, response: str, *, usage: Usage = NO_USAGE, cost: float = 0.0) -> "ScenarioStep":
         """The model answers without calling tools."""
         return cls(type=StepType.FINAL_RESPONSE, response=response, usage=usage, cost=cost)
 
     @classmethod
-    def tool(cls, response: str = "", *, usage: Usage = Usage()) -> "ScenarioStep":
+    def tool(cls, response: str = "", *, usage: Usage = NO_USAGE) -> "ScenarioStep":
         """The model calls a tool of which only the call matters; nothing is run."""
         return cls.tool_call("scripted", {}, response=response, usage=usage, executes_tools=False)
 
@@ -50,7 +51,7 @@ class ScenarioStep(Struct, frozen=True, kw_only=True):
         message: str,
         *,
         error_type: ErrorType | str = ErrorType.MODEL,
-        usage: Usage = Usage(),
+        usage: Usage = NO_USAGE,
     ) -> "ScenarioStep":
         """The step fails."""
         return cls(
@@ -64,7 +65,7 @@ class ScenarioStep(Struct, frozen=True, kw_only=True):
         arguments: Mapping[str, Any] | None = None,
         *,
         response: str = "",
-        usage: Usage = Usage(),
+        usage: Usage = NO_USAGE,
         cost: float = 0.0,
         executes_tools: bool = True,
     ) -> "ScenarioStep":
@@ -79,7 +80,7 @@ class ScenarioStep(Struct, frozen=True, kw_only=True):
         cls,
         *calls: ToolCall,
         response: str = "",
-        usage: Usage = Usage(),
+        usage: Usage = NO_USAGE,
         cost: float = 0.0,
         executes_tools: bool = True,
     ) -> "ScenarioStep":

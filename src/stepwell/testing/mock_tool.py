@@ -41,7 +41,11 @@ class MockTool:
     @classmethod
     def returning(cls, name: str, value: Any, *, description: str = "") -> "MockTool":
         """A tool that always returns this value."""
-        return cls(name, lambda **_: value, description=description)
+
+        def give(**_: Any) -> Any:
+            return value
+
+        return cls(name, give, description=description)
 
     @classmethod
     def raising(cls, name: str, error: BaseException, *, description: str = "") -> "MockTool":

@@ -73,7 +73,9 @@ class ScriptedModel:
             )
         return self._turns[turn - 1]
 
-    def _response(self, turn: "str | ToolCall | Sequence[ToolCall] | ModelResponse") -> ModelResponse:
+    def _response(
+        self, turn: "str | ToolCall | Sequence[ToolCall] | ModelResponse"
+    ) -> ModelResponse:
         if isinstance(turn, ModelResponse):
             return turn
         if isinstance(turn, str):

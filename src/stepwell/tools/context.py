@@ -29,7 +29,7 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the result is no longer wanted; sync tools in threads should look now and then."""
+        """Whether the result is no longer wanted; tools in threads should look now and then."""
         return self.guard.was_interrupted
 
     def progress(self, message: str, fraction: float | None = None) -> None:

@@ -94,9 +94,7 @@ class ToolExecutor:
         executions = tuple([batch.executions[call.id] for call in calls])
         if self._raise_on_failure:
             _raise_first_failure(executions)
-        return ToolBatch(
-            state=batch.state, executions=executions, failures=tuple(batch.failures)
-        )
+        return ToolBatch(state=batch.state, executions=executions, failures=tuple(batch.failures))
 
     def refuse(self, calls: Sequence[ToolCall], state: AgentState, reason: str) -> ToolBatch:
         """Run none of the calls; each gets a result that says why."""
@@ -147,7 +145,9 @@ class ToolExecutor:
         self._started(call, batch)
         settled = problem if result is UNSET else None
         await self._finish(
-            _Finished(settled) if isinstance(settled, ToolExecution) else self._substituted(call, result),
+            _Finished(settled)
+            if isinstance(settled, ToolExecution)
+            else self._substituted(call, result),
             batch,
         )
         return None
@@ -187,7 +187,7 @@ class ToolExecutor:
                 if guard.was_interrupted or (task is not None and task.cancelling()):
                     raise
                 failure = error
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is a result
                 failure = error
         blank = ToolExecution(
             call=call,
@@ -220,9 +220,7 @@ class ToolExecutor:
             if not worker.cancelled() and (fault := worker.exception()) is not None:
                 done.put_nowait(fault)
 
-        workers = [
-            asyncio.create_task(work()) for _ in range(min(self._max_parallel, len(ready)))
-        ]
+        workers = [asyncio.create_task(work()) for _ in range(min(self._max_parallel, len(ready)))]
         for worker in workers:
             worker.add_done_callback(report_fault)
         try:
@@ -273,11 +271,9 @@ class ToolExecutor:
             batch.halt(stop.signal)
             return None
         except HookError as error:
-            logger.warning("%s", error, exc_info=error)
+            logger.info("%s", error, exc_info=error)
             batch.failures.append(ErrorInfo.from_exception(error, ErrorType.UNKNOWN))
-            batch.halt(
-                StopSignal(reason=StopReason.ERROR, message=str(error), source=error.hook)
-            )
+            batch.halt(StopSignal(reason=StopReason.ERROR, message=str(error), source=error.hook))
             return None
         batch.state = answer.state
         return answer
@@ -411,7 +407,7 @@ def _failed(blank: ToolExecution, failure: BaseException) -> _Finished:
         signal = replace(failure.signal, source=failure.signal.source or call.name)
         said = signal.message or str(signal.reason)
         return _Finished(replace(blank, text=f"This call ended the run: {said}"), signal=signal)
-    logger.warning("tool %s raised %s", call.name, described(failure), exc_info=failure)
+    logger.info("tool %s raised %s", call.name, described(failure), exc_info=failure)
     info = ErrorInfo.from_exception(failure, ErrorType.TOOL, tool_name=call.name)
     text = f"Error: tool {call.name!r} failed: {info.text}"
     return _Finished(replace(blank, outcome=ToolOutcome.RAISED, text=text, error=info))

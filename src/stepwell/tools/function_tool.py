@@ -81,6 +81,7 @@ class BaseTool(FunctionTool):
     >>> class Greet(BaseTool):
     ...     name = "greet"
     ...     description = "Says hello."
+    ...
     ...     def __call__(self, who: str) -> str:
     ...         return f"Hello {who}"
     >>> Greet().schema.name
@@ -139,7 +140,11 @@ def tool(
     """
     if function is not None:
         return FunctionTool(function, **options)
-    return lambda decorated: FunctionTool(decorated, **options)
+
+    def decorate(decorated: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(decorated, **options)
+
+    return decorate
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

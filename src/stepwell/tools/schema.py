@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
@@ -12,6 +13,7 @@ from stepwell.tools.docstrings import Described
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -63,8 +65,9 @@ class Signature:
             )
 
     def _field(self, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
+        from typing import NotRequired, Required
+
         from pydantic import Field
-        from typing_extensions import NotRequired, Required
 
         extra: dict[str, Any] = {}
         required = parameter.default is inspect.Parameter.empty
@@ -139,7 +142,7 @@ def _adapter(fields: dict[str, Any], tool_name: str) -> "TypeAdapter[dict[str, A
     from typing_extensions import TypedDict
 
     try:
-        arguments: Any = TypedDict(f"{tool_name}_arguments", fields)  # pyright: ignore[reportGeneralTypeIssues]
+        arguments: Any = cast("Any", TypedDict)(f"{tool_name}_arguments", fields)
         arguments.__pydantic_config__ = ConfigDict(extra="forbid")
         adapter = TypeAdapter[dict[str, Any]](arguments)
         adapter.json_schema()
@@ -179,7 +182,7 @@ def _copied(value: Any) -> Any:
 def required_name(name: str | None, fallback: str) -> str:
     """A tool's name, checked against what all providers accept."""
     chosen = name or fallback
-    if not chosen or len(chosen) > 64 or not all(c.isascii() and (c.isalnum() or c in "_-") for c in chosen):
+    if not _TOOL_NAME.fullmatch(chosen):
         raise ConfigurationError(
             f"{chosen!r} cannot be a tool's name; use up to 64 letters, digits, _ and - (give "
             "lambdas and odd names one with name=...)"

@@ -33,7 +33,7 @@ async def in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> 
             value = context.run(function, **arguments)
         except (StopIteration, SystemExit, KeyboardInterrupt) as error:
             failure = RuntimeError(f"the tool raised {described(error)}")
-        except Exception as error:  # it crosses to the awaiting task; nothing is swallowed
+        except Exception as error:  # noqa: BLE001 - it is raised again in the awaiting task
             failure = error
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, failure)
