@@ -1,200 +1,27 @@
-"""Stepwell: tool-calling agents whose every step and every stop is explained."""
+"""Stepwell: tool-calling agents whose every step and every stop is explained.
 
-from stepwell.agent import (
-    Agent,
-    AgentBuilder,
-    AgentCapability,
-    AgentContract,
-    AgentContractRegistry,
-    AgentDefinition,
-    AgentDescriptor,
-    AgentFactory,
-    AgentPlan,
-    Final,
-    RunPart,
-    StepCompleted,
-    ToolCompleted,
-    ToolStarted,
-)
-from stepwell.continuation import (
-    AgentStatus,
-    AgentStop,
-    Cancellation,
-    ContinuationDecision,
-    ContinuationEvaluation,
-    ContinuationOutcome,
-    ContinueRequest,
-    StopReason,
-    StopSignal,
-)
-from stepwell.criteria import (
-    Backoff,
-    ContinuationCriteria,
-    CostLimit,
-    Criterion,
-    CumulativeExecutionTimeLimit,
-    ErrorContext,
-    ErrorHandling,
-    ErrorPolicy,
-    ErrorPolicyCriterion,
-    ExecutionTimeLimit,
-    FinishReasonCheck,
-    ResponseContentCheck,
-    StepsLimit,
-    TokenUsageLimit,
-    ToolCallPresenceCheck,
-)
-from stepwell.drivers import Driver, ToolCallingDriver
-from stepwell.errors import (
-    ConfigurationError,
-    ErrorType,
-    LimitReachedError,
-    ModelError,
-    RunNotCompletedError,
-    StepwellError,
-)
-from stepwell.events import EventBus
-from stepwell.hooks import HookContext, HookTrigger, make_hook
-from stepwell.loop import AgentLoop, AtLimit
-from stepwell.messages import (
-    FilePart,
-    FinishReason,
-    History,
-    ImagePart,
-    Message,
-    Role,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from stepwell.models import (
-    CachedContext,
-    Model,
-    ModelPresets,
-    ModelRequest,
-    ModelResponse,
-    TextDelta,
-)
-from stepwell.state import (
-    AgentState,
-    AgentStep,
-    Budget,
-    ErrorInfo,
-    ExecutionState,
-    Pending,
-    StepExecution,
-    StepType,
-    ToolExecution,
-    ToolOutcome,
-)
-from stepwell.tools import (
-    BaseTool,
-    FunctionTool,
-    InputRequired,
-    Tool,
-    ToolContext,
-    ToolEffect,
-    ToolExecutor,
-    ToolFailure,
-    ToolOutput,
-    Tools,
-    tool,
-)
+The names are loaded when first used, so that ``import stepwell`` alone costs next to nothing (a
+command line that only prints its help, say). ``stepwell.public`` has the list.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Agent",
-    "AgentBuilder",
-    "AgentCapability",
-    "AgentContract",
-    "AgentContractRegistry",
-    "AgentDefinition",
-    "AgentDescriptor",
-    "AgentFactory",
-    "AgentLoop",
-    "AgentPlan",
-    "AgentState",
-    "AgentStatus",
-    "AgentStep",
-    "AgentStop",
-    "AtLimit",
-    "Backoff",
-    "BaseTool",
-    "Budget",
-    "CachedContext",
-    "Cancellation",
-    "ConfigurationError",
-    "ContinuationCriteria",
-    "ContinuationDecision",
-    "ContinuationEvaluation",
-    "ContinuationOutcome",
-    "ContinueRequest",
-    "CostLimit",
-    "Criterion",
-    "CumulativeExecutionTimeLimit",
-    "Driver",
-    "ErrorContext",
-    "ErrorHandling",
-    "ErrorInfo",
-    "ErrorPolicy",
-    "ErrorPolicyCriterion",
-    "ErrorType",
-    "EventBus",
-    "ExecutionState",
-    "ExecutionTimeLimit",
-    "FilePart",
-    "Final",
-    "FinishReason",
-    "FinishReasonCheck",
-    "FunctionTool",
-    "History",
-    "HookContext",
-    "HookTrigger",
-    "ImagePart",
-    "InputRequired",
-    "LimitReachedError",
-    "Message",
-    "Model",
-    "ModelError",
-    "ModelPresets",
-    "ModelRequest",
-    "ModelResponse",
-    "Pending",
-    "ResponseContentCheck",
-    "Role",
-    "RunNotCompletedError",
-    "RunPart",
-    "StepCompleted",
-    "StepExecution",
-    "StepType",
-    "StepsLimit",
-    "StepwellError",
-    "StopReason",
-    "StopSignal",
-    "TextDelta",
-    "TextPart",
-    "ThinkingPart",
-    "TokenUsageLimit",
-    "Tool",
-    "ToolCall",
-    "ToolCallPresenceCheck",
-    "ToolCallingDriver",
-    "ToolCompleted",
-    "ToolContext",
-    "ToolEffect",
-    "ToolExecution",
-    "ToolExecutor",
-    "ToolFailure",
-    "ToolOutcome",
-    "ToolOutput",
-    "ToolResult",
-    "ToolStarted",
-    "Tools",
-    "Usage",
-    "__version__",
-    "make_hook",
-    "tool",
-]
+
+def __getattr__(name: str) -> Any:
+    import stepwell.public as public
+
+    if name == "__all__":
+        return public.__all__
+    if name not in public.__all__:
+        raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+    value = globals()[name] = getattr(public, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]

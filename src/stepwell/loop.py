@@ -204,18 +204,20 @@ class AgentLoop:
 
     async def _advanced(self, state: AgentState, scope: RunScope, *, first: bool) -> AgentState:
         """One iteration: a step and its decision, or the decision to take none."""
-        await self._waited_out(state, scope)
+        if state.outcome is not None and state.outcome.delay_seconds:
+            await self._waited_out(state.outcome.delay_seconds, state, scope)
         state, outcome = self._checked(state, scope, first=first)
         if outcome is not None:
             return await self._stopped(state, scope, outcome)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope)
-        scope.emitter.emit(
-            AgentStepStarted,
-            step_number=state.step_number,
-            message_count=len(state.messages),
-            available_tools=self._tool_names,
-        )
+        if scope.emitter.is_heard:
+            scope.emitter.emit(
+                AgentStepStarted,
+                step_number=state.step_number,
+                message_count=len(state.messages),
+                available_tools=self._tool_names,
+            )
         state = await self._hooked(HookTrigger.BEFORE_STEP, state)
         outcome = self._evaluated(state) if state.signals else None
         if outcome is not None and not outcome.should_continue:
@@ -227,14 +229,12 @@ class AgentLoop:
         state = state.with_step_timed(self._clock.monotonic() - started)
         return await self._recorded(state, scope, fault)
 
-    async def _waited_out(self, state: AgentState, scope: RunScope) -> None:
+    async def _waited_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
         """Wait as long as the last decision asked, unless that time has passed already."""
-        if state.outcome is None or not state.outcome.delay_seconds:
-            return
         passed = (self._clock.now() - state.updated_at).total_seconds()
-        if state.outcome.delay_seconds > passed:
+        if seconds > passed:
             with scope.guard():
-                await self._clock.sleep(state.outcome.delay_seconds - passed)
+                await self._clock.sleep(seconds - passed)
 
     def _checked(
         self, state: AgentState, scope: RunScope, *, first: bool
@@ -427,6 +427,8 @@ class AgentLoop:
     def _tell_decision(
         self, state: AgentState, scope: RunScope, outcome: ContinuationOutcome
     ) -> None:
+        if not scope.emitter.is_heard:
+            return
         scope.emitter.emit(ContinuationEvaluated, step_number=state.step_count, outcome=outcome)
         scope.emitter.emit(AgentStateUpdated, status=state.status, step_count=state.step_count)
 

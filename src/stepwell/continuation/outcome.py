@@ -112,17 +112,15 @@ def resolve(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationOutcom
     forbidding: ContinuationEvaluation | None = None
     delay = 0.0
     for vote in evaluations:
-        match vote.decision:
-            case ContinuationDecision.FORBID:
-                if forbidding is None or _reason(vote).urgency < _reason(forbidding).urgency:
-                    forbidding = vote
-            case ContinuationDecision.REQUEST:
-                requested = requested or vote
-                delay = max(delay, vote.delay_seconds)
-            case ContinuationDecision.ALLOW_STOP:
-                may_stop = may_stop or vote
-            case ContinuationDecision.ALLOW:
-                pass
+        decision = vote.decision
+        if decision is ContinuationDecision.FORBID:
+            if forbidding is None or _reason(vote).urgency < _reason(forbidding).urgency:
+                forbidding = vote
+        elif decision is ContinuationDecision.REQUEST:
+            requested = requested or vote
+            delay = max(delay, vote.delay_seconds)
+        elif decision is ContinuationDecision.ALLOW_STOP:
+            may_stop = may_stop or vote
     if forbidding is not None:
         decision, decisive = ContinuationDecision.FORBID, forbidding
         reason = _reason(forbidding)

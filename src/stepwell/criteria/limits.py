@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from stepwell.errors import ConfigurationError
-from stepwell.state import AgentState
+from stepwell.state import NOTHING, AgentState
 
 Counter = Callable[[AgentState], float]
 
@@ -26,7 +26,7 @@ class _Limit:
 
     def __init__(self, maximum: float, counter: Counter | None = None) -> None:
         self.maximum = maximum
-        self._counter = counter
+        self.current: Counter = counter or self.count
         self._name = type(self).__name__
 
     def is_reached(self, state: AgentState) -> bool:
@@ -40,29 +40,38 @@ class _Limit:
         return ContinuationEvaluation(
             criterion=self._name,
             decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            reason=f"{current:.6g} of {maximum:.6g} {self.unit} used",
+            reason=self.words(current, maximum),
             context=self.context(current, maximum),
             stop_reason=self.stop_reason if reached else None,
             hint=self.hint if reached else None,
         )
 
-    def current(self, state: AgentState) -> float:
-        """The amount used so far."""
-        return self._counter(state) if self._counter is not None else self.count(state)
-
     def allowed(self, state: AgentState) -> float:
         """The maximum with what was granted to this execution."""
         execution = state.execution
-        granted = 0 if execution is None else getattr(execution.granted, self.kind)
-        return self.maximum + granted if granted else self.maximum
+        if execution is None or execution.granted is NOTHING:
+            return self.maximum
+        return self.maximum + getattr(execution.granted, self.kind)
 
     def count(self, state: AgentState) -> float:
         """The amount used, read from the state."""
         raise NotImplementedError
 
+    def words(self, current: float, maximum: float) -> str:
+        """The vote's reason."""
+        return f"{current} of {maximum} {self.unit} used"
+
     def context(self, current: float, maximum: float) -> dict[str, Any]:
         """The numbers behind the vote."""
         return {"current": current, "maximum": maximum}
+
+
+class _FractionalLimit(_Limit):
+    """A limit whose amounts are shown with six digits at most."""
+
+    def words(self, current: float, maximum: float) -> str:
+        """The vote's reason."""
+        return f"{current:.6g} of {maximum:.6g} {self.unit} used"
 
 
 class StepsLimit(_Limit):
@@ -104,7 +113,7 @@ class TokenUsageLimit(_Limit):
         return state.usage.total_tokens
 
 
-class CostLimit(_Limit):
+class CostLimit(_FractionalLimit):
     """At most so much money in one execution."""
 
     kind = "cost"
@@ -120,7 +129,7 @@ class CostLimit(_Limit):
         return state.cost
 
 
-class ExecutionTimeLimit(_Limit):
+class ExecutionTimeLimit(_FractionalLimit):
     """At most so many seconds since the run began, by a monotonic clock.
 
     A state that was created days ago does not count: each run starts the clock anew.
@@ -150,7 +159,7 @@ class ExecutionTimeLimit(_Limit):
         return (self._clock.now() - state.created_at).total_seconds()
 
 
-class CumulativeExecutionTimeLimit(_Limit):
+class CumulativeExecutionTimeLimit(_FractionalLimit):
     """At most so many seconds of active work, over all executions and pauses of a state."""
 
     kind = "seconds"

@@ -74,22 +74,24 @@ class ToolCallingDriver:
                 HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request)
             )
             state, request = answer.state, answer.request or request
-        state.scope.emitter.emit(
-            InferenceRequestStarted,
-            inference_id=inference_id(state),
-            step_number=state.step_number,
-            model=self._model.name,
-            message_count=len(request.messages),
-            tool_count=len(request.tools),
-        )
+        emitter = state.scope.emitter
+        if emitter.is_heard:
+            emitter.emit(
+                InferenceRequestStarted,
+                inference_id=inference_id(state),
+                step_number=state.step_number,
+                model=self._model.name,
+                message_count=len(request.messages),
+                tool_count=len(request.tools),
+            )
         return state, request
 
     async def _asked(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         """The model's answer; a deadline or a cancellation ends the wait and the run."""
-        streams = state.scope.emitter.hears(StreamEventReceived)
+        scope = state.scope
         response: ModelResponse | None = None
-        with state.scope.guard() as guard:
-            if streams:
+        with scope.guard() as guard:
+            if scope.emitter.hears(StreamEventReceived):
                 response = await self._streamed(state, request)
             else:
                 response = await self._model.respond(request)
@@ -132,16 +134,18 @@ class ToolCallingDriver:
                 HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response)
             )
             state, response = answer.state, answer.response or response
-        state.scope.emitter.emit(
-            InferenceResponseReceived,
-            inference_id=inference_id(state),
-            step_number=state.step_number,
-            model=response.model or self._model.name,
-            text=response.text,
-            tool_call_count=len(response.tool_calls),
-            finish_reason=response.finish_reason,
-            usage=response.usage,
-        )
+        emitter = state.scope.emitter
+        if emitter.is_heard:
+            emitter.emit(
+                InferenceResponseReceived,
+                inference_id=inference_id(state),
+                step_number=state.step_number,
+                model=response.model or self._model.name,
+                text=response.text,
+                tool_call_count=len(response.tool_calls),
+                finish_reason=response.finish_reason,
+                usage=response.usage,
+            )
         return state, response
 
     async def _run_tools(self, calls: tuple[ToolCall, ...], state: AgentState) -> ToolBatch:
@@ -178,9 +182,9 @@ def step_messages(
     state: AgentState, parts: tuple[Part, ...], executions: Sequence[ToolExecution]
 ) -> tuple[Message, ...]:
     """The assistant's message, then one result per call, with ids that never change."""
-    prefix = _prefix(state)
     if not parts:
         return ()
+    prefix = _prefix(state)
     messages = [Message(role=Role.ASSISTANT, parts=parts, id=f"{prefix}:0")]
     for index, execution in enumerate(executions, start=1):
         result = ToolResult(
@@ -213,7 +217,6 @@ def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
         cost=cost,
         finish_reason=response.finish_reason,
         model=response.model,
-        inference_id=inference_id(state),
     )
 
 

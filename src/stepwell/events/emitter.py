@@ -44,7 +44,9 @@ class Emitter:
 
     def hears(self, event_type: type[AgentEvent]) -> bool:
         """Whether anybody listens to that class of events."""
-        return any(issubclass(event_type, s.event_type) for s in self._subscriptions())
+        return self.is_heard and any(
+            issubclass(event_type, s.event_type) for s in self._subscriptions()
+        )
 
     def emit(
         self,

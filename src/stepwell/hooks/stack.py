@@ -35,7 +35,7 @@ class HookStack:
 
     def has(self, trigger: HookTrigger) -> bool:
         """Whether any hook wants that moment."""
-        return bool(self._by_trigger[trigger])
+        return bool(self.hooks) and bool(self._by_trigger[trigger])
 
     async def run(self, context: HookContext) -> HookContext:
         """Give the context through all hooks of its trigger; a hook that raises is named."""

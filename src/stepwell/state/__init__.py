@@ -1,13 +1,14 @@
 """The state of an agent as immutable values: steps, executions, budgets, what is waited for."""
 
 from stepwell.state.agent_state import AgentState
-from stepwell.state.budget import Budget
+from stepwell.state.budget import NOTHING, Budget
 from stepwell.state.errors import ErrorInfo
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.pending import Pending, PendingKind
 from stepwell.state.step import AgentStep, StepExecution, StepType, ToolExecution, ToolOutcome
 
 __all__ = [
+    "NOTHING",
     "AgentState",
     "AgentStep",
     "Budget",

@@ -29,6 +29,10 @@ from stepwell.state.pending import Pending
 from stepwell.state.step import AgentStep, StepExecution
 
 NO_USAGE = Usage()
+NO_STEP_IN_FLIGHT = (
+    "no step is in flight; a driver is called by the loop between with_step_started() and "
+    "with_step_recorded()"
+)
 
 
 class AgentState(Struct, frozen=True, kw_only=True):
@@ -190,7 +194,10 @@ class AgentState(Struct, frozen=True, kw_only=True):
     @property
     def scope(self) -> RunScope:
         """What the step in flight can reach; only there while a step is in flight."""
-        return self._in_flight().scope
+        execution = self.execution
+        if execution is None or execution.in_flight is None:
+            raise ConfigurationError(NO_STEP_IN_FLIGHT)
+        return execution.in_flight.scope
 
     def explain(self) -> str:
         """Why the run ended, or why it goes on; for a person."""
@@ -384,10 +391,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def _in_flight(self) -> InFlight:
         in_flight = self._execution().in_flight
         if in_flight is None:
-            raise ConfigurationError(
-                "no step is in flight; a driver is called by the loop between with_step_started() "
-                "and with_step_recorded()"
-            )
+            raise ConfigurationError(NO_STEP_IN_FLIGHT)
         return in_flight
 
 

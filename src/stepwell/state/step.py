@@ -83,7 +83,6 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     cost: float = 0.0
     finish_reason: FinishReason | None = None
     model: str | None = None
-    inference_id: str | None = None
     metadata: Mapping[str, Any] = {}
 
     @classmethod
@@ -112,18 +111,18 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @property
     def has_tool_calls(self) -> bool:
         """Whether the model asked for tools."""
-        response = self.response
-        return response is not None and any(isinstance(p, ToolCall) for p in response.parts)
+        return bool(self.tool_calls)
 
     @property
     def errors(self) -> tuple[ErrorInfo, ...]:
         """Errors of the step itself and of its tools."""
-        return self.failures + tuple([e.error for e in self.tool_executions if e.error is not None])
+        of_tools = [e.error for e in self.tool_executions if e.error is not None]
+        return (*self.failures, *of_tools) if of_tools else self.failures
 
     @property
     def has_errors(self) -> bool:
         """Whether anything in this step counts as an error."""
-        return bool(self.failures) or any(e.error is not None for e in self.tool_executions)
+        return bool(self.errors)
 
     @property
     def step_type(self) -> StepType:

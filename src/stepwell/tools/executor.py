@@ -123,7 +123,7 @@ class ToolExecutor:
 
     async def _prepare(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
         """Hooks, look-up and validation. None if the call was settled without running."""
-        if batch.halted_by or batch.state.scope.signal is not None:
+        if batch.halted_by or batch.scope.signal is not None:
             batch.settle(self._unrun(call, batch))
             return None
         result: Any = UNSET
@@ -176,7 +176,7 @@ class ToolExecutor:
         started_at, started = self._clock.now(), self._clock.monotonic()
         value: Any = None
         failure: BaseException | None = None
-        with state.scope.guard(tool.timeout) as guard:
+        with batch.scope.guard(tool.timeout) as guard:
             context = ToolContext(state=state, call=call, guard=guard)
             try:
                 value = await tool.invoke(ready.arguments, context)
@@ -210,7 +210,7 @@ class ToolExecutor:
 
         async def work() -> None:
             for task in waiting:
-                if batch.halted_by or batch.state.scope.signal is not None:
+                if batch.halted_by or batch.scope.signal is not None:
                     finished = _Finished(self._unrun(task.call, batch))
                 else:
                     finished = await self._invoke(task, batch)
@@ -283,13 +283,13 @@ class ToolExecutor:
         return _completed(self._settled(call, ToolOutcome.COMPLETED, ""), _plain(value))
 
     def _unrun(self, call: ToolCall, batch: "_Batch") -> ToolExecution:
-        signal = batch.state.scope.signal
+        signal = batch.scope.signal
         why = batch.halted_by or (signal.message or str(signal.reason) if signal else "it ended")
         return self._settled(call, ToolOutcome.NOT_RUN, f"Not run, because the run stops: {why}")
 
     def _block(self, call: ToolCall, reason: str, batch: "_Batch") -> None:
         batch.settle(self._settled(call, ToolOutcome.BLOCKED, f"Blocked: {reason}"))
-        batch.state.scope.emitter.emit(
+        batch.scope.emitter.emit(
             ToolCallBlocked, tool=call.name, args=call.arguments, call_id=call.id, reason=reason
         )
 
@@ -304,18 +304,19 @@ class ToolExecutor:
         )
 
     def _started(self, call: ToolCall, batch: "_Batch") -> None:
-        batch.state.scope.emitter.emit(
-            ToolCallStarted,
-            tool=call.name,
-            args=call.arguments,
-            call_id=call.id,
-            step_number=batch.state.step_number,
-        )
+        if batch.scope.emitter.is_heard:
+            batch.scope.emitter.emit(
+                ToolCallStarted,
+                tool=call.name,
+                args=call.arguments,
+                call_id=call.id,
+                step_number=batch.state.step_number,
+            )
 
     def _completed_event(self, execution: ToolExecution, batch: "_Batch") -> None:
-        if execution.outcome is ToolOutcome.NOT_RUN:
+        if execution.outcome is ToolOutcome.NOT_RUN or not batch.scope.emitter.is_heard:
             return
-        batch.state.scope.emitter.emit(
+        batch.scope.emitter.emit(
             ToolCallCompleted,
             tool=execution.call.name,
             call_id=execution.call.id,
@@ -331,10 +332,11 @@ class ToolExecutor:
 class _Batch:
     """The state as it flows through the calls of one response. Lives only inside ``run``."""
 
-    __slots__ = ("executions", "failures", "halted_by", "state")
+    __slots__ = ("executions", "failures", "halted_by", "scope", "state")
 
     def __init__(self, state: AgentState) -> None:
         self.state = state
+        self.scope = state.scope
         self.executions: dict[str, ToolExecution] = {}
         self.failures: list[ErrorInfo] = []
         self.halted_by = ""

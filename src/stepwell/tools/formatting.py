@@ -1,7 +1,8 @@
 """One rule for what a tool's result looks like: as JSON data in the state, as text to the model."""
 
-import json
 from typing import Any, cast
+
+from msgspec import json
 
 from stepwell.state import AgentState
 
@@ -24,12 +25,12 @@ def json_value(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """JSON data as the model sees it: text as is, the rest as JSON.
+    """JSON data as the model sees it: text as is, the rest as compact JSON.
 
     >>> as_text("plain"), as_text(None), as_text({"a": [1, True]})
-    ('plain', 'null', '{"a": [1, true]}')
+    ('plain', 'null', '{"a":[1,true]}')
     """
-    return value if type(value) is str else json.dumps(value, ensure_ascii=False)
+    return value if type(value) is str else json.encode(value).decode()
 
 
 def _fallback(value: Any) -> Any:

@@ -21,6 +21,9 @@ class Signature:
     """What a tool function takes: the schema for the model, a validator, where context goes."""
 
     def __init__(self, function: Callable[..., Any], tool_name: str, words: Described) -> None:
+        from pydantic import ValidationError
+
+        self._invalid = ValidationError
         self.tool_name = tool_name
         self.context_parameter: str | None = None
         hints = _hints(function, tool_name)
@@ -41,11 +44,9 @@ class Signature:
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history."""
-        from pydantic import ValidationError
-
         try:
             valid = self._adapter.validate_python(arguments)
-        except ValidationError as error:
+        except self._invalid as error:
             raise InvalidToolArgumentsError(self._complaint(error)) from None
         for name, value in valid.items():
             if value is arguments[name] and type(value) in (dict, list):
