@@ -80,11 +80,11 @@ class Guard:
 class RunScope:
     """The emitter of a run and the switch that interrupts what the run has in flight."""
 
-    __slots__ = ("_cancellation", "_guards", "_loop", "_thread", "_timer", "emitter", "signal")
+    __slots__ = ("_cancellation", "_guards", "_is_overdue", "_loop", "_thread", "_timer", "emitter")
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
         self.emitter = emitter
-        self.signal: StopSignal | None = None
+        self._is_overdue = False
         self._cancellation = cancellation
         self._guards: list[Guard] = []
         self._loop = asyncio.get_running_loop()
@@ -92,7 +92,13 @@ class RunScope:
         self._timer: asyncio.TimerHandle | None = None
         if cancellation is not None:
             cancellation.subscribe(self._on_cancellation)
-            self.signal = cancellation.signal
+
+    @property
+    def signal(self) -> StopSignal | None:
+        """Why nothing new should begin: cancellation was requested, or the deadline passed."""
+        if self._cancellation is not None and self._cancellation.signal is not None:
+            return self._cancellation.signal
+        return _DEADLINE if self._is_overdue else None
 
     @property
     def cancellation(self) -> Cancellation | None:
@@ -103,14 +109,13 @@ class RunScope:
         """Interrupt what is in flight after that many seconds."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(seconds, 0.0), self._interrupt, _DEADLINE)
+        self._timer = self._loop.call_later(max(seconds, 0.0), self._on_deadline)
 
     def allow_seconds(self, seconds: float) -> None:
         """Give a run whose deadline passed, or soon passes, at least that much longer."""
         if self._timer is not None and self._timer.when() < self._loop.time() + seconds:
             self.set_deadline(seconds)
-        if self.signal is _DEADLINE:
-            self.signal = None
+        self._is_overdue = False
 
     def guard(self, seconds: float | None = None) -> Guard:
         """A block that ends with the run, or after its own timeout."""
@@ -142,7 +147,10 @@ class RunScope:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._interrupt, signal)
 
+    def _on_deadline(self) -> None:
+        self._is_overdue = True
+        self._interrupt(_DEADLINE)
+
     def _interrupt(self, signal: StopSignal) -> None:
-        self.signal = signal
         for guard in tuple(self._guards):
             guard.interrupt(signal)

@@ -64,7 +64,7 @@ def _lines(outcome: "ContinuationOutcome") -> Iterator[str]:
 def _headline(outcome: "ContinuationOutcome") -> str:
     if outcome.stop_reason is None:
         return "The run goes on."
-    verb = "pauses" if outcome.status is AgentStatus.PAUSED else "stopped"
+    verb = "is paused" if outcome.status is AgentStatus.PAUSED else "ended"
     return (
         f"The run {verb}: {_ENDINGS[outcome.stop_reason]} "
         f"(reason {outcome.stop_reason}, status {outcome.status})."

@@ -80,7 +80,7 @@ class ContinuationCriteria:
 
     def limit_is_reached(self, state: AgentState) -> bool:
         """Whether any limit forbids another step; cheap enough to ask before each."""
-        return any([limit.is_reached(state) for limit in self._limits])
+        return any(limit.is_reached(state) for limit in self._limits)
 
     def resolve(
         self, state: AgentState, votes: list[ContinuationEvaluation]

@@ -63,15 +63,17 @@ class ErrorContextResolver(Protocol):
 
 
 class AgentErrorContextResolver:
-    """Reads the newest step's errors and the running counts of failed steps."""
+    """Reads the newest step's errors, but for those of hooks, and the counts of failed steps."""
 
     def resolve(self, state: AgentState) -> ErrorContext:
         """The facts about the newest step."""
         step = state.current_step
-        if step is None or not step.has_errors:
+        errors = () if step is None else step.errors
+        judged = tuple([e for e in errors if e.hook_name is None]) if errors else ()
+        if not judged:
             return _NO_ERRORS
         return ErrorContext(
-            errors=step.errors,
+            errors=judged,
             consecutive_failures=state.consecutive_failures,
             total_failures=state.total_failures,
         )

@@ -16,6 +16,8 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     exception: str
     message: str
     tool_name: str | None = None
+    hook_name: str | None = None
+    """Set when a hook raised; such a run always ends, whatever the error policy says."""
     retry_after: float | None = None
 
     @classmethod
@@ -28,6 +30,7 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
             exception=type(error).__name__,
             message=str(error),
             tool_name=tool_name,
+            hook_name=getattr(error, "hook", None),
             retry_after=getattr(error, "retry_after", None),
         )
 
