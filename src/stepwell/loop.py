@@ -56,8 +56,10 @@ from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
 from stepwell.scope import RunScope
 from stepwell.state import (
+    UNLIMITED,
     AgentState,
     AgentStep,
+    Budget,
     ErrorInfo,
     Pending,
     PendingKind,
@@ -94,6 +96,7 @@ class AgentLoop:
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
         at_limit: AtLimit = AtLimit.STOP,
+        budget: Budget = UNLIMITED,
         tool_names: tuple[str, ...] = (),
     ) -> None:
         self.events = events or EventBus()
@@ -103,6 +106,7 @@ class AgentLoop:
         self._clock = clock or SystemClock()
         self._new_id = new_id
         self._at_limit = at_limit
+        self._budget = budget
         self._tool_names = tool_names
         self._time_limits = tuple(
             c
@@ -210,7 +214,7 @@ class AgentLoop:
         if outcome is not None:
             return await self._stopped(state, scope, outcome)
         started = self._clock.monotonic()
-        state = state.with_step_started(self._clock.now(), started, scope)
+        state = state.with_step_started(self._clock.now(), started, scope, self._budget)
         if scope.emitter.is_heard:
             scope.emitter.emit(
                 AgentStepStarted,

@@ -101,6 +101,11 @@ class RunScope:
         return _DEADLINE if self._is_overdue else None
 
     @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline, if there is one; never below zero."""
+        return None if self._timer is None else max(self._timer.when() - self._loop.time(), 0.0)
+
+    @property
     def cancellation(self) -> Cancellation | None:
         """The caller's switch; a subagent is given the same one."""
         return self._cancellation

@@ -10,7 +10,7 @@ from stepwell import Agent, InputRequired, make_hook
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
-TREES = dict(re.findall(r"```text ([\w-]+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S))
+TREES = dict(re.findall(r"```text ([\w-]+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
 
 
 def agent_for(tool: MockTool, **options: Any) -> Agent:

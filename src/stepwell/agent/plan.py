@@ -142,6 +142,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             clock=self.clock,
             new_id=self.new_id,
             at_limit=_at_limit(self.at_limit),
+            budget=self.budget,
             tool_names=tools.names,
         )
 

@@ -32,14 +32,14 @@ _HINTS = {
 }
 
 
-def explained(outcome: "ContinuationOutcome") -> str:
+def explained(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
     """What decided, the numbers, every other vote, and what to change."""
-    return "\n".join(_lines(outcome))
+    return "\n".join(_lines(outcome, status))
 
 
-def _lines(outcome: "ContinuationOutcome") -> Iterator[str]:
+def _lines(outcome: "ContinuationOutcome", status: AgentStatus) -> Iterator[str]:
     decisive = outcome.resolving_evaluation
-    yield _headline(outcome)
+    yield _headline(outcome, status)
     if decisive is not None:
         yield f"  Decided by {decisive.criterion}: {decisive.reason}"
         if decisive.context:
@@ -61,13 +61,13 @@ def _lines(outcome: "ContinuationOutcome") -> Iterator[str]:
         yield f"  What to change: {hint}"
 
 
-def _headline(outcome: "ContinuationOutcome") -> str:
+def _headline(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
     if outcome.stop_reason is None:
         return "The run goes on."
-    verb = "is paused" if outcome.status is AgentStatus.PAUSED else "ended"
+    verb = "is paused" if status is AgentStatus.PAUSED else "ended"
     return (
         f"The run {verb}: {_ENDINGS[outcome.stop_reason]} "
-        f"(reason {outcome.stop_reason}, status {outcome.status})."
+        f"(reason {outcome.stop_reason}, status {status})."
     )
 
 

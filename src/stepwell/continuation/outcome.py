@@ -91,9 +91,12 @@ class ContinuationOutcome(Struct, frozen=True, kw_only=True):
         """The vote of the criterion with that name."""
         return next((vote for vote in self.evaluations if vote.criterion == criterion), None)
 
-    def explain(self) -> str:
-        """The text a person needs: what decided, the numbers, the other votes, what to change."""
-        return explained(self)
+    def explain(self, status: AgentStatus | None = None) -> str:
+        """The text a person needs: what decided, the numbers, the other votes, what to change.
+
+        ``status`` is the run's, where it differs: a run may pause at a limit instead of stopping.
+        """
+        return explained(self, status or self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data, also with the derived ``should_continue``."""

@@ -153,10 +153,10 @@ def _flat(criteria: "tuple[Criterion | ContinuationCriteria, ...]") -> Iterator[
     for criterion in criteria:
         if isinstance(criterion, ContinuationCriteria):
             yield from criterion.criteria
-        elif callable(getattr(criterion, "evaluate", None)):
+        elif not isinstance(criterion, type) and callable(getattr(criterion, "evaluate", None)):
             yield criterion
         else:
             raise ConfigurationError(
-                f"{criterion!r} is not a criterion: give it an evaluate(state) method, or wrap a "
-                "function with ContinuationCriteria.when(function)"
+                f"{criterion!r} is not a criterion: give an object with an evaluate(state) method, or wrap "
+                "a function with ContinuationCriteria.when(function)"
             )

@@ -1,7 +1,7 @@
 """The state of an agent as immutable values: steps, executions, budgets, what is waited for."""
 
 from stepwell.state.agent_state import AgentState
-from stepwell.state.budget import NOTHING, Budget
+from stepwell.state.budget import NOTHING, UNLIMITED, Budget
 from stepwell.state.errors import ErrorInfo
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.pending import Pending, PendingKind
@@ -9,6 +9,7 @@ from stepwell.state.step import AgentStep, StepExecution, StepType, ToolExecutio
 
 __all__ = [
     "NOTHING",
+    "UNLIMITED",
     "AgentState",
     "AgentStep",
     "Budget",

@@ -23,7 +23,7 @@ from stepwell.errors import ConfigurationError, RunNotCompletedError, StepwellEr
 from stepwell.ids import new_id
 from stepwell.messages import History, Message, ToolResult, Usage
 from stepwell.scope import RunScope
-from stepwell.state.budget import Budget
+from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.pending import Pending
 from stepwell.state.step import AgentStep, StepExecution
@@ -199,10 +199,22 @@ class AgentState(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(NO_STEP_IN_FLIGHT)
         return execution.in_flight.scope
 
+    @property
+    def budget_left(self) -> Budget:
+        """What the run may still spend; what a subagent can be given. While a step is in flight."""
+        in_flight = self._in_flight()
+        left = in_flight.budget.plus(self._execution().granted).after(
+            steps=self.step_count, usage=self.usage, cost=self.cost
+        )
+        return replace(left, seconds=in_flight.scope.seconds_left)
+
     def explain(self) -> str:
         """Why the run ended, or why it goes on; for a person."""
         outcome = self.outcome
-        return "The run has not started." if outcome is None else outcome.explain()
+        if outcome is None:
+            return "The run has not started."
+        waits = [f"  Waits for {p.call_id or p.kind}: {p.prompt}" for p in self.pending]
+        return "\n".join([outcome.explain(self.status), *waits])
 
     def unwrap(self) -> Any:
         """The output of a completed run; raises ``RunNotCompletedError`` for any other."""
@@ -297,9 +309,11 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """A run begins or takes the execution up again; the wall limit counts from here."""
         return self._with_execution(entered_monotonic=monotonic)
 
-    def with_step_started(self, at: datetime, monotonic: float, scope: RunScope) -> "AgentState":
+    def with_step_started(
+        self, at: datetime, monotonic: float, scope: RunScope, budget: Budget = UNLIMITED
+    ) -> "AgentState":
         """First transition of a step."""
-        in_flight = InFlight(started_at=at, started_monotonic=monotonic, scope=scope)
+        in_flight = InFlight(started_at=at, started_monotonic=monotonic, scope=scope, budget=budget)
         return self._with_execution(in_flight=in_flight)
 
     def with_current_step(self, step: AgentStep) -> "AgentState":

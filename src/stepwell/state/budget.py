@@ -8,6 +8,7 @@ from stepwell.errors import ConfigurationError
 from stepwell.messages import Usage
 
 Number = TypeVar("Number", int, float)
+NO_USAGE = Usage()
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -28,7 +29,9 @@ class Budget(Struct, frozen=True, kw_only=True):
             if amount is not None and amount < 0:
                 raise ConfigurationError(f"a budget of {amount} {kind} is negative; use 0 or more")
 
-    def after(self, *, steps: int, usage: Usage, seconds: float, cost: float) -> "Budget":
+    def after(
+        self, *, steps: int = 0, usage: Usage = NO_USAGE, seconds: float = 0.0, cost: float = 0.0
+    ) -> "Budget":
         """What is left after spending that much; never below zero."""
         return Budget(
             steps=_left(self.steps, steps),
@@ -58,6 +61,9 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 NOTHING = Budget(steps=0, tokens=0, seconds=0.0, cost=0.0)
 """The budget that adds nothing."""
+
+UNLIMITED = Budget()
+"""The budget that limits nothing."""
 
 
 def _left(budget: Number | None, spent: Number) -> Number | None:

@@ -18,6 +18,7 @@ class InFlight(Struct, frozen=True, kw_only=True):
     started_at: datetime
     started_monotonic: float
     scope: RunScope
+    budget: Budget
     step: AgentStep | None = None
     duration_seconds: float = 0.0
     """Set once the driver and the after-step hooks are done."""

@@ -5,7 +5,7 @@ from msgspec import Struct
 from stepwell.events import ToolCallProgressed
 from stepwell.messages import ToolCall
 from stepwell.scope import Guard
-from stepwell.state import AgentState
+from stepwell.state import AgentState, Budget
 
 
 class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
@@ -26,6 +26,11 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
         execution = self.state.execution
         owner = self.state.agent_id if execution is None else execution.id
         return f"{owner}:{self.state.step_number}:{self.call.id}"
+
+    @property
+    def budget_left(self) -> Budget:
+        """What the run may still spend; what a subagent can be given."""
+        return self.state.budget_left
 
     @property
     def is_cancelled(self) -> bool:

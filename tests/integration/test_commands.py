@@ -1,0 +1,55 @@
+"""The commands that the README and the docs name, as a user runs them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_demo_shows_a_failure_a_recovery_and_the_explained_stop() -> None:
+    shown = run("examples/explained_run.py")
+    assert "FileNotFoundError" in shown
+    assert "step 1 goes on, decided by ErrorPolicyCriterion" in shown
+    words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"The file is called README.md and has {words} words." in shown
+    assert "The run ended: the work is done (reason completed, status completed)." in shown
+    assert "StepsLimit            4 of 20 steps used" in shown
+    assert "had errors on the way: True" in shown
+
+
+def test_core_bench_prints_one_json_object_as_its_last_line() -> None:
+    figures = json.loads(run("-m", "bench", "core", "--json", "--rounds", "1").splitlines()[-1])
+    assert figures["loaded_heavy_modules"] == []
+    for name in (
+        *("ratio_1", "ratio_10", "ratio_50", "ratio_200", "ratio_1000", "growth_1000_over_10"),
+        *("concurrent_ratio", "construct_us", "import_ratio", "memory_bytes_per_step_1000"),
+    ):
+        assert figures[name] > 0
+
+
+def test_bench_without_a_name_says_which_there_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "core" in done.stderr
