@@ -45,7 +45,7 @@ class Guard:
             raise RuntimeError("a guard needs a running asyncio task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._scope.watch(self)
+        self._scope.guards.append(self)
         if self._seconds is not None:
             self._timer = task.get_loop().call_later(self._seconds, self._expire)
         return self
@@ -56,7 +56,7 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self._scope.unwatch(self)
+        self._scope.guards.remove(self)
         if self._timer is not None:
             self._timer.cancel()
         if not self.was_interrupted:
@@ -80,13 +80,13 @@ class Guard:
 class RunScope:
     """The emitter of a run and the switch that interrupts what the run has in flight."""
 
-    __slots__ = ("_cancellation", "_guards", "_is_overdue", "_loop", "_thread", "_timer", "emitter")
+    __slots__ = ("_cancellation", "_is_overdue", "_loop", "_thread", "_timer", "emitter", "guards")
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
         self.emitter = emitter
         self._is_overdue = False
         self._cancellation = cancellation
-        self._guards: list[Guard] = []
+        self.guards: list[Guard] = []
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -133,14 +133,6 @@ class RunScope:
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
-    def watch(self, guard: Guard) -> None:
-        """Called by a guard that begins."""
-        self._guards.append(guard)
-
-    def unwatch(self, guard: Guard) -> None:
-        """Called by a guard that ends."""
-        self._guards.remove(guard)
-
     def close(self) -> None:
         """The run is over: disarm the timer and let go of the cancellation."""
         if self._timer is not None:
@@ -157,5 +149,5 @@ class RunScope:
         self._interrupt(_DEADLINE)
 
     def _interrupt(self, signal: StopSignal) -> None:
-        for guard in tuple(self._guards):
+        for guard in tuple(self.guards):
             guard.interrupt(signal)

@@ -157,6 +157,6 @@ def _flat(criteria: "tuple[Criterion | ContinuationCriteria, ...]") -> Iterator[
             yield criterion
         else:
             raise ConfigurationError(
-                f"{criterion!r} is not a criterion: give an object with an evaluate(state) method, or wrap "
-                "a function with ContinuationCriteria.when(function)"
+                f"{criterion!r} is not a criterion: give an object with an evaluate(state) method, "
+                "or wrap a function with ContinuationCriteria.when(function)"
             )

@@ -5,7 +5,6 @@ execution with ``with_budget_granted`` is added to the limit.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
@@ -21,6 +20,10 @@ class _Limit:
     kind: str
     """The field of a budget that grants more of it."""
     unit: str
+    digits = ""
+    """How the amounts are shown, as a format; counts are shown whole."""
+    names = ("current", "maximum")
+    """What the two numbers are called in the vote's context."""
     stop_reason: StopReason
     hint: str
 
@@ -40,8 +43,8 @@ class _Limit:
         return ContinuationEvaluation(
             criterion=self._name,
             decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            reason=self.words(current, maximum),
-            context=self.context(current, maximum),
+            reason=f"{current:{self.digits}} of {maximum:{self.digits}} {self.unit} used",
+            context={self.names[0]: current, self.names[1]: maximum},
             stop_reason=self.stop_reason if reached else None,
             hint=self.hint if reached else None,
         )
@@ -56,22 +59,6 @@ class _Limit:
     def count(self, state: AgentState) -> float:
         """The amount used, read from the state."""
         raise NotImplementedError
-
-    def words(self, current: float, maximum: float) -> str:
-        """The vote's reason."""
-        return f"{current} of {maximum} {self.unit} used"
-
-    def context(self, current: float, maximum: float) -> dict[str, Any]:
-        """The numbers behind the vote."""
-        return {"current": current, "maximum": maximum}
-
-
-class _FractionalLimit(_Limit):
-    """A limit whose amounts are shown with six digits at most."""
-
-    def words(self, current: float, maximum: float) -> str:
-        """The vote's reason."""
-        return f"{current:.6g} of {maximum:.6g} {self.unit} used"
 
 
 class StepsLimit(_Limit):
@@ -113,11 +100,12 @@ class TokenUsageLimit(_Limit):
         return state.usage.total_tokens
 
 
-class CostLimit(_FractionalLimit):
+class CostLimit(_Limit):
     """At most so much money in one execution."""
 
     kind = "cost"
     unit = "cost"
+    digits = ".6g"
     stop_reason = StopReason.COST_LIMIT
     hint = "raise it with with_max_cost(amount) or Agent(max_cost=amount)."
 
@@ -129,7 +117,7 @@ class CostLimit(_FractionalLimit):
         return state.cost
 
 
-class ExecutionTimeLimit(_FractionalLimit):
+class ExecutionTimeLimit(_Limit):
     """At most so many seconds since the run began, by a monotonic clock.
 
     A state that was created days ago does not count: each run starts the clock anew.
@@ -137,6 +125,7 @@ class ExecutionTimeLimit(_FractionalLimit):
 
     kind = "seconds"
     unit = "seconds"
+    digits = ".6g"
     stop_reason = StopReason.TIME_LIMIT
     hint = (
         "raise it with with_timeout(seconds) or Agent(timeout=seconds); for work that pauses use "
@@ -159,11 +148,13 @@ class ExecutionTimeLimit(_FractionalLimit):
         return (self._clock.now() - state.created_at).total_seconds()
 
 
-class CumulativeExecutionTimeLimit(_FractionalLimit):
+class CumulativeExecutionTimeLimit(_Limit):
     """At most so many seconds of active work, over all executions and pauses of a state."""
 
     kind = "seconds"
     unit = "active seconds"
+    digits = ".6g"
+    names = ("cumulative_seconds", "max_seconds")
     stop_reason = StopReason.TIME_LIMIT
     hint = "raise it with with_cumulative_timeout(seconds) or Agent(cumulative_timeout=seconds)."
 
@@ -174,18 +165,14 @@ class CumulativeExecutionTimeLimit(_FractionalLimit):
         """Seconds spent in steps."""
         return state.active_seconds
 
-    def context(self, current: float, maximum: float) -> dict[str, Any]:
-        """The numbers behind the vote."""
-        return {"cumulative_seconds": current, "max_seconds": maximum}
-
 
 def _not_negative(maximum: float, name: str) -> float:
-    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or maximum < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or not maximum >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{name} wants a number of 0 or more, got {maximum!r}")
     return maximum
 
 
 def _positive(maximum: float, name: str) -> float:
-    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or maximum <= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or not maximum > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{name} wants seconds above 0, got {maximum!r}")
     return maximum

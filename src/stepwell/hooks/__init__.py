@@ -1,7 +1,7 @@
 """Code that runs at set moments of a run and may change what happens next."""
 
 from stepwell.hooks.context import ALL_TRIGGERS, HookContext, HookTrigger
-from stepwell.hooks.stack import Hook, HookFunction, HookStack, make_hook
+from stepwell.hooks.stack import Hook, HookFunction, HookStack, make_hook, signal_of
 
 __all__ = [
     "ALL_TRIGGERS",
@@ -11,4 +11,5 @@ __all__ = [
     "HookStack",
     "HookTrigger",
     "make_hook",
+    "signal_of",
 ]

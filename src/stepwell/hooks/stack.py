@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.continuation import AgentStop
+from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ConfigurationError, HookError
 from stepwell.hooks.context import HookContext, HookTrigger
 
@@ -50,11 +50,33 @@ class HookStack:
                 raise HookError(hook.name, context.trigger, error) from error
             if answer is None:
                 continue
-            if not isinstance(answer, HookContext):
-                wrong = TypeError(f"it returned {type(answer).__name__}, not a HookContext or None")
-                raise HookError(hook.name, context.trigger, wrong)
+            wrong = _what_is_wrong(answer, context)
+            if wrong:
+                raise HookError(hook.name, context.trigger, TypeError(wrong))
             context = answer
         return context
+
+
+def _what_is_wrong(answer: Any, given: HookContext) -> str:
+    """What keeps an answer from being used; empty if nothing does."""
+    if not isinstance(answer, HookContext):
+        return f"it returned {type(answer).__name__}, not a HookContext or None"
+    before, after = given.state.execution, answer.state.execution
+    if before is None or before is after:
+        return ""
+    if after is None or after.id != before.id or (before.in_flight and not after.in_flight):
+        return "it returned a state of another run; change the state it was given"
+    return ""
+
+
+def signal_of(error: HookError) -> StopSignal:
+    """A hook that raised, as a vote to stop."""
+    return StopSignal(
+        reason=StopReason.ERROR,
+        message=str(error),
+        source=error.hook,
+        context={"exception": type(error.__cause__ or error).__name__},
+    )
 
 
 def make_hook(

@@ -24,7 +24,7 @@ from stepwell.errors import (
     described,
 )
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
-from stepwell.hooks import HookContext, HookStack, HookTrigger
+from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
 from stepwell.state import AgentState, ErrorInfo, Pending, ToolExecution, ToolOutcome
 from stepwell.tools.context import ToolContext
@@ -273,7 +273,7 @@ class ToolExecutor:
         except HookError as error:
             logger.info("%s", error, exc_info=error)
             batch.failures.append(ErrorInfo.from_exception(error, ErrorType.UNKNOWN))
-            batch.halt(StopSignal(reason=StopReason.ERROR, message=str(error), source=error.hook))
+            batch.halt(signal_of(error))
             return None
         batch.state = answer.state
         return answer

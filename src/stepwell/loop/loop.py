@@ -12,7 +12,6 @@ the surrounding task passes through.
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from enum import StrEnum
 
 from msgspec.structs import replace
 
@@ -21,50 +20,38 @@ from stepwell.continuation import (
     AgentStatus,
     AgentStop,
     Cancellation,
-    ContinuationDecision,
-    ContinuationEvaluation,
     ContinuationOutcome,
-    StopReason,
-    StopSignal,
     resolve,
 )
 from stepwell.criteria import (
     ContinuationCriteria,
-    Criterion,
     CumulativeExecutionTimeLimit,
     ExecutionTimeLimit,
-    cast_vote,
-    criterion_name,
 )
 from stepwell.drivers import Driver, is_wrapping_up
-from stepwell.errors import DriverError, ErrorType, HookError, LimitReachedError, described
-from stepwell.events import (
-    AgentEvent,
-    AgentExecutionStarted,
-    AgentFailed,
-    AgentFinished,
-    AgentStateUpdated,
-    AgentStepCompleted,
-    AgentStepStarted,
-    ContinuationEvaluated,
-    Emitter,
-    EventBus,
-    EventSource,
-    TokenUsageReported,
-)
+from stepwell.errors import DriverError, HookError, LimitReachedError, described
+from stepwell.events import AgentEvent, Emitter, EventBus, EventSource
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
-from stepwell.scope import RunScope
-from stepwell.state import (
-    UNLIMITED,
-    AgentState,
-    AgentStep,
-    Budget,
-    ErrorInfo,
-    Pending,
-    PendingKind,
-    StepExecution,
+from stepwell.loop.telling import (
+    tell_decision,
+    tell_end,
+    tell_execution_started,
+    tell_failure,
+    tell_step,
+    tell_step_started,
 )
+from stepwell.loop.votes import (
+    AtLimit,
+    budget_question,
+    failed_by_hook,
+    is_at_limit,
+    one_more_step,
+    still_waiting,
+    vote_or_fault,
+)
+from stepwell.scope import RunScope
+from stepwell.state import UNLIMITED, AgentState, AgentStep, Budget, ErrorInfo, StepExecution
 
 logger = logging.getLogger("stepwell.loop")
 
@@ -72,15 +59,6 @@ WRAP_UP_SECONDS = 30.0
 """How long the last step after a time limit may take."""
 
 Tap = Callable[[AgentEvent], None]
-
-
-class AtLimit(StrEnum):
-    """What happens when a limit on steps, tokens, time or cost is reached."""
-
-    STOP = "stop"
-    WRAP_UP = "wrap_up"
-    PAUSE = "pause"
-    RAISE = "raise"
 
 
 class AgentLoop:
@@ -193,15 +171,10 @@ class AgentLoop:
         return scope
 
     async def _begun(self, state: AgentState, scope: RunScope) -> AgentState:
-        scope.emitter.emit(
-            AgentExecutionStarted,
-            message_count=len(state.messages),
-            available_tools=self._tool_names,
-            resumed=bool(state.steps),
-        )
+        tell_execution_started(state, scope, self._tool_names)
         for waits_for in state.pending:
             if waits_for.call_id is not None:
-                state = state.with_signal(_still_waiting(waits_for))
+                state = state.with_signal(still_waiting(waits_for))
         return await self._hooked(HookTrigger.BEFORE_EXECUTION, state)
 
     # One step
@@ -212,23 +185,17 @@ class AgentLoop:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
         state, outcome = self._checked(state, scope, first=first)
         if outcome is not None:
-            return await self._stopped(state, scope, outcome)
+            return await self._unstepped(state, scope, outcome)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
-        if scope.emitter.is_heard:
-            scope.emitter.emit(
-                AgentStepStarted,
-                step_number=state.step_number,
-                message_count=len(state.messages),
-                available_tools=self._tool_names,
-            )
+        tell_step_started(state, scope, self._tool_names)
         state = await self._hooked(HookTrigger.BEFORE_STEP, state)
         outcome = self._evaluated(state) if state.signals else None
         if outcome is not None and not outcome.should_continue:
-            return await self._stopped(state, scope, outcome)
+            return await self._unstepped(state, scope, outcome)
         state, fault = await self._driven(state)
         if state.execution is None or state.execution.unrecorded_step is None:
-            return await self._stopped(state, scope, self._evaluated(state))
+            return await self._unstepped(state, scope, self._evaluated(state))
         state = await self._hooked(HookTrigger.AFTER_STEP, state)
         state = state.with_step_timed(self._clock.monotonic() - started)
         return await self._recorded(state, scope, fault)
@@ -255,11 +222,7 @@ class AgentLoop:
         if wraps_up and not state.signals:
             return state, None
         outcome = self._evaluated(state)
-        if outcome.should_continue:
-            return state, None
-        if self._may_wrap_up(state, outcome) and state.steps:
-            return self._checked(state.with_wrap_up(), scope, first=False)
-        return state, outcome
+        return state, None if outcome.should_continue else outcome
 
     async def _driven(self, state: AgentState) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
@@ -275,7 +238,7 @@ class AgentLoop:
             source = stop.signal.source or type(self._driver).__name__
             return kept.with_signal(replace(stop.signal, source=source)), None
         except HookError as error:
-            return _failed_by_hook(state.with_current_step(AgentStep.failed(error)), error), error
+            return failed_by_hook(state.with_current_step(AgentStep.failed(error)), error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
             logger.info("the driver raised %s", described(error), exc_info=error)
             return state.with_current_step(AgentStep.failed(error)), error
@@ -285,20 +248,15 @@ class AgentLoop:
         self, state: AgentState, scope: RunScope, fault: Exception | None
     ) -> AgentState:
         """Votes on the step in flight; the step and the decision become history."""
-        step = state.current_step
-        in_flight = None if state.execution is None else state.execution.in_flight
-        if step is None or in_flight is None:
-            raise DriverError("an after-step hook lost the step; change the state it was given")
-        self._tell_step(state, scope, step, in_flight.duration_seconds)
+        step, in_flight = state.current_step, state.execution and state.execution.in_flight
+        if step is None or in_flight is None:  # the hook stack lets no hook lose them
+            raise DriverError("the step in flight was lost")
+        tell_step(state, scope, step, in_flight.duration_seconds)
         if step.has_errors:
             state = await self._hooked(
                 HookTrigger.ON_ERROR, state, error=step.errors[0], exception=fault
             )
-        outcome = self._evaluated(state)
-        if self._may_wrap_up(state, outcome):
-            state, outcome = state.with_wrap_up(), _one_more_step(outcome)
-        if not outcome.should_continue:
-            state, outcome = await self._stop_confirmed(state, outcome)
+        state, outcome = await self._decided(state, self._evaluated(state))
         state = state.with_step_recorded(
             StepExecution(
                 number=state.step_count,
@@ -311,7 +269,7 @@ class AgentLoop:
         )
         if not outcome.should_continue:
             return await self._ended(state, scope, fault)
-        self._tell_decision(state, scope, outcome)
+        tell_decision(state, scope, outcome)
         return state
 
     # Deciding
@@ -320,14 +278,17 @@ class AgentLoop:
         try:
             return self._criteria.evaluate(state)
         except Exception:  # noqa: BLE001 - find out which criterion raised, and hear the others all the same
-            votes = [_vote_or_fault(criterion, state) for criterion in self._criteria.criteria]
+            votes = [vote_or_fault(criterion, state) for criterion in self._criteria.criteria]
             return self._criteria.resolve(state, votes)
 
-    async def _stop_confirmed(
+    async def _decided(
         self, state: AgentState, outcome: ContinuationOutcome
     ) -> tuple[AgentState, ContinuationOutcome]:
-        """On-stop hooks may add signals or ask for a step; then the votes are counted again."""
-        if not self._hooks.has(HookTrigger.ON_STOP):
+        """The final word on an outcome: a limit may leave one step to wrap up, and on-stop hooks
+        may add signals or ask for a step, after which the votes are counted again."""
+        if self._may_wrap_up(state, outcome):
+            return state.with_wrap_up(), one_more_step(outcome)
+        if outcome.should_continue or not self._hooks.has(HookTrigger.ON_STOP):
             return state, outcome
         state = await self._hooked(HookTrigger.ON_STOP, state)
         return state, self._evaluated(state)
@@ -335,22 +296,23 @@ class AgentLoop:
     def _may_wrap_up(self, state: AgentState, outcome: ContinuationOutcome) -> bool:
         return (
             self._at_limit is AtLimit.WRAP_UP
-            and _is_at_limit(outcome)
+            and is_at_limit(outcome)
+            and state.step_count > 0
             and not is_wrapping_up(state)
         )
 
     # Ending a run
 
-    async def _stopped(
+    async def _unstepped(
         self, state: AgentState, scope: RunScope, outcome: ContinuationOutcome
     ) -> AgentState:
-        """A stop without a recorded step."""
-        state, outcome = await self._stop_confirmed(state, outcome)
-        if outcome.should_continue:  # an on-stop hook asked for a step
-            return await self._advanced(
-                state.with_outcome(outcome, self._clock), scope, first=False
-            )
-        return await self._ended(state.with_outcome(outcome, self._clock), scope, None)
+        """An iteration that recorded no step: the run ends here, unless it may go on after all."""
+        state, outcome = await self._decided(state, outcome)
+        state = state.with_outcome(outcome, self._clock)
+        if not outcome.should_continue:
+            return await self._ended(state, scope, None)
+        tell_decision(state, scope, outcome)
+        return state
 
     async def _ended(
         self, state: AgentState, scope: RunScope, fault: Exception | None
@@ -364,27 +326,20 @@ class AgentLoop:
             votes = (*outcome.evaluations, *(signal.as_evaluation() for signal in state.signals))
             outcome = resolve(votes)
             state = state.with_outcome(outcome, self._clock)
-        if self._at_limit is AtLimit.PAUSE and _is_at_limit(outcome):
-            state = state.with_pause(_budget_question(outcome))
-        started = state.execution.entered_monotonic if state.execution else None
+        if self._at_limit is AtLimit.PAUSE and is_at_limit(outcome):
+            state = state.with_pause(budget_question(outcome))
+        entered = state.execution.entered_monotonic if state.execution else None
+        seconds = 0.0 if entered is None else self._clock.monotonic() - entered
         state = state.with_run_left()
-        self._tell_decision(state, scope, outcome)
+        tell_decision(state, scope, outcome)
         if state.status is AgentStatus.FAILED:
-            _tell_failure(state, scope, outcome, fault)
-        scope.emitter.emit(
-            AgentFinished,
-            status=state.status,
-            stop_reason=outcome.stop_reason,
-            outcome=outcome,
-            total_steps=state.step_count,
-            total_usage=state.usage,
-            duration_ms=(self._clock.monotonic() - (started or 0.0)) * 1000,
-        )
+            tell_failure(state, scope, outcome, fault)
+        tell_end(state, scope, outcome, seconds)
         return state
 
     def _raise_at_limit(self, state: AgentState) -> None:
-        if self._at_limit is AtLimit.RAISE and state.stop and _is_at_limit(state.stop):
-            raise LimitReachedError(state.stop.explain(), state)
+        if self._at_limit is AtLimit.RAISE and state.stop and is_at_limit(state.stop):
+            raise LimitReachedError(state.explain(), state)
 
     # Hooks and events
 
@@ -405,125 +360,8 @@ class AgentLoop:
         except AgentStop as stop:
             return state.with_signal(replace(stop.signal, source=stop.signal.source or "hook"))
         except HookError as failure:
-            return _failed_by_hook(state, failure)
-
-    def _tell_step(
-        self, state: AgentState, scope: RunScope, step: AgentStep, seconds: float
-    ) -> None:
-        if not scope.emitter.is_heard:
-            return
-        errors = step.errors
-        scope.emitter.emit(
-            AgentStepCompleted,
-            step_number=state.step_count,
-            has_tool_calls=step.has_tool_calls,
-            error_count=len(errors),
-            errors=tuple(error.text for error in errors),
-            usage=step.usage,
-            finish_reason=step.finish_reason,
-            duration_ms=seconds * 1000,
-        )
-        if step.usage:
-            scope.emitter.emit(
-                TokenUsageReported, operation="step", usage=step.usage, total=state.usage
-            )
-
-    def _tell_decision(
-        self, state: AgentState, scope: RunScope, outcome: ContinuationOutcome
-    ) -> None:
-        if not scope.emitter.is_heard:
-            return
-        scope.emitter.emit(ContinuationEvaluated, step_number=state.step_count, outcome=outcome)
-        scope.emitter.emit(AgentStateUpdated, status=state.status, step_count=state.step_count)
+            return failed_by_hook(state, failure)
 
 
 def _is_entered(state: AgentState) -> bool:
     return state.execution is not None and state.execution.entered_monotonic is not None
-
-
-def _is_at_limit(outcome: ContinuationOutcome) -> bool:
-    return outcome.stop_reason is not None and outcome.stop_reason.is_limit
-
-
-def _still_waiting(pending: Pending) -> StopSignal:
-    return StopSignal(
-        reason=StopReason.INPUT_REQUIRED,
-        message=pending.prompt,
-        source=pending.tool_name or str(pending.kind),
-        context={"call_id": pending.call_id},
-    )
-
-
-def _budget_question(outcome: ContinuationOutcome) -> Pending:
-    return Pending(
-        kind=PendingKind.BUDGET,
-        prompt=f"{outcome.stop_reason} was reached; grant more with "
-        "state.with_budget_granted(...) and run the state again",
-        details={"stop_reason": outcome.stop_reason},
-    )
-
-
-def _one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
-    """The same votes, with the limits made way for one last step without tools."""
-    votes = [
-        replace(
-            vote,
-            decision=ContinuationDecision.ALLOW,
-            reason=f"{vote.reason}; one last step without tools is left",
-            stop_reason=None,
-        )
-        if vote.stop_reason is not None and vote.stop_reason.is_limit
-        else vote
-        for vote in outcome.evaluations
-    ]
-    votes.append(
-        ContinuationEvaluation(
-            criterion="AtLimit",
-            decision=ContinuationDecision.REQUEST,
-            reason=f"{outcome.stop_reason} was reached; the model may wrap up without tools",
-        )
-    )
-    return resolve(votes)
-
-
-def _failed_by_hook(state: AgentState, error: HookError) -> AgentState:
-    """A hook raised: the run fails, and the step in flight, if any, shows the error."""
-    logger.info("%s", error, exc_info=error)
-    in_flight = None if state.execution is None else state.execution.in_flight
-    if in_flight is not None and in_flight.step is not None and not in_flight.step.failures:
-        info = ErrorInfo.from_exception(error, ErrorType.UNKNOWN)
-        state = state.with_step_amended(replace(in_flight.step, failures=(info,)))
-    return state.with_signal(
-        StopSignal(reason=StopReason.ERROR, message=str(error), source=error.hook)
-    )
-
-
-def _vote_or_fault(criterion: Criterion, state: AgentState) -> ContinuationEvaluation:
-    try:
-        return cast_vote(criterion, state)
-    except Exception as error:  # a criterion that raises must end the run, not the program
-        logger.info("criterion %s raised", criterion_name(criterion), exc_info=error)
-        return ContinuationEvaluation(
-            criterion=criterion_name(criterion),
-            decision=ContinuationDecision.FORBID,
-            reason=f"the criterion raised {described(error)}",
-            stop_reason=StopReason.ERROR,
-            hint="correct the criterion; it must return a vote for every state.",
-        )
-
-
-def _tell_failure(
-    state: AgentState, scope: RunScope, outcome: ContinuationOutcome, fault: Exception | None
-) -> None:
-    step = state.current_step
-    first = step.errors[0] if step is not None and step.errors else None
-    decisive = outcome.resolving_evaluation
-    cause = fault.__cause__ if isinstance(fault, HookError) and fault.__cause__ else fault
-    scope.emitter.emit(
-        AgentFailed,
-        status=state.status,
-        steps_completed=state.step_count,
-        exception_type=type(cause).__name__ if cause else first.exception if first else "",
-        error=first.text if first else decisive.reason if decisive else str(outcome.stop_reason),
-        exception=cause,
-    )

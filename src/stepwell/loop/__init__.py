@@ -1,0 +1,6 @@
+"""The loop: one explained step after the other, state in, state out."""
+
+from stepwell.loop.loop import AgentLoop
+from stepwell.loop.votes import AtLimit
+
+__all__ = ["AgentLoop", "AtLimit"]

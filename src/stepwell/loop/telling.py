@@ -1,0 +1,100 @@
+"""The loop's events. Payloads are only put together while somebody listens."""
+
+from stepwell.continuation import ContinuationOutcome
+from stepwell.errors import HookError
+from stepwell.events import (
+    AgentExecutionStarted,
+    AgentFailed,
+    AgentFinished,
+    AgentStateUpdated,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    TokenUsageReported,
+)
+from stepwell.scope import RunScope
+from stepwell.state import AgentState, AgentStep
+
+
+def tell_execution_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
+    """An execution begins, or goes on."""
+    scope.emitter.emit(
+        AgentExecutionStarted,
+        message_count=len(state.messages),
+        available_tools=tools,
+        resumed=bool(state.steps),
+    )
+
+
+def tell_step_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
+    """A step begins."""
+    if scope.emitter.is_heard:
+        scope.emitter.emit(
+            AgentStepStarted,
+            step_number=state.step_number,
+            message_count=len(state.messages),
+            available_tools=tools,
+        )
+
+
+def tell_step(state: AgentState, scope: RunScope, step: AgentStep, seconds: float) -> None:
+    """A step is done, well or not."""
+    if not scope.emitter.is_heard:
+        return
+    errors = step.errors
+    scope.emitter.emit(
+        AgentStepCompleted,
+        step_number=state.step_count,
+        has_tool_calls=step.has_tool_calls,
+        error_count=len(errors),
+        errors=tuple(error.text for error in errors),
+        usage=step.usage,
+        finish_reason=step.finish_reason,
+        duration_ms=seconds * 1000,
+    )
+    if step.usage:
+        scope.emitter.emit(
+            TokenUsageReported, operation="step", usage=step.usage, total=state.usage
+        )
+
+
+def tell_decision(state: AgentState, scope: RunScope, outcome: ContinuationOutcome) -> None:
+    """The votes of an iteration were counted and the state was recorded."""
+    if scope.emitter.is_heard:
+        scope.emitter.emit(ContinuationEvaluated, step_number=state.step_count, outcome=outcome)
+        scope.emitter.emit(AgentStateUpdated, status=state.status, step_count=state.step_count)
+
+
+def tell_failure(
+    state: AgentState, scope: RunScope, outcome: ContinuationOutcome, fault: Exception | None
+) -> None:
+    """The run failed: with the step's own error, or with what the deciding vote says."""
+    if not scope.emitter.is_heard:
+        return
+    step, decisive = state.current_step, outcome.resolving_evaluation
+    first = step.errors[0] if step is not None and step.errors else None
+    cause = fault.__cause__ if isinstance(fault, HookError) else fault
+    named = decisive.context.get("exception") if decisive is not None else None
+    scope.emitter.emit(
+        AgentFailed,
+        status=state.status,
+        steps_completed=state.step_count,
+        exception_type=named or (first.exception if first else ""),
+        error=first.text if first else decisive.reason if decisive else str(outcome.stop_reason),
+        exception=cause,
+    )
+
+
+def tell_end(
+    state: AgentState, scope: RunScope, outcome: ContinuationOutcome, seconds: float
+) -> None:
+    """The terminal event."""
+    scope.emitter.emit(
+        AgentFinished,
+        status=state.status,
+        stop_reason=outcome.stop_reason,
+        outcome=outcome,
+        total_steps=state.step_count,
+        total_usage=state.usage,
+        duration_ms=seconds * 1000,
+    )

@@ -1,0 +1,104 @@
+"""Votes and questions that the loop itself adds: at limits, for faults, for what is waited for."""
+
+import logging
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from stepwell.continuation import (
+    ContinuationDecision,
+    ContinuationEvaluation,
+    ContinuationOutcome,
+    StopReason,
+    StopSignal,
+    resolve,
+)
+from stepwell.criteria import Criterion, cast_vote, criterion_name
+from stepwell.errors import ErrorType, HookError, described
+from stepwell.hooks import signal_of
+from stepwell.state import AgentState, ErrorInfo, Pending, PendingKind
+
+logger = logging.getLogger("stepwell.loop")
+
+
+class AtLimit(StrEnum):
+    """What happens when a limit on steps, tokens, time or cost is reached."""
+
+    STOP = "stop"
+    WRAP_UP = "wrap_up"
+    PAUSE = "pause"
+    RAISE = "raise"
+
+
+def is_at_limit(outcome: ContinuationOutcome) -> bool:
+    """Whether a limit ended the run."""
+    return outcome.stop_reason is not None and outcome.stop_reason.is_limit
+
+
+def still_waiting(pending: Pending) -> StopSignal:
+    """The vote of a question that has no answer yet."""
+    return StopSignal(
+        reason=StopReason.INPUT_REQUIRED,
+        message=pending.prompt,
+        source=pending.tool_name or str(pending.kind),
+        context={"call_id": pending.call_id},
+    )
+
+
+def budget_question(outcome: ContinuationOutcome) -> Pending:
+    """What a run that paused at a limit waits for."""
+    return Pending(
+        kind=PendingKind.BUDGET,
+        prompt=f"{outcome.stop_reason} was reached; grant more with "
+        "state.with_budget_granted(...) and run the state again",
+        details={"stop_reason": outcome.stop_reason},
+    )
+
+
+def one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
+    """The same votes, with the limits made way for one last step without tools."""
+    votes = [
+        replace(
+            vote,
+            decision=ContinuationDecision.ALLOW,
+            reason=f"{vote.reason}; one last step without tools is left",
+            stop_reason=None,
+        )
+        if vote.stop_reason is not None and vote.stop_reason.is_limit
+        else vote
+        for vote in outcome.evaluations
+    ]
+    votes.append(
+        ContinuationEvaluation(
+            criterion="AtLimit",
+            decision=ContinuationDecision.REQUEST,
+            reason=f"{outcome.stop_reason} was reached; the model may wrap up without tools",
+        )
+    )
+    return resolve(votes)
+
+
+def failed_by_hook(state: AgentState, error: HookError) -> AgentState:
+    """A hook raised: the run fails, and the step in flight, if any, shows the error."""
+    logger.info("%s", error, exc_info=error)
+    in_flight = None if state.execution is None else state.execution.in_flight
+    if in_flight is not None and in_flight.step is not None and not in_flight.step.failures:
+        info = ErrorInfo.from_exception(error, ErrorType.UNKNOWN)
+        state = state.with_step_amended(replace(in_flight.step, failures=(info,)))
+    return state.with_signal(signal_of(error))
+
+
+def vote_or_fault(criterion: Criterion, state: AgentState) -> ContinuationEvaluation:
+    """A criterion's vote; one that raises forbids, and says what it raised."""
+    try:
+        return cast_vote(criterion, state)
+    except Exception as error:
+        logger.info("criterion %s raised", criterion_name(criterion), exc_info=error)
+        return ContinuationEvaluation(
+            criterion=criterion_name(criterion),
+            decision=ContinuationDecision.FORBID,
+            reason=f"the criterion raised {described(error)}",
+            context={"exception": type(error).__name__},
+            stop_reason=StopReason.ERROR,
+            hint="correct the criterion; it must return a vote for every state.",
+        )
