@@ -101,13 +101,14 @@ class ModelError(StepwellError):
 
 
 class HookError(StepwellError):
-    """A hook raised; the original exception is the cause."""
+    """A hook raised; the cause is its exception, the state what earlier hooks made."""
 
     error_type = ErrorType.UNKNOWN
 
-    def __init__(self, hook: str, trigger: str, cause: Exception) -> None:
+    def __init__(self, hook: str, trigger: str, cause: Exception, state: Any = None) -> None:
         super().__init__(f"hook {hook!r} raised at {trigger}: {described(cause)}")
         self.hook = hook
+        self.state = state
 
 
 class DriverError(StepwellError):
@@ -136,9 +137,17 @@ def classified(error: BaseException, default: ErrorType) -> ErrorType:
     return ErrorType.TIMEOUT if isinstance(error, TimeoutError) else default
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an exception, also of one whose own ``__str__`` raises."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - foreign code; the failure it describes must not be lost
+        return "(its text cannot be shown)"
+
+
 def described(error: BaseException) -> str:
     """``ValueError: text``, or only the class name when there is no text."""
-    text = str(error)
+    text = text_of(error)
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 

@@ -25,12 +25,16 @@ class Guard:
     run did. A cancellation of the surrounding task is not touched.
     """
 
-    __slots__ = ("_cancelling", "_scope", "_seconds", "_task", "_timer", "signal", "timed_out")
+    __slots__ = (
+        *("_cancelling", "_scope", "_seconds", "_task", "_timer"),
+        *("has_ended", "signal", "timed_out"),
+    )
 
     def __init__(self, scope: "RunScope", seconds: float | None) -> None:
         self._scope = scope
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
+        self.has_ended = False
         self.timed_out = False
         self.signal: StopSignal | None = None
 
@@ -48,6 +52,9 @@ class Guard:
         self._scope.guards.append(self)
         if self._seconds is not None:
             self._timer = task.get_loop().call_later(self._seconds, self._expire)
+        signal = self._scope.signal
+        if signal is not None:  # it came while nothing was in flight
+            task.get_loop().call_soon(self.interrupt, signal)
         return self
 
     def __exit__(
@@ -56,6 +63,7 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        self.has_ended = True
         self._scope.guards.remove(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -67,7 +75,7 @@ class Guard:
 
     def interrupt(self, signal: StopSignal) -> None:
         """End the call because the run ends."""
-        if not self.was_interrupted:
+        if not self.was_interrupted and not self.has_ended:
             self.signal = signal
             self._task.cancel()
 
@@ -134,7 +142,8 @@ class RunScope:
             self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """The run is over: disarm the timer and let go of the cancellation."""
+        """The run is over: disarm the timer, let go of the cancellation and of the listeners."""
+        self.emitter.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._cancellation is not None:

@@ -1,7 +1,7 @@
 """``Agent``: a plan, built. The one object an application holds and runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -14,7 +14,7 @@ from stepwell.agent.plan import (
     DEFAULT_TIMEOUT,
     AgentCapability,
     AgentPlan,
-    checked_tools,
+    listed_tools,
 )
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import Cancellation
@@ -25,10 +25,10 @@ from stepwell.events import AgentEvent, EventBus, Unsubscribe
 from stepwell.hooks import Hook
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
-from stepwell.messages import Message
-from stepwell.models import Model
+from stepwell.messages import FinishReason, Message
+from stepwell.models import CachedContext, Model, ModelPresets
 from stepwell.state import AgentState
-from stepwell.tools import ToolLike
+from stepwell.tools import ToolLike, Tools
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")
@@ -48,9 +48,12 @@ class Agent:
         self,
         model: Model | str | None = None,
         *,
-        tools: Iterable[ToolLike] = (),
+        tools: Iterable[ToolLike | Tools] | Tools = (),
         capabilities: Iterable[AgentCapability] = (),
         system_prompt: str | None = None,
+        cached_context: CachedContext | None = None,
+        response_format: Mapping[str, Any] | None = None,
+        model_presets: ModelPresets | None = None,
         max_steps: int | None = DEFAULT_MAX_STEPS,
         max_tokens: int | None = DEFAULT_MAX_TOKENS,
         max_cost: float | None = None,
@@ -58,6 +61,7 @@ class Agent:
         cumulative_timeout: float | None = None,
         error_policy: ErrorPolicy | None = None,
         max_retries: int | None = None,
+        stop_on_finish_reasons: Iterable[FinishReason | str] = (),
         at_limit: AtLimit | str = AtLimit.STOP,
         criteria: Iterable[Criterion | ContinuationCriteria] = (),
         hooks: Iterable[Hook] = (),
@@ -72,8 +76,11 @@ class Agent:
         plan = AgentPlan(
             model=None if isinstance(model, str) else model,
             llm_preset=model if isinstance(model, str) else None,
+            model_presets=model_presets or ModelPresets(),
+            context=cached_context or CachedContext(),
+            stop_on_finish_reasons=tuple(stop_on_finish_reasons),
             driver=driver,
-            tools=checked_tools(tools),
+            tools=listed_tools(tools),
             hooks=tuple(hooks),
             criteria=tuple(criteria),
             max_steps=max_steps,
@@ -91,6 +98,8 @@ class Agent:
         )
         if system_prompt:
             plan = plan.with_context_messages(Message.system(system_prompt))
+        if response_format is not None:
+            plan = replace(plan, context=replace(plan.context, response_format=response_format))
         for capability in capabilities:
             plan = plan.with_capability(capability)
         self._assemble(plan)
@@ -173,7 +182,7 @@ class Agent:
     ) -> None:
         """Run beside the consumer, at most one step ahead of it."""
         reached = state
-        steps = 0
+        steps = 0 if state.is_finished else state.step_count
         try:
             async for reached in self.loop.iterator(state, cancellation=cancellation, tap=tap):
                 if reached.step_count > steps:
@@ -241,7 +250,14 @@ class Agent:
         return Agent.from_plan(replace(self.plan, events=events))
 
     def _state(self, task: str | AgentState) -> AgentState:
-        return self.new_state(task) if isinstance(task, str) else task
+        if isinstance(task, str):
+            return self.new_state(task)
+        if isinstance(task, AgentState):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return task
+        raise ConfigurationError(
+            f"an agent runs a text or an AgentState, not {type(task).__name__}; for messages use "
+            "AgentState.empty().with_messages(messages)"
+        )
 
 
 async def _next_or_none(states: AsyncIterator[AgentState]) -> AgentState | None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
-from stepwell.agent.plan import AgentCapability, AgentPlan, checked_tools
+from stepwell.agent.plan import AgentCapability, AgentPlan, listed_tools
 from stepwell.clock import Clock
 from stepwell.criteria import ContinuationCriteria, Criterion, ErrorPolicy
 from stepwell.drivers import Driver
@@ -70,7 +70,7 @@ class AgentBuilder:
         self, tools: "Iterable[ToolLike] | Tools | ToolLike", *more: ToolLike
     ) -> "AgentBuilder":
         """Add tools: functions, tool objects, a list of them, or ``Tools``."""
-        return AgentBuilder(self.plan.with_tools(*checked_tools(tools), *more))
+        return AgentBuilder(self.plan.with_tools(*listed_tools(tools), *more))
 
     def with_capability(self, capability: AgentCapability) -> "AgentBuilder":
         """Add a feature."""

@@ -1,5 +1,6 @@
 """Agents as classes that describe themselves, for workers and jobs that make them by name."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -193,9 +194,11 @@ class AgentContractRegistry:
         agent_class = self._classes.get(name)
         if agent_class is None:
             raise AgentNotFoundError(name, self._classes)
+        given = dict(config or {})
         try:
-            return agent_class(**(config or {}))
+            inspect.signature(agent_class).bind(**given)
         except TypeError as error:
             raise ConfigurationError(
                 f"agent {name!r} cannot be made from that config: {error}"
             ) from error
+        return agent_class(**given)

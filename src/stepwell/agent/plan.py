@@ -53,7 +53,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     llm_preset: str | None = None
     model_presets: ModelPresets = ModelPresets()
     driver: Driver | None = None
-    tools: tuple[ToolLike, ...] = ()
+    tools: tuple[ToolLike | Tools, ...] = ()
     capabilities: tuple[str, ...] = ()
     context: CachedContext = CachedContext()
     hooks: tuple[Hook, ...] = ()
@@ -78,7 +78,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         """A plan without limits and criteria."""
         return cls(has_base_criteria=False, max_steps=None, max_tokens=None, timeout=None)
 
-    def with_tools(self, *tools: ToolLike) -> "AgentPlan":
+    def with_tools(self, *tools: ToolLike | Tools) -> "AgentPlan":
         """With these tools added."""
         return replace(self, tools=(*self.tools, *tools))
 
@@ -129,6 +129,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def assembled(self) -> AgentLoop:
         """The loop that this plan describes; raises ``ConfigurationError`` if it can't be built."""
+        if not isinstance(self.error_policy, ErrorPolicy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{self.error_policy!r} is not an error policy; use for example "
+                "ErrorPolicy.retry_tool_errors(3)"
+            )
         tools = Tools(self.tools)
         hooks = HookStack(self.hooks)
         executor = ToolExecutor(
@@ -148,10 +153,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:
         if self.driver is not None:
-            if not callable(getattr(self.driver, "use_tools", None)):
-                raise ConfigurationError(
-                    f"{self.driver!r} is not a driver; it has no use_tools(state) method"
-                )
+            _check(self.driver, "use_tools", "a driver has a use_tools(state) method")
             if isinstance(self.driver, BindableDriver):
                 return self.driver.bound_to(executor)
             return self.driver
@@ -163,6 +165,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                 "an agent needs a model or a driver: Agent(model, ...), with_llm_preset(name), or "
                 "with_driver(driver); for tests see stepwell.testing"
             )
+        _check(model, "respond", "a model has a respond(request) and a stream(request) method")
         return ToolCallingDriver(model, executor, hooks=hooks, context=self.context)
 
     def _criteria(self) -> "Iterator[Criterion | ContinuationCriteria]":
@@ -185,13 +188,22 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         yield from self.criteria
 
 
-def checked_tools(tools: "Iterable[ToolLike] | ToolLike") -> tuple[ToolLike, ...]:
+def listed_tools(
+    tools: "Iterable[ToolLike | Tools] | Tools | ToolLike",
+) -> tuple[ToolLike | Tools, ...]:
     """Tools given as a list, as ``Tools``, or alone."""
-    if isinstance(tools, Tools):
-        return tuple(tools)
-    if callable(tools) or not isinstance(tools, Iterable):
+    if isinstance(tools, Tools) or callable(tools) or not isinstance(tools, Iterable):
         return (tools,)
     return tuple(tools)
+
+
+def _check(part: object, method: str, advice: str) -> None:
+    if isinstance(part, type):
+        raise ConfigurationError(
+            f"{part.__name__} is a class; give an instance, for example {part.__name__}(...)"
+        )
+    if not callable(getattr(part, method, None)):
+        raise ConfigurationError(f"{part!r} does not fit: {advice}")
 
 
 def _at_limit(choice: str) -> AtLimit:

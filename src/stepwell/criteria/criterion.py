@@ -49,7 +49,9 @@ class ContinuationCriteria:
     def __init__(self, *criteria: "Criterion | ContinuationCriteria") -> None:
         self.criteria: tuple[Criterion, ...] = tuple(_flat(criteria))
         self._limits = tuple(c for c in self.criteria if isinstance(c, Limit))
-        self._limit_names = frozenset(type(limit).__name__ for limit in self._limits)
+        self._limit_places = {
+            place for place, c in enumerate(self.criteria) if isinstance(c, Limit)
+        }
 
     @classmethod
     def from_(cls, *criteria: "Criterion | ContinuationCriteria") -> "ContinuationCriteria":
@@ -85,7 +87,7 @@ class ContinuationCriteria:
     def resolve(
         self, state: AgentState, votes: list[ContinuationEvaluation]
     ) -> ContinuationOutcome:
-        """One outcome from the criteria's votes and the state's signals."""
+        """One outcome from the criteria's votes, in their order, and the state's signals."""
         execution = state.execution
         if execution is not None and (execution.signals or execution.continue_requests):
             votes += votes_of(execution.signals, execution.continue_requests)
@@ -104,20 +106,12 @@ class ContinuationCriteria:
         ends_by_itself = ContinuationDecision.ALLOW_STOP in decisions
         if not ends_by_itself or ContinuationDecision.REQUEST in decisions:
             return votes
-        return [self._idle(vote) if self._is_limit_forbidding(vote) else vote for vote in votes]
-
-    def _is_limit_forbidding(self, vote: ContinuationEvaluation) -> bool:
-        return vote.decision is ContinuationDecision.FORBID and vote.criterion in self._limit_names
-
-    @staticmethod
-    def _idle(vote: ContinuationEvaluation) -> ContinuationEvaluation:
-        return replace(
-            vote,
-            decision=ContinuationDecision.ALLOW,
-            reason=f"{vote.reason}, but nothing asked for another step",
-            stop_reason=None,
-            hint=None,
-        )
+        return [
+            _idle(vote)
+            if place in self._limit_places and vote.decision is ContinuationDecision.FORBID
+            else vote
+            for place, vote in enumerate(votes)
+        ]
 
 
 class _Function:
@@ -146,6 +140,16 @@ def cast_vote(criterion: Criterion, state: AgentState) -> ContinuationEvaluation
     raise TypeError(
         f"{criterion_name(criterion)} voted {vote!r}; return a ContinuationDecision or a "
         "ContinuationEvaluation"
+    )
+
+
+def _idle(vote: ContinuationEvaluation) -> ContinuationEvaluation:
+    return replace(
+        vote,
+        decision=ContinuationDecision.ALLOW,
+        reason=f"{vote.reason}, but nothing asked for another step",
+        stop_reason=None,
+        hint=None,
     )
 
 

@@ -1,7 +1,7 @@
 """What to do about errors: the policy, the facts it judges, and the criterion that votes."""
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ class ErrorHandling(StrEnum):
     IGNORE = "ignore"
 
 
+Word = TypeVar("Word", bound=StrEnum)
 _STRICTNESS = (ErrorHandling.STOP, ErrorHandling.RETRY, ErrorHandling.IGNORE)
 
 
@@ -114,6 +115,8 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_retries < 0:
             raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
+        for error_type in ErrorType:
+            _known(ErrorHandling, getattr(self, _field(error_type)))
 
     @classmethod
     def stop_on_any_error(cls) -> "ErrorPolicy":
@@ -166,7 +169,8 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         self, error_type: ErrorType | str, handling: ErrorHandling | str
     ) -> "ErrorPolicy":
         """The same policy with another handling for one kind of error."""
-        return replace(self, **{_field(ErrorType(error_type)): ErrorHandling(handling)})
+        field = _field(_known(ErrorType, error_type))
+        return replace(self, **{field: _known(ErrorHandling, handling)})
 
     def with_tool_error_handling(self, handling: ErrorHandling | str) -> "ErrorPolicy":
         """The same policy with another handling for tool errors."""
@@ -268,6 +272,13 @@ _NO_ERROR_VOTE = ContinuationEvaluation(
     reason="nothing failed in the newest step",
     context={"consecutive_failures": 0},
 )
+
+
+def _known(words: type[Word], word: str) -> Word:
+    try:
+        return words(word)
+    except ValueError:
+        raise ConfigurationError(f"unknown word {word!r}; known: {', '.join(words)}") from None
 
 
 def _field(error_type: ErrorType) -> str:

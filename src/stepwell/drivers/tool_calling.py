@@ -4,19 +4,20 @@ Compile the messages to a request, ask the model (streaming if anyone listens to
 the calls, and describe it all as a step.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopSignal
-from stepwell.errors import DriverError, ModelError
+from stepwell.errors import DriverError, ErrorType, HookError, ModelError
 from stepwell.events import (
     InferenceRequestStarted,
     InferenceResponseReceived,
     StreamEventReceived,
 )
-from stepwell.hooks import HookContext, HookStack, HookTrigger
+from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import Message, Part, Role, TextPart, ToolCall, ToolResult, Usage
 from stepwell.models import (
     CachedContext,
@@ -26,7 +27,7 @@ from stepwell.models import (
     ResponseEnd,
     TextDelta,
 )
-from stepwell.state import AgentState, AgentStep, ToolExecution
+from stepwell.state import AgentState, AgentStep, ErrorInfo, ToolExecution
 from stepwell.tools import ToolBatch, ToolExecutor
 
 WRAP_UP = Message.system(
@@ -55,7 +56,10 @@ class ToolCallingDriver:
         """One model turn and the tool calls it asks for."""
         state, request = await self._prepared(state)
         response = await self._asked(state, request)
-        state, response = await self._received(state, response)
+        try:
+            state, response = await self._received(state, response)
+        except (AgentStop, HookError) as stop:
+            raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
         batch = await self._run_tools(calls, state) if calls else ToolBatch(state=state)
         return batch.state.with_current_step(_step(batch, response, calls))
@@ -91,10 +95,16 @@ class ToolCallingDriver:
         scope = state.scope
         response: ModelResponse | None = None
         with scope.guard() as guard:
-            if scope.emitter.hears(StreamEventReceived):
-                response = await self._streamed(state, request)
-            else:
-                response = await self._model.respond(request)
+            try:
+                if scope.emitter.hears(StreamEventReceived):
+                    response = await self._streamed(state, request)
+                else:
+                    response = await self._model.respond(request)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if guard.was_interrupted or (task is not None and task.cancelling()):
+                    raise
+                raise ModelError(f"model {self._model.name} cancelled its own call") from error
         if guard.signal is not None or response is None:
             raise AgentStop(_cut_off(guard.signal, self._model.name), state=state)
         return response
@@ -147,6 +157,20 @@ class ToolCallingDriver:
                 usage=response.usage,
             )
         return state, response
+
+    def _cut_short(
+        self, state: AgentState, response: ModelResponse, stop: AgentStop | HookError
+    ) -> AgentStop:
+        """A hook ended the run after the model had answered: what was said and paid is kept."""
+        signal = stop.signal if isinstance(stop, AgentStop) else signal_of(stop)
+        state = stop.state if isinstance(stop.state, AgentState) else state
+        calls = with_usable_ids(response.tool_calls, state)
+        batch = self._executor.skip(calls, state, signal)
+        step = _step(batch, response, calls)
+        if isinstance(stop, HookError):
+            failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
+            step = replace(step, failures=(failure,))
+        return AgentStop(signal, state=state.with_current_step(step))
 
     async def _run_tools(self, calls: tuple[ToolCall, ...], state: AgentState) -> ToolBatch:
         if is_wrapping_up(state):

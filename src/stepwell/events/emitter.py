@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from inspect import isawaitable, iscoroutine
 from typing import Concatenate, ParamSpec
 
 from stepwell.clock import Clock
@@ -78,6 +79,12 @@ class Emitter:
                     box.waiting,
                 )
 
+    def close(self) -> None:
+        """Let the mailboxes end once they have delivered; for runs that were left in the middle."""
+        for box in self._mailboxes.values():
+            box.closed()
+        self._mailboxes = {}
+
     def _subscriptions(self) -> tuple[Subscription, ...]:
         return self.bus.subscriptions + self._taps if self._taps else self.bus.subscriptions
 
@@ -85,10 +92,10 @@ class Emitter:
         started = self._clock.monotonic()
         try:
             pending = listener(event)
-        except Exception:  # a listener is foreign code; its faults must not reach the run
+        except (Exception, asyncio.CancelledError):  # foreign code: its faults stay outside the run
             logger.exception("listener %r raised at %s", listener, type(event).__name__)
             return
-        if pending is not None:
+        if isawaitable(pending):
             self._mailbox(listener).put(pending)
         elif self._clock.monotonic() - started > SLOW_LISTENER_SECONDS:
             logger.warning(
@@ -112,6 +119,7 @@ class _Mailbox:
         self.listener = listener
         self._queue: asyncio.Queue[Awaitable[None] | None] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._work())
+        self.task.add_done_callback(self._drop_what_is_left)
 
     @property
     def waiting(self) -> int:
@@ -128,5 +136,14 @@ class _Mailbox:
         while (pending := await self._queue.get()) is not None:
             try:
                 await pending
-            except Exception:  # a listener is foreign code; its faults must not reach the run
+            except (Exception, asyncio.CancelledError):  # foreign code, as above
+                if self.task.cancelling():
+                    raise
                 logger.exception("listener %r raised", self.listener)
+
+    def _drop_what_is_left(self, _: "asyncio.Task[None]") -> None:
+        """The event loop ends before the listener did; its coroutines can't be awaited any more."""
+        while not self._queue.empty():
+            pending = self._queue.get_nowait()
+            if iscoroutine(pending):
+                pending.close()

@@ -5,6 +5,7 @@ from inspect import isawaitable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ConfigurationError, HookError
@@ -27,6 +28,11 @@ class HookStack:
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self.hooks = tuple(hooks)
+        for hook in self.hooks:
+            if not isinstance(hook, Hook):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"{hook!r} is not a hook; make one with make_hook(trigger, function)"
+                )
         ordered = sorted(self.hooks, key=lambda hook: -hook.priority)
         self._by_trigger = {
             trigger: tuple(hook for hook in ordered if trigger in hook.triggers)
@@ -38,21 +44,25 @@ class HookStack:
         return bool(self.hooks) and bool(self._by_trigger[trigger])
 
     async def run(self, context: HookContext) -> HookContext:
-        """Give the context through all hooks of its trigger; a hook that raises is named."""
+        """Give the context through all hooks of its trigger.
+
+        What is raised names the hook, and carries the state that the hooks before it made.
+        """
         for hook in self._by_trigger[context.trigger]:
             try:
                 answer: Any = hook.function(context)
                 if isawaitable(answer):
                     answer = await answer
-            except AgentStop:
-                raise
+            except AgentStop as stop:
+                signal = replace(stop.signal, source=stop.signal.source or hook.name)
+                raise AgentStop(signal, state=stop.state or context.state) from stop
             except Exception as error:
-                raise HookError(hook.name, context.trigger, error) from error
+                raise HookError(hook.name, context.trigger, error, context.state) from error
             if answer is None:
                 continue
             wrong = _what_is_wrong(answer, context)
             if wrong:
-                raise HookError(hook.name, context.trigger, TypeError(wrong))
+                raise HookError(hook.name, context.trigger, TypeError(wrong), context.state)
             context = answer
         return context
 

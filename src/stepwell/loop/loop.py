@@ -165,16 +165,25 @@ class AgentLoop:
         )
         taps = () if tap is None else (tap,)
         scope = RunScope(Emitter(self.events, source, self._clock, taps), cancellation)
-        if self._time_limits:
-            left = min(limit.allowed(state) - limit.current(state) for limit in self._time_limits)
+        left = self._seconds_left(state)
+        if left is not None:
             scope.set_deadline(left)
         return scope
 
+    def _seconds_left(self, state: AgentState) -> float | None:
+        try:
+            return min(
+                (limit.allowed(state) - limit.current(state) for limit in self._time_limits),
+                default=None,
+            )
+        except Exception:  # noqa: BLE001 - the first checkpoint will name the limit that raised
+            return None
+
     async def _begun(self, state: AgentState, scope: RunScope) -> AgentState:
         tell_execution_started(state, scope, self._tool_names)
+        state = state.with_budget_questions_dropped()
         for waits_for in state.pending:
-            if waits_for.call_id is not None:
-                state = state.with_signal(still_waiting(waits_for))
+            state = state.with_signal(still_waiting(waits_for))
         return await self._hooked(HookTrigger.BEFORE_EXECUTION, state)
 
     # One step
@@ -183,19 +192,21 @@ class AgentLoop:
         """One iteration: a step and its decision, or the decision to take none."""
         if state.outcome is not None and state.outcome.delay_seconds:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
-        state, outcome = self._checked(state, scope, first=first)
+        state, outcome = await self._checked(state, scope, first=first)
         if outcome is not None:
-            return await self._unstepped(state, scope, outcome)
+            return await self._ended_without_step(state, scope, outcome)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
         tell_step_started(state, scope, self._tool_names)
         state = await self._hooked(HookTrigger.BEFORE_STEP, state)
-        outcome = self._evaluated(state) if state.signals else None
-        if outcome is not None and not outcome.should_continue:
-            return await self._unstepped(state, scope, outcome)
+        if state.signals:
+            state, outcome = await self._decided(state, self._evaluated(state))
+            if not outcome.should_continue:
+                return await self._ended_without_step(state, scope, outcome)
+            state = state.with_votes_counted()
         state, fault = await self._driven(state)
         if state.execution is None or state.execution.unrecorded_step is None:
-            return await self._unstepped(state, scope, self._evaluated(state))
+            return await self._cut_off(state, scope)
         state = await self._hooked(HookTrigger.AFTER_STEP, state)
         state = state.with_step_timed(self._clock.monotonic() - started)
         return await self._recorded(state, scope, fault)
@@ -207,22 +218,30 @@ class AgentLoop:
             with scope.guard():
                 await self._clock.sleep(seconds - passed)
 
-    def _checked(
+    async def _checked(
         self, state: AgentState, scope: RunScope, *, first: bool
     ) -> tuple[AgentState, ContinuationOutcome | None]:
         """The checkpoint before a step: an outcome if the run stops here, so that nothing is paid
         for after a limit or a cancellation."""
-        wraps_up = is_wrapping_up(state)
-        if wraps_up:
+        if is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
         if scope.signal is not None:
             state = state.with_signal(scope.signal)
-        if not (first or state.signals or self._criteria.limit_is_reached(state)):
+        limited = not is_wrapping_up(state) and self._is_limited(state)
+        if not (first or state.signals or limited):
             return state, None
-        if wraps_up and not state.signals:
-            return state, None
-        outcome = self._evaluated(state)
-        return state, None if outcome.should_continue else outcome
+        state, outcome = await self._decided(state, self._evaluated(state))
+        if not outcome.should_continue:
+            return state, outcome
+        if is_wrapping_up(state):
+            scope.allow_seconds(WRAP_UP_SECONDS)
+        return state.with_votes_counted(), None
+
+    def _is_limited(self, state: AgentState) -> bool:
+        try:
+            return self._criteria.limit_is_reached(state)
+        except Exception:  # noqa: BLE001 - the full vote will name the criterion that raised
+            return True
 
     async def _driven(self, state: AgentState) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
@@ -238,7 +257,9 @@ class AgentLoop:
             source = stop.signal.source or type(self._driver).__name__
             return kept.with_signal(replace(stop.signal, source=source)), None
         except HookError as error:
-            return failed_by_hook(state.with_current_step(AgentStep.failed(error)), error), error
+            kept = error.state if isinstance(error.state, AgentState) else state
+            error.state = kept.with_current_step(AgentStep.failed(error))
+            return failed_by_hook(kept, error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
             logger.info("the driver raised %s", described(error), exc_info=error)
             return state.with_current_step(AgentStep.failed(error)), error
@@ -303,16 +324,21 @@ class AgentLoop:
 
     # Ending a run
 
-    async def _unstepped(
+    async def _cut_off(self, state: AgentState, scope: RunScope) -> AgentState:
+        """The driver was stopped before it had a step. Only wrapping up can follow: a continue
+        request needs a step to go on from."""
+        state, outcome = await self._decided(state, self._evaluated(state))
+        if outcome.should_continue and is_wrapping_up(state):
+            tell_decision(state, scope, outcome)
+            return state.with_outcome(outcome, self._clock)
+        if outcome.should_continue:
+            outcome = self._evaluated(state.without_continue_requests())
+        return await self._ended_without_step(state, scope, outcome)
+
+    async def _ended_without_step(
         self, state: AgentState, scope: RunScope, outcome: ContinuationOutcome
     ) -> AgentState:
-        """An iteration that recorded no step: the run ends here, unless it may go on after all."""
-        state, outcome = await self._decided(state, outcome)
-        state = state.with_outcome(outcome, self._clock)
-        if not outcome.should_continue:
-            return await self._ended(state, scope, None)
-        tell_decision(state, scope, outcome)
-        return state
+        return await self._ended(state.with_outcome(outcome, self._clock), scope, None)
 
     async def _ended(
         self, state: AgentState, scope: RunScope, fault: Exception | None
@@ -325,7 +351,7 @@ class AgentLoop:
         if state.signals:
             votes = (*outcome.evaluations, *(signal.as_evaluation() for signal in state.signals))
             outcome = resolve(votes)
-            state = state.with_outcome(outcome, self._clock)
+            state = state.with_outcome_corrected(outcome, self._clock)
         if self._at_limit is AtLimit.PAUSE and is_at_limit(outcome):
             state = state.with_pause(budget_question(outcome))
         entered = state.execution.entered_monotonic if state.execution else None
@@ -358,7 +384,7 @@ class AgentLoop:
         try:
             return (await self._hooks.run(context)).state
         except AgentStop as stop:
-            return state.with_signal(replace(stop.signal, source=stop.signal.source or "hook"))
+            return stop.state.with_signal(stop.signal)
         except HookError as failure:
             return failed_by_hook(state, failure)
 

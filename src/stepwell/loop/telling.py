@@ -72,16 +72,18 @@ def tell_failure(
     if not scope.emitter.is_heard:
         return
     step, decisive = state.current_step, outcome.resolving_evaluation
-    first = step.errors[0] if step is not None and step.errors else None
-    cause = fault.__cause__ if isinstance(fault, HookError) else fault
-    named = decisive.context.get("exception") if decisive is not None else None
+    if decisive is None or decisive.criterion == "ErrorPolicyCriterion":
+        first = step.errors[0] if step is not None and step.errors else None
+        named, text = (first.exception, first.text) if first else ("", str(outcome.stop_reason))
+    else:
+        named, text = str(decisive.context.get("exception", "")), decisive.reason
     scope.emitter.emit(
         AgentFailed,
         status=state.status,
         steps_completed=state.step_count,
-        exception_type=named or (first.exception if first else ""),
-        error=first.text if first else decisive.reason if decisive else str(outcome.stop_reason),
-        exception=cause,
+        exception_type=named,
+        error=text,
+        exception=fault.__cause__ if isinstance(fault, HookError) else fault,
     )
 
 

@@ -81,6 +81,7 @@ def one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
 def failed_by_hook(state: AgentState, error: HookError) -> AgentState:
     """A hook raised: the run fails, and the step in flight, if any, shows the error."""
     logger.info("%s", error, exc_info=error)
+    state = error.state if isinstance(error.state, AgentState) else state
     in_flight = None if state.execution is None else state.execution.in_flight
     if in_flight is not None and in_flight.step is not None and not in_flight.step.failures:
         info = ErrorInfo.from_exception(error, ErrorType.UNKNOWN)

@@ -35,20 +35,38 @@ class Message(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, role: Role | str, content: "str | Iterable[Part]", *, id: str | None = None
+        cls,
+        role: Role | str,
+        content: "str | Iterable[Part]",
+        *,
+        id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> "Message":
         """A message of that role from text or from parts; empty text makes no part."""
-        return cls(role=Role(role), parts=_as_parts(content), id=id or new_id())
+        return cls(
+            role=Role(role), parts=_as_parts(content), id=id or new_id(), metadata=metadata or {}
+        )
 
     @classmethod
-    def user(cls, content: "str | Iterable[Part]", *, id: str | None = None) -> "Message":
+    def user(
+        cls,
+        content: "str | Iterable[Part]",
+        *,
+        id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> "Message":
         """What the user said."""
-        return cls.of(Role.USER, content, id=id)
+        return cls.of(Role.USER, content, id=id, metadata=metadata)
 
     @classmethod
     def system(cls, content: "str | Iterable[Part]", *, id: str | None = None) -> "Message":
         """An instruction."""
         return cls.of(Role.SYSTEM, content, id=id)
+
+    @classmethod
+    def developer(cls, content: "str | Iterable[Part]", *, id: str | None = None) -> "Message":
+        """An instruction of the developer role."""
+        return cls.of(Role.DEVELOPER, content, id=id)
 
     @classmethod
     def assistant(

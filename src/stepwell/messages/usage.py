@@ -46,4 +46,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         )
 
     def __bool__(self) -> bool:
-        return bool(self.input_tokens or self.output_tokens)
+        return self != _NOTHING
+
+
+_NOTHING = Usage()

@@ -25,7 +25,7 @@ from stepwell.messages import History, Message, ToolResult, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
-from stepwell.state.pending import Pending
+from stepwell.state.pending import Pending, PendingKind
 from stepwell.state.step import AgentStep, StepExecution
 
 NO_USAGE = Usage()
@@ -264,18 +264,23 @@ class AgentState(Struct, frozen=True, kw_only=True):
         self, *, steps: int = 0, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0
     ) -> "AgentState":
         """With more to spend, on top of the agent's limits; a run paused at a limit can go on."""
+        if self.is_finished:
+            raise StepwellError(
+                f"the run is over ({self.status}), so a budget can't be granted to it; choose "
+                'at_limit="pause" to have runs wait for more'
+            )
         more = Budget(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
         execution = self._execution()
-        left = tuple(p for p in execution.pending if p.call_id is not None)
-        paused = left or execution.status is not AgentStatus.PAUSED
-        return replace(
-            self,
-            execution=replace(
-                execution,
-                granted=execution.granted.plus(more),
-                pending=left,
-                status=execution.status if paused else AgentStatus.IN_PROGRESS,
-            ),
+        state = self._with_execution(granted=execution.granted.plus(more))
+        return state.with_budget_questions_dropped()
+
+    def with_budget_questions_dropped(self) -> "AgentState":
+        """No longer waiting for more budget; a question of a tool still keeps the run paused."""
+        execution = self._execution()
+        left = tuple(p for p in execution.pending if p.kind is not PendingKind.BUDGET)
+        waits_no_more = execution.status is AgentStatus.PAUSED and not left
+        return self._with_execution(
+            pending=left, status=AgentStatus.IN_PROGRESS if waits_no_more else execution.status
         )
 
     # Votes raised by hooks, tools and drivers
@@ -289,6 +294,14 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """With a wish for one more step."""
         execution = self._execution()
         return self._with_execution(continue_requests=(*execution.continue_requests, request))
+
+    def with_votes_counted(self) -> "AgentState":
+        """The signals and requests so far had their say and the run goes on."""
+        return self._with_execution(signals=(), continue_requests=())
+
+    def without_continue_requests(self) -> "AgentState":
+        """With only the wishes to stop."""
+        return self._with_execution(continue_requests=())
 
     def with_pending(self, pending: Pending) -> "AgentState":
         """With one more thing to wait for."""
@@ -377,6 +390,15 @@ class AgentState(Struct, frozen=True, kw_only=True):
             ),
         )
 
+    def with_outcome_corrected(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
+        """Another final decision than the last step was recorded with; its record follows."""
+        state = self.with_outcome(outcome, clock)
+        steps = self._execution().steps
+        if not steps:
+            return state
+        last = replace(steps[-1], outcome=outcome)
+        return state._with_execution(steps=steps.replaced(-1, last))
+
     def with_wrap_up(self) -> "AgentState":
         """A limit was reached; the next step answers without tools and is the last."""
         signals = tuple(s for s in self._execution().signals if not s.reason.is_limit)
@@ -388,8 +410,10 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return self._with_execution(status=AgentStatus.PAUSED, pending=(*asked, pending))
 
     def with_run_left(self) -> "AgentState":
-        """The run is over; the next one starts its wall clock anew."""
-        return self._with_execution(entered_monotonic=None)
+        """The run is over: the next one starts its wall clock anew, and what is not paused waits
+        for nothing."""
+        pending = self.pending if self.status is AgentStatus.PAUSED else ()
+        return self._with_execution(entered_monotonic=None, pending=pending)
 
     def _with_execution(self, **changes: Any) -> "AgentState":
         return replace(self, execution=replace(self._execution(), **changes))

@@ -1,8 +1,10 @@
 """An error as data: what kind, which class, what text. No exception object is kept in a state."""
 
+from typing import Any
+
 from msgspec import Struct
 
-from stepwell.errors import ErrorType, classified
+from stepwell.errors import ErrorType, HookError, classified, text_of
 
 
 class ErrorInfo(Struct, frozen=True, kw_only=True):
@@ -28,13 +30,19 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
         return cls(
             type=classified(error, default),
             exception=type(error).__name__,
-            message=str(error),
+            message=text_of(error),
             tool_name=tool_name,
-            hook_name=getattr(error, "hook", None),
-            retry_after=getattr(error, "retry_after", None),
+            hook_name=error.hook if isinstance(error, HookError) else None,
+            retry_after=_seconds(getattr(error, "retry_after", None)),
         )
 
     @property
     def text(self) -> str:
         """``ValueError: text``, or only the class name when there is no text."""
         return f"{self.exception}: {self.message}" if self.message else self.exception
+
+
+def _seconds(value: Any) -> float | None:
+    """A foreign exception's attribute of that name may be anything."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and value >= 0 else None

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.drivers.tool_calling import spent, step_messages
+from stepwell.drivers.tool_calling import is_wrapping_up, spent, step_messages, with_usable_ids
 from stepwell.errors import ErrorType, StepwellError
 from stepwell.events import StreamEventReceived
 from stepwell.messages import FinishReason, TextPart, ToolCall, Usage
@@ -144,7 +144,9 @@ class DeterministicAgentDriver:
 
     def for_child(self) -> "DeterministicAgentDriver":
         """The driver of a subagent, which replays the child steps."""
-        return DeterministicAgentDriver(*self._child_steps, strict=self._strict)
+        return DeterministicAgentDriver(
+            *self._child_steps, strict=self._strict, default_response=self._default_response
+        )
 
     async def use_tools(self, state: AgentState) -> AgentState:
         """The next step of the script."""
@@ -157,9 +159,11 @@ class DeterministicAgentDriver:
             )
             return state.with_current_step(AgentStep(failures=(error,), usage=scripted.usage))
         _tell_text(scripted.response, state)
-        calls = _with_ids(scripted.calls, place)
+        calls = with_usable_ids(_with_ids(scripted.calls, place), state)
         batch = ToolBatch(state=state)
-        if calls and scripted.executes_tools:
+        if calls and is_wrapping_up(state):
+            batch = self._executor.refuse(calls, state, "no tool can be called any more")
+        elif calls and scripted.executes_tools:
             batch = await self._executor.run(calls, state)
         return batch.state.with_current_step(_step(scripted, batch, calls))
 

@@ -38,14 +38,17 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
         return self.guard.was_interrupted
 
     def progress(self, message: str, fraction: float | None = None) -> None:
-        """Tell listeners how far the call is; from any thread."""
+        """Tell listeners how far the call is; from any thread, until the call has its result."""
         scope = self.state.scope
-        scope.call(
-            lambda: scope.emitter.emit(
-                ToolCallProgressed,
-                tool=self.call.name,
-                call_id=self.call.id,
-                message=message,
-                fraction=fraction,
-            )
-        )
+
+        def tell() -> None:
+            if not self.guard.has_ended:
+                scope.emitter.emit(
+                    ToolCallProgressed,
+                    tool=self.call.name,
+                    call_id=self.call.id,
+                    message=message,
+                    fraction=fraction,
+                )
+
+        scope.call(tell)

@@ -5,16 +5,16 @@ Understands the Google, NumPy and Sphinx styles.
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
-_SECTIONS = "Args|Arguments|Parameters|Returns|Return|Yields|Raises|Example|Examples|Note|Notes"
-_SECTION = re.compile(rf"^(?P<name>{_SECTIONS}):?\s*$")
-_GOOGLE = re.compile(r"^\s*\*{0,2}(?P<name>\w+)(?:\s*\([^)]*\))?\s*:\s*(?P<text>.*)$")
-_NUMPY = re.compile(r"^(?P<name>\w+)(?:\s*:.*)?$")
-_SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?(?P<name>\w+):\s*(?P<text>.*)$")
+_GOOGLE_HEADING = re.compile(r"^([A-Z]\w*(?: [A-Z]?\w+)?):\s*$")
+_GOOGLE_ENTRY = re.compile(r"^\*{0,2}(?P<name>\w+)(?:\s*\([^)]*\))?\s*:\s*(?P<text>.*)$")
+_NUMPY_ENTRY = re.compile(r"^\*{0,2}(?P<name>\w+)(?:\s*:.*)?$")
+_SPHINX_FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+[^:]*?)??(?:\s+(?P<name>\w+))?:\s*(?P<text>.*)$")
+_PARAMETERS = {"Args", "Arguments", "Parameters", "Params", "Keyword Args", "Other Parameters"}
 
 
 class Described(Struct, frozen=True):
@@ -25,45 +25,67 @@ class Described(Struct, frozen=True):
 
 
 def described(function: Callable[..., Any]) -> Described:
-    """The description of a function and of its parameters; empty where it has none."""
-    lines = (inspect.getdoc(function) or "").splitlines()
+    """The description of a function and of its parameters; empty where it has none.
+
+    The description is the text before the first section.
+    """
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
     summary: list[str] = []
     parameters: dict[str, str] = {}
-    section: list[str] | None = None
-    in_parameters = False
-    blocks: list[str] = []
-    for line in lines:
-        heading = _SECTION.match(line)
-        sphinx = _SPHINX.match(line.strip())
-        if heading:
-            section = []
-            in_parameters = heading["name"] in ("Args", "Arguments", "Parameters")
-        elif sphinx:
-            section = []
-            in_parameters = False
-            parameters[sphinx["name"]] = sphinx["text"].strip()
-        elif section is None:
-            summary.append(line)
-        elif in_parameters:
-            blocks.append(line)
-    parameters.update(_parameter_block(blocks))
+    for style, heading, body in _sections(lines):
+        if style == "summary":
+            summary = body
+        elif style == "sphinx":
+            parameters.update(_sphinx(heading, body))
+        elif heading in _PARAMETERS:
+            entry = _NUMPY_ENTRY if style == "numpy" else _GOOGLE_ENTRY
+            parameters.update(_entries(body, entry))
     return Described("\n".join(summary).strip(), parameters)
 
 
-def _parameter_block(lines: list[str]) -> dict[str, str]:
-    underline = bool(lines) and set(lines[0].strip()) == {"-"}
-    lines = [line for line in (lines[1:] if underline else lines) if line.strip()]
-    if not lines:
+def _sections(lines: list[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """The style, the heading and the lines of each section; the summary first."""
+    style, heading, body = "summary", "", list[str]()
+    skip = False
+    for index, line in enumerate(lines):
+        if skip:
+            skip = False
+            continue
+        following = lines[index + 1] if index + 1 < len(lines) else ""
+        google = _GOOGLE_HEADING.match(line)
+        if line and following and set(following) == {"-"}:
+            yield style, heading, body
+            style, heading, body, skip = "numpy", line.strip(), [], True
+        elif google and (following.startswith(" ") or not following):
+            yield style, heading, body
+            style, heading, body = "google", google[1], []
+        elif _SPHINX_FIELD.match(line):
+            yield style, heading, body
+            style, heading, body = "sphinx", line, []
+        else:
+            body.append(line)
+    yield style, heading, body
+
+
+def _sphinx(heading: str, body: list[str]) -> dict[str, str]:
+    field = _SPHINX_FIELD.match(heading)
+    if field is None or field["kind"] != "param" or field["name"] is None:
         return {}
-    margin = min(len(line) - len(line.lstrip()) for line in lines)
+    return {field["name"]: " ".join([field["text"], *(line.strip() for line in body)]).strip()}
+
+
+def _entries(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
+    """Entries start at the section's own margin; deeper lines go on with the entry before."""
+    filled = [line for line in lines if line.strip()]
+    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
     found: dict[str, str] = {}
     name = ""
-    for line in lines:
+    for line in filled:
         text = line[margin:]
-        entry = None if text[0].isspace() else (_NUMPY if underline else _GOOGLE).match(text)
+        entry = None if text[0].isspace() else pattern.match(text)
         if entry:
             name = entry["name"]
-            found[name] = "" if underline else entry["text"].strip()
+            found[name] = entry.groupdict().get("text", "").strip()
         elif name:
             found[name] = f"{found[name]} {text.strip()}".strip()
     return found

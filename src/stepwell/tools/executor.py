@@ -6,14 +6,14 @@ a time, so that each sees the state the one before returned. Called by the drive
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stepwell.clock import Clock, SystemClock
-from stepwell.continuation import AgentStop, StopReason, StopSignal
+from stepwell.continuation import AgentStop, StopSignal
 from stepwell.errors import (
     ConfigurationError,
     ErrorType,
@@ -21,16 +21,23 @@ from stepwell.errors import (
     InvalidToolArgumentsError,
     ToolExecutionError,
     ToolNotFoundError,
-    described,
 )
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
-from stepwell.state import AgentState, ErrorInfo, Pending, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
 from stepwell.tools.context import ToolContext
-from stepwell.tools.formatting import as_text, json_value
 from stepwell.tools.registry import Tools
-from stepwell.tools.tool import InputRequired, Tool, ToolFailure, ToolOutput
+from stepwell.tools.results import (
+    Finished,
+    blank,
+    completed,
+    interrupted,
+    raised,
+    refused,
+    timed_out,
+)
+from stepwell.tools.tool import Tool
 
 logger = logging.getLogger("stepwell.tools")
 
@@ -51,15 +58,6 @@ class _Ready(Struct, frozen=True):
     tool: Tool
     call: ToolCall
     arguments: dict[str, Any]
-
-
-class _Finished(Struct, frozen=True):
-    """An execution with what the tool said beside its result."""
-
-    execution: ToolExecution
-    output: ToolOutput | None = None
-    waits_for: Pending | None = None
-    signal: StopSignal | None = None
 
 
 class ToolExecutor:
@@ -85,136 +83,128 @@ class ToolExecutor:
     async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards."""
         batch = _Batch(state)
-        for group in self._groups(calls):
-            ready = [task for call in group if (task := await self._prepare(call, batch))]
-            if len(ready) == 1:
-                await self._finish(await self._invoke(ready[0], batch), batch)
-            elif ready:
-                await self._invoke_all(ready, batch)
-        executions = tuple([batch.executions[call.id] for call in calls])
+        together: list[_Ready] = []
+        for call in calls:
+            if together and not self._runs_beside_others(call.name):
+                together = await self._invoke_all(together, batch)
+            ready = await self._prepare(call, batch)
+            if ready is not None and not ready.tool.parallel:
+                together = await self._invoke_all(together, batch)
+                await self._invoke_all([ready], batch)
+            elif ready is not None:
+                together.append(ready)
+        await self._invoke_all(together, batch)
         if self._raise_on_failure:
-            _raise_first_failure(executions)
-        return ToolBatch(state=batch.state, executions=executions, failures=tuple(batch.failures))
+            batch.raise_first_failure(calls)
+        return batch.result(calls)
 
     def refuse(self, calls: Sequence[ToolCall], state: AgentState, reason: str) -> ToolBatch:
-        """Run none of the calls; each gets a result that says why."""
+        """Block all calls; each gets a result that says why."""
         batch = _Batch(state)
         for call in calls:
             self._block(call, reason, batch)
-        return ToolBatch(state=state, executions=tuple(batch.executions.values()))
+        return batch.result(calls)
 
-    def _groups(self, calls: Sequence[ToolCall]) -> Iterable[Sequence[ToolCall]]:
-        """Neighbouring calls that may run together; a tool that is not parallel runs alone."""
-        return (calls,) if len(calls) == 1 else self._split(calls)
-
-    def _split(self, calls: Sequence[ToolCall]) -> Iterator[Sequence[ToolCall]]:
-        together: list[ToolCall] = []
+    def skip(self, calls: Sequence[ToolCall], state: AgentState, signal: StopSignal) -> ToolBatch:
+        """Run none of the calls, because the run stops; each gets a result that says so."""
+        batch = _Batch(state)
+        batch.halt(signal)
         for call in calls:
-            tool = self.tools.find(call.name)
-            if tool is None or tool.parallel:
-                together.append(call)
-                continue
-            if together:
-                yield together
-                together = []
-            yield [call]
-        if together:
-            yield together
+            batch.settle(self._unrun(call, batch))
+        return batch.result(calls)
+
+    def _runs_beside_others(self, name: str) -> bool:
+        tool = self.tools.find(name)
+        return tool is None or tool.parallel
 
     async def _prepare(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
         """Hooks, look-up and validation. None if the call was settled without running."""
-        if batch.halted_by or batch.scope.signal is not None:
+        if batch.is_halted:
             batch.settle(self._unrun(call, batch))
             return None
-        result: Any = UNSET
-        if self._hooks.has(HookTrigger.BEFORE_TOOL):
-            context = HookContext(trigger=HookTrigger.BEFORE_TOOL, state=batch.state, call=call)
-            answer = await self._run_hooks(context, batch)
-            if answer is None:
-                batch.settle(self._unrun(call, batch))
-                return None
-            if answer.call is not None:
-                call = replace(answer.call, id=call.id)
-            if answer.block_reason is not None:
-                self._block(call, answer.block_reason, batch)
-                return None
-            result = answer.result
-        problem = self._problem(call)
-        if result is UNSET and not isinstance(problem, ToolExecution):
-            return problem
-        self._started(call, batch)
-        settled = problem if result is UNSET else None
-        await self._finish(
-            _Finished(settled)
-            if isinstance(settled, ToolExecution)
-            else self._substituted(call, result),
-            batch,
-        )
+        if not self._hooks.has(HookTrigger.BEFORE_TOOL):
+            return await self._checked(call, batch)
+        context = HookContext(trigger=HookTrigger.BEFORE_TOOL, state=batch.state, call=call)
+        answer = await self._run_hooks(context, batch)
+        if answer is None:
+            batch.settle(self._unrun(call, batch))
+            return None
+        call = call if answer.call is None else replace(answer.call, id=call.id)
+        if answer.block_reason is not None:
+            self._block(call, answer.block_reason, batch)
+            return None
+        if answer.result is UNSET:
+            return await self._checked(call, batch)
+        self._tell_started(call, batch)
+        await self._finish(self._substituted(call, answer.result), batch)
         return None
 
-    def _problem(self, call: ToolCall) -> _Ready | ToolExecution:
-        """The call ready to run, or the execution that says what is wrong with it."""
+    async def _checked(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
+        """The call ready to run; None if something is wrong with it, which its result then says."""
         tool = self.tools.find(call.name)
-        if tool is None:
-            missing = ToolNotFoundError(call.name, self.tools.names)
-            return self._settled(call, ToolOutcome.NOT_FOUND, str(missing))
+        unstarted = blank(call, self._clock.now())
         try:
-            if call.malformed is not None:
+            if tool is None:
+                missing = ToolNotFoundError(call.name, self.tools.names)
+                finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(missing))
+            elif call.malformed is not None:
                 raise InvalidToolArgumentsError(
                     f"The arguments of tool {call.name!r} are not a JSON object: "
                     f"{call.malformed:.200}"
                 )
-            return _Ready(tool, call, tool.validate(call.arguments))
-        except InvalidToolArgumentsError as error:
-            info = ErrorInfo.from_exception(error, ErrorType.VALIDATION, tool_name=call.name)
-            return self._settled(call, ToolOutcome.INVALID, str(error), error=info)
+            else:
+                return _Ready(tool, call, tool.validate(call.arguments))
+        except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
+            finished = raised(unstarted, error)
+        self._tell_started(call, batch)
+        await self._finish(finished, batch)
+        return None
 
-    async def _invoke(self, ready: _Ready, batch: "_Batch") -> _Finished:
+    async def _invoke_all(self, ready: list[_Ready], batch: "_Batch") -> list[_Ready]:
+        """Run these calls at once, finish each as it comes in, and return the empty list."""
+        if len(ready) == 1:
+            await self._finish(await self._invoke(ready[0], batch), batch)
+        elif ready:
+            await self._invoke_in_parallel(ready, batch)
+        return []
+
+    async def _invoke(self, ready: _Ready, batch: "_Batch") -> Finished:
         """Run the tool. Whatever it does ends as an execution; only outside cancellation passes."""
-        tool, call, state = ready.tool, ready.call, batch.state
-        self._started(call, batch)
-        started_at, started = self._clock.now(), self._clock.monotonic()
-        value: Any = None
-        failure: BaseException | None = None
+        tool, call = ready.tool, ready.call
+        if batch.is_halted:
+            return self._unrun(call, batch)
+        self._tell_started(call, batch)
+        begun, started = blank(call, self._clock.now()), self._clock.monotonic()
+        finished: Finished | None = None
         with batch.scope.guard(tool.timeout) as guard:
-            context = ToolContext(state=state, call=call, guard=guard)
+            context = ToolContext(state=batch.state, call=call, guard=guard)
             try:
-                value = await tool.invoke(ready.arguments, context)
-                if type(value) is not str:
-                    value = _plain(value)
+                finished = completed(begun, await tool.invoke(ready.arguments, context))
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if guard.was_interrupted or (task is not None and task.cancelling()):
                     raise
-                failure = error
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is a result
-                failure = error
-        blank = ToolExecution(
-            call=call,
-            outcome=ToolOutcome.COMPLETED,
-            text="",
-            started_at=started_at,
+                finished = raised(begun, error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is a result
+                finished = raised(begun, error)
+        if guard.signal is not None:
+            finished = interrupted(begun, guard.signal)
+        elif guard.timed_out or finished is None:
+            finished = timed_out(begun, tool.timeout)
+        execution = replace(
+            finished.execution,
             completed_at=self._clock.now(),
             duration_seconds=self._clock.monotonic() - started,
         )
-        if guard.signal is not None:
-            return _interrupted(blank, guard.signal)
-        if guard.timed_out:
-            return _timed_out(blank, tool)
-        return _failed(blank, failure) if failure is not None else _completed(blank, value)
+        return replace(finished, execution=execution)
 
-    async def _invoke_all(self, ready: list[_Ready], batch: "_Batch") -> None:
-        """Run several calls at once; finish each as it comes in, in the order they come in."""
+    async def _invoke_in_parallel(self, ready: list[_Ready], batch: "_Batch") -> None:
         waiting = iter(ready)
-        done: asyncio.Queue[_Finished | BaseException] = asyncio.Queue()
+        done: asyncio.Queue[Finished | BaseException] = asyncio.Queue()
 
         async def work() -> None:
             for task in waiting:
-                if batch.halted_by or batch.scope.signal is not None:
-                    finished = _Finished(self._unrun(task.call, batch))
-                else:
-                    finished = await self._invoke(task, batch)
-                done.put_nowait(finished)
+                done.put_nowait(await self._invoke(task, batch))
 
         def report_fault(worker: "asyncio.Task[None]") -> None:
             if not worker.cancelled() and (fault := worker.exception()) is not None:
@@ -234,16 +224,11 @@ class ToolExecutor:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _finish(self, finished: _Finished, batch: "_Batch") -> None:
+    async def _finish(self, finished: Finished, batch: "_Batch") -> None:
         """After-tool hooks, then everything the call leads to flows into the state."""
         execution = finished.execution
-        if finished.signal is not None:
-            batch.halt(finished.signal)
-        if finished.waits_for is not None:
-            batch.state = batch.state.with_pending(finished.waits_for)
-        if finished.output is not None and finished.output.metadata:
-            batch.state = batch.state.with_metadata(finished.output.metadata)
-        if self._hooks.has(HookTrigger.AFTER_TOOL) and execution.outcome is not ToolOutcome.NOT_RUN:
+        ran = execution.outcome is not ToolOutcome.NOT_RUN
+        if ran and self._hooks.has(HookTrigger.AFTER_TOOL):
             context = HookContext(
                 trigger=HookTrigger.AFTER_TOOL,
                 state=batch.state,
@@ -252,58 +237,48 @@ class ToolExecutor:
             )
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:
-                rewritten = self._substituted(execution.call, answer.result).execution
-                execution = replace(
-                    execution,
-                    outcome=rewritten.outcome,
-                    text=rewritten.text,
-                    value=rewritten.value,
-                    error=rewritten.error,
-                )
-        batch.settle(execution)
-        self._completed_event(execution, batch)
+                finished = _in_place_of(execution, self._substituted(execution.call, answer.result))
+        batch.settle(finished)
+        if ran:
+            self._tell_completed(finished.execution, batch)
 
     async def _run_hooks(self, context: HookContext, batch: "_Batch") -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
         try:
             answer = await self._hooks.run(context)
         except AgentStop as stop:
+            batch.state = stop.state
             batch.halt(stop.signal)
             return None
         except HookError as error:
             logger.info("%s", error, exc_info=error)
+            batch.state = error.state
             batch.failures.append(ErrorInfo.from_exception(error, ErrorType.UNKNOWN))
             batch.halt(signal_of(error))
             return None
         batch.state = answer.state
         return answer
 
-    def _substituted(self, call: ToolCall, value: Any) -> _Finished:
+    def _substituted(self, call: ToolCall, value: Any) -> Finished:
         """A result that a hook gave instead of the tool."""
-        return _completed(self._settled(call, ToolOutcome.COMPLETED, ""), _plain(value))
+        untouched = blank(call, self._clock.now())
+        try:
+            return completed(untouched, value)
+        except Exception as error:  # noqa: BLE001 - a value that can't be shown is a failed result
+            return raised(untouched, error)
 
-    def _unrun(self, call: ToolCall, batch: "_Batch") -> ToolExecution:
-        signal = batch.scope.signal
-        why = batch.halted_by or (signal.message or str(signal.reason) if signal else "it ended")
-        return self._settled(call, ToolOutcome.NOT_RUN, f"Not run, because the run stops: {why}")
+    def _unrun(self, call: ToolCall, batch: "_Batch") -> Finished:
+        why = f"Not run, because the run stops: {batch.why_halted}"
+        return refused(blank(call, self._clock.now()), ToolOutcome.NOT_RUN, why)
 
     def _block(self, call: ToolCall, reason: str, batch: "_Batch") -> None:
-        batch.settle(self._settled(call, ToolOutcome.BLOCKED, f"Blocked: {reason}"))
+        why = f"Blocked: {reason}"
+        batch.settle(refused(blank(call, self._clock.now()), ToolOutcome.BLOCKED, why))
         batch.scope.emitter.emit(
             ToolCallBlocked, tool=call.name, args=call.arguments, call_id=call.id, reason=reason
         )
 
-    def _settled(
-        self, call: ToolCall, outcome: ToolOutcome, text: str, *, error: ErrorInfo | None = None
-    ) -> ToolExecution:
-        """An execution that took no time."""
-        now = self._clock.now()
-        text = text if outcome is ToolOutcome.COMPLETED else f"Error: {text}"
-        return ToolExecution(
-            call=call, outcome=outcome, text=text, error=error, started_at=now, completed_at=now
-        )
-
-    def _started(self, call: ToolCall, batch: "_Batch") -> None:
+    def _tell_started(self, call: ToolCall, batch: "_Batch") -> None:
         if batch.scope.emitter.is_heard:
             batch.scope.emitter.emit(
                 ToolCallStarted,
@@ -313,128 +288,86 @@ class ToolExecutor:
                 step_number=batch.state.step_number,
             )
 
-    def _completed_event(self, execution: ToolExecution, batch: "_Batch") -> None:
-        if execution.outcome is ToolOutcome.NOT_RUN or not batch.scope.emitter.is_heard:
-            return
-        batch.scope.emitter.emit(
-            ToolCallCompleted,
-            tool=execution.call.name,
-            call_id=execution.call.id,
-            success=not execution.is_error,
-            error=execution.text if execution.is_error else None,
-            value=execution.value,
-            started_at=execution.started_at,
-            completed_at=execution.completed_at,
-            duration_ms=execution.duration_seconds * 1000,
-        )
+    def _tell_completed(self, execution: ToolExecution, batch: "_Batch") -> None:
+        if batch.scope.emitter.is_heard:
+            batch.scope.emitter.emit(
+                ToolCallCompleted,
+                tool=execution.call.name,
+                call_id=execution.call.id,
+                success=not execution.is_error,
+                error=execution.text if execution.is_error else None,
+                value=execution.value,
+                started_at=execution.started_at,
+                completed_at=execution.completed_at,
+                duration_ms=execution.duration_seconds * 1000,
+            )
 
 
 class _Batch:
-    """The state as it flows through the calls of one response. Lives only inside ``run``."""
+    """The state as it flows through the calls of one response. Lives only inside the executor."""
 
-    __slots__ = ("executions", "failures", "halted_by", "scope", "state")
+    __slots__ = ("_faults", "_halted_by", "executions", "failures", "scope", "state")
 
     def __init__(self, state: AgentState) -> None:
         self.state = state
         self.scope = state.scope
         self.executions: dict[str, ToolExecution] = {}
         self.failures: list[ErrorInfo] = []
-        self.halted_by = ""
+        self._faults: dict[str, BaseException] = {}
+        self._halted_by: StopSignal | None = None
 
-    def settle(self, execution: ToolExecution) -> None:
-        self.executions[execution.call.id] = execution
+    @property
+    def is_halted(self) -> bool:
+        """Whether no further call may begin."""
+        return self._halted_by is not None or self.scope.signal is not None
+
+    @property
+    def why_halted(self) -> str:
+        signal = self._halted_by or self.scope.signal
+        return "" if signal is None else signal.message or str(signal.reason)
 
     def halt(self, signal: StopSignal) -> None:
         """Start no further call, and vote to stop."""
         self.state = self.state.with_signal(signal)
-        self.halted_by = self.halted_by or signal.message or str(signal.reason)
+        self._halted_by = self._halted_by or signal
+
+    def settle(self, finished: Finished) -> None:
+        """The call has its result, and what it leads to flows into the state."""
+        call_id = finished.execution.call.id
+        self.executions[call_id] = finished.execution
+        if finished.signal is not None:
+            self.halt(finished.signal)
+        if finished.waits_for is not None:
+            self.state = self.state.with_pending(finished.waits_for)
+        if finished.metadata:
+            self.state = self.state.with_metadata(finished.metadata)
+        if finished.failure is not None:
+            self._faults[call_id] = finished.failure
+
+    def result(self, calls: Sequence[ToolCall]) -> ToolBatch:
+        return ToolBatch(
+            state=self.state,
+            executions=tuple([self.executions[call.id] for call in calls]),
+            failures=tuple(self.failures),
+        )
+
+    def raise_first_failure(self, calls: Sequence[ToolCall]) -> None:
+        for execution in (self.executions[call.id] for call in calls):
+            if execution.is_error:
+                said = execution.error.text if execution.error else execution.text
+                cause = self._faults.get(execution.call.id)
+                raise ToolExecutionError(execution.call.name, said) from cause
 
 
-def _plain(value: Any) -> Any:
-    """JSON data, or one of the values with which a tool says more."""
-    if isinstance(value, ToolOutput):
-        return replace(value, value=json_value(value.value))
-    return value if isinstance(value, ToolFailure | InputRequired) else json_value(value)
-
-
-def _completed(blank: ToolExecution, value: Any) -> _Finished:
-    if type(value) is str:
-        return _Finished(replace(blank, text=value, value=value))
-    match value:
-        case ToolOutput():
-            execution = replace(
-                blank,
-                text=as_text(value.value),
-                value=value.value,
-                usage=value.usage,
-                cost=value.cost,
-            )
-            return _Finished(execution, output=value)
-        case ToolFailure():
-            execution = replace(
-                blank,
-                outcome=ToolOutcome.FAILED,
-                text=f"Error: {value.message}",
-                value=dict(value.details) or None,
-            )
-            return _Finished(execution)
-        case InputRequired():
-            return _waiting(blank, value)
-        case _:
-            return _Finished(replace(blank, text=as_text(value), value=value))
-
-
-def _waiting(blank: ToolExecution, asked: InputRequired) -> _Finished:
-    call = blank.call
-    pending = Pending(
-        kind=asked.kind,
-        prompt=asked.prompt,
-        call_id=call.id,
-        tool_name=call.name,
-        details=asked.details,
+def _in_place_of(execution: ToolExecution, substitute: Finished) -> Finished:
+    """A hook's result for a call that ran: its times and what it spent stay."""
+    given = substitute.execution
+    shown = replace(
+        given,
+        started_at=execution.started_at,
+        completed_at=execution.completed_at,
+        duration_seconds=execution.duration_seconds,
+        usage=execution.usage + given.usage,
+        cost=execution.cost + given.cost,
     )
-    signal = StopSignal(
-        reason=StopReason.INPUT_REQUIRED,
-        message=asked.prompt,
-        source=call.name,
-        context={"call_id": call.id},
-    )
-    execution = replace(blank, outcome=ToolOutcome.PENDING, text="Waiting for an answer.")
-    return _Finished(execution, waits_for=pending, signal=signal)
-
-
-def _failed(blank: ToolExecution, failure: BaseException) -> _Finished:
-    call = blank.call
-    if isinstance(failure, AgentStop):
-        signal = replace(failure.signal, source=failure.signal.source or call.name)
-        said = signal.message or str(signal.reason)
-        return _Finished(replace(blank, text=f"This call ended the run: {said}"), signal=signal)
-    logger.info("tool %s raised %s", call.name, described(failure), exc_info=failure)
-    info = ErrorInfo.from_exception(failure, ErrorType.TOOL, tool_name=call.name)
-    text = f"Error: tool {call.name!r} failed: {info.text}"
-    return _Finished(replace(blank, outcome=ToolOutcome.RAISED, text=text, error=info))
-
-
-def _timed_out(blank: ToolExecution, tool: Tool) -> _Finished:
-    message = f"timed out after {tool.timeout:g} seconds and was cancelled"
-    info = ErrorInfo(
-        type=ErrorType.TIMEOUT,
-        exception="TimeoutError",
-        message=message,
-        tool_name=blank.call.name,
-    )
-    text = f"Error: tool {blank.call.name!r} {message}; what it had begun may still take effect"
-    return _Finished(replace(blank, outcome=ToolOutcome.TIMED_OUT, text=text, error=info))
-
-
-def _interrupted(blank: ToolExecution, signal: StopSignal) -> _Finished:
-    why = signal.message or str(signal.reason)
-    told = replace(signal, message=f"{why}; tool {blank.call.name} was running and was cancelled")
-    text = f"Error: cancelled while it ran ({why}); what it had begun may still take effect"
-    return _Finished(replace(blank, outcome=ToolOutcome.CANCELLED, text=text), signal=told)
-
-
-def _raise_first_failure(executions: tuple[ToolExecution, ...]) -> None:
-    for execution in executions:
-        if execution.is_error:
-            raise ToolExecutionError(execution.call.name, execution.text)
+    return replace(substitute, execution=shown)

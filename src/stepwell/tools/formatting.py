@@ -1,12 +1,14 @@
 """One rule for what a tool's result looks like: as JSON data in the state, as text to the model."""
 
+import math
+from collections.abc import Mapping
 from typing import Any, cast
 
-from msgspec import json
+from msgspec import Struct, json, to_builtins
 
 from stepwell.state import AgentState
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = (str, int, bool)
 
 
 def json_value(value: Any) -> Any:
@@ -15,13 +17,15 @@ def json_value(value: Any) -> Any:
     >>> json_value({"when": (1, 2)})
     {'when': [1, 2]}
     """
-    if type(value) in _PLAIN:
+    if value is None or type(value) in _PLAIN:
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, AgentState):
         return value.final_response
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=_fallback)
+    return to_jsonable_python(value, fallback=_fallback, inf_nan_mode="strings")
 
 
 def as_text(value: Any) -> str:
@@ -34,6 +38,10 @@ def as_text(value: Any) -> str:
 
 
 def _fallback(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, Struct):
+        return to_builtins(value, enc_hook=json_value)
     attributes = getattr(value, "__dict__", None)
     if isinstance(attributes, dict) and attributes:
         public = cast("dict[str, Any]", attributes)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, overload
 
 from stepwell.errors import InvalidToolError
@@ -38,8 +39,9 @@ class FunctionTool:
     ) -> None:
         if not callable(function):
             raise InvalidToolError(f"{function!r} is not callable, so it cannot be a tool")
-        words = described(function)
-        tool_name = required_name(name, getattr(function, "__name__", type(function).__name__))
+        named = _unwrapped(function)
+        words = described(named)
+        tool_name = required_name(name, getattr(named, "__name__", type(named).__name__))
         if timeout is not None and timeout <= 0:
             raise InvalidToolError(f"the timeout of tool {tool_name!r} must be above 0 seconds")
         if effect not in tuple(ToolEffect):
@@ -68,11 +70,12 @@ class FunctionTool:
 
     async def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Await an async function, or run a sync one in a thread."""
-        if self._signature.context_parameter is not None:
-            arguments = {**arguments, self._signature.context_parameter: context}
+        if self._signature.context_parameters:
+            arguments = arguments | dict.fromkeys(self._signature.context_parameters, context)
         if self._is_async:
             return await self.function(**arguments)
-        return await in_thread(self.function, arguments)
+        result = await in_thread(self.function, arguments)
+        return await result if inspect.isawaitable(result) else result
 
 
 class BaseTool(FunctionTool):
@@ -90,28 +93,33 @@ class BaseTool(FunctionTool):
 
     name: str = ""
     description: str = ""
+    effect: ToolEffect | str = ToolEffect.EXTERNAL
+    timeout: float | None = None
+    parallel: bool = True
 
     def __init__(
         self,
         *,
         name: str | None = None,
         description: str | None = None,
-        effect: ToolEffect | str = ToolEffect.EXTERNAL,
+        effect: ToolEffect | str | None = None,
         timeout: float | None = None,
-        parallel: bool = True,
+        parallel: bool | None = None,
     ) -> None:
-        if type(self).__call__ is FunctionTool.__call__:
+        own = type(self)
+        if own.__call__ is FunctionTool.__call__:
             raise InvalidToolError(
-                f"{type(self).__name__} has no __call__ method; write what the tool does as "
+                f"{own.__name__} has no __call__ method; write what the tool does as "
                 "`def __call__(self, argument: str) -> str`"
             )
+        about = description or own.description or described(own.__call__).summary
         super().__init__(
             self.__call__,
-            name=name or self.name or type(self).__name__,
-            description=description or self.description or None,
-            effect=effect,
-            timeout=timeout,
-            parallel=parallel,
+            name=name or own.name or own.__name__,
+            description=about or inspect.cleandoc(own.__doc__ or ""),
+            effect=own.effect if effect is None else effect,
+            timeout=own.timeout if timeout is None else timeout,
+            parallel=own.parallel if parallel is None else parallel,
         )
 
 
@@ -147,7 +155,13 @@ def tool(
     return decorate
 
 
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside a partial, which has the name and the docstring."""
+    return _unwrapped(function.func) if isinstance(function, partial) else function
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    named = _unwrapped(function)
+    return inspect.iscoroutinefunction(named) or inspect.iscoroutinefunction(
+        getattr(named, "__call__", None)  # noqa: B004 - an object with an async __call__
     )

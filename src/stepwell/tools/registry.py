@@ -23,26 +23,36 @@ class Tools:
 
     def __init__(
         self,
-        tools: Iterable[ToolLike] = (),
+        tools: "Iterable[ToolLike | Tools]" = (),
         *,
-        lazy: Mapping[str, Callable[[], Tool]] | None = None,
+        lazy: Mapping[str, Callable[[], ToolLike]] | None = None,
     ) -> None:
-        self._tools: dict[str, Tool] = {}
-        self._factories = dict(lazy or {})
+        self._tools: dict[str, Tool | None] = {}
+        self._factories: dict[str, Callable[[], ToolLike]] = {}
         for candidate in tools:
-            tool = as_tool(candidate)
-            name = tool.schema.name
-            if name in self._tools or name in self._factories:
-                raise ConfigurationError(
-                    f"two tools are called {name!r}; rename one with FunctionTool(fn, name=...)"
-                )
-            self._tools[name] = tool
+            if isinstance(candidate, Tools):
+                for name, known in candidate._tools.items():
+                    self._add(name, known, candidate._factories.get(name))
+            else:
+                tool = as_tool(candidate)
+                self._add(tool.schema.name, tool, None)
+        for name, factory in (lazy or {}).items():
+            self._add(name, None, factory)
         self._schemas: tuple[ToolSchema, ...] | None = None
+
+    def _add(self, name: str, tool: Tool | None, factory: Callable[[], ToolLike] | None) -> None:
+        if name in self._tools:
+            raise ConfigurationError(
+                f"two tools are called {name!r}; rename one with FunctionTool(fn, name=...)"
+            )
+        self._tools[name] = tool
+        if factory is not None:
+            self._factories[name] = factory
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of built and lazy tools, in order of registration."""
-        return (*self._tools, *(name for name in self._factories if name not in self._tools))
+        return tuple(self._tools)
 
     @property
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -55,7 +65,15 @@ class Tools:
         """The tool of that name, or None."""
         tool = self._tools.get(name)
         if tool is None and name in self._factories:
-            tool = self._tools[name] = self._factories[name]()
+            tool = self._tools[name] = self._built(name)
+        return tool
+
+    def _built(self, name: str) -> Tool:
+        tool = as_tool(self._factories[name]())
+        if tool.schema.name != name:
+            raise ConfigurationError(
+                f"the lazy tool {name!r} calls itself {tool.schema.name!r}; give both one name"
+            )
         return tool
 
     def get(self, name: str) -> Tool:
@@ -72,7 +90,7 @@ class Tools:
         return len(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools or name in self._factories
+        return name in self._tools
 
 
 def as_tool(candidate: ToolLike) -> Tool:

@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, InvalidToolError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_VALUES = ("default", "const", "enum", "examples")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -25,7 +27,7 @@ class Signature:
 
         self._invalid = ValidationError
         self.tool_name = tool_name
-        self.context_parameter: str | None = None
+        self.context_parameters: tuple[str, ...] = ()
         hints = _hints(function, tool_name)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
@@ -36,7 +38,7 @@ class Signature:
                     f"example `{name}: str`, so that the model knows what to send"
                 )
             if _is_context(hints[name]):
-                self.context_parameter = name
+                self.context_parameters += (name,)
             else:
                 fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
         self._adapter = _adapter(fields, tool_name)
@@ -45,13 +47,9 @@ class Signature:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history."""
         try:
-            valid = self._adapter.validate_python(arguments)
+            return self._adapter.validate_python(_copied(arguments))
         except self._invalid as error:
             raise InvalidToolArgumentsError(self._complaint(error)) from None
-        for name, value in valid.items():
-            if value is arguments[name] and type(value) in (dict, list):
-                valid[name] = _copied(value)
-        return valid
 
     def _refuse_odd(self, parameter: inspect.Parameter) -> None:
         if parameter.kind in _VARIADIC:
@@ -70,17 +68,21 @@ class Signature:
 
         from pydantic import Field
 
-        extra: dict[str, Any] = {}
         required = parameter.default is inspect.Parameter.empty
-        if not required:
-            extra["default"] = self._json_default(parameter)
-        note = Field(description=description, json_schema_extra=extra or None)
-        described_hint = hint if _is_described(hint) and not extra else Annotated[hint, note]
+        extra = None if required else {"default": self._json_default(parameter)}
+        description = None if _is_described(hint) else description
+        described_hint = Annotated[hint, Field(description=description, json_schema_extra=extra)]
         return Required[described_hint] if required else NotRequired[described_hint]
 
     def _json_default(self, parameter: inspect.Parameter) -> Any:
+        from pydantic.fields import FieldInfo
         from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+        if isinstance(parameter.default, FieldInfo):
+            raise InvalidToolError(
+                f"parameter {parameter.name!r} of tool {self.tool_name!r} has a Field as its "
+                f"default; write `{parameter.name}: Annotated[..., Field(...)] = default`"
+            )
         try:
             default = to_jsonable_python(parameter.default)
             json.dumps(default, allow_nan=False)
@@ -114,6 +116,8 @@ class Signature:
 
 
 def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
+    if isinstance(function, partial):
+        return _hints(function.func, tool_name)
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return get_type_hints(target, include_extras=True)
@@ -164,7 +168,9 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
             return node
         mapping = cast("dict[str, Any]", node)
         return {
-            key: cleaned(value, key in ("properties", "$defs"))
+            key: value
+            if key in _VALUES and not is_properties
+            else cleaned(value, key in ("properties", "$defs") and not is_properties)
             for key, value in mapping.items()
             if is_properties or key != "title" or not isinstance(value, str)
         }
@@ -173,8 +179,9 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in cast("dict[Any, Any]", value).items()}
+    """Containers anew, so that a tool that changes its arguments does not change the history."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if type(value) is list:
         return [_copied(item) for item in cast("list[Any]", value)]
     return value

@@ -31,13 +31,20 @@ async def in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> 
         failure: Exception | None = None
         try:
             value = context.run(function, **arguments)
-        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            failure = RuntimeError(f"the tool raised {described(error)}")
-        except Exception as error:  # noqa: BLE001 - it is raised again in the awaiting task
-            failure = error
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the awaiting task
+            failure = _as_future_takes_it(error)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, failure)
 
     name = f"stepwell-{getattr(function, '__name__', 'tool')}"
     threading.Thread(target=work, name=name, daemon=True).start()
     return await future
+
+
+def _as_future_takes_it(error: BaseException) -> Exception:
+    """A future refuses StopIteration, and what is no Exception would end more than the call."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    failure = RuntimeError(f"the tool raised {described(error)}")
+    failure.__cause__ = error
+    return failure

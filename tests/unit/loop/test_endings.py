@@ -216,11 +216,11 @@ ENDINGS = {
     ),
     "stop_from_hook": Ending(
         StopReason.GUARD,
-        "hook",
+        "bad_hook",
         AgentStatus.STOPPED,
         lambda: hooked("after_step", AgentStop("guard", "not today")),
         1,
-        extra_votes=["hook"],
+        extra_votes=["bad_hook"],
         says="not today",
     ),
     "stop_from_driver": Ending(

@@ -1,0 +1,132 @@
+"""What came of a tool call, put into the words and values of an execution. Only pure functions.
+
+The executor calls them; each takes a blank execution that knows its call and its times.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStop, StopReason, StopSignal
+from stepwell.errors import ErrorType, InvalidToolArgumentsError, described, text_of
+from stepwell.messages import ToolCall
+from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
+from stepwell.tools.formatting import as_text, json_value
+from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
+
+logger = logging.getLogger("stepwell.tools")
+
+
+class Finished(Struct, frozen=True, kw_only=True, eq=False):
+    """An execution, and what the call leads to beside its result."""
+
+    execution: ToolExecution
+    metadata: Mapping[str, Any] = {}
+    waits_for: Pending | None = None
+    signal: StopSignal | None = None
+    failure: BaseException | None = None
+
+
+def blank(call: ToolCall, at: datetime) -> ToolExecution:
+    """An execution of which nothing is known yet but when it began."""
+    return ToolExecution(
+        call=call, outcome=ToolOutcome.COMPLETED, text="", started_at=at, completed_at=at
+    )
+
+
+def completed(execution: ToolExecution, value: Any) -> Finished:
+    """The tool returned. Raises if the value cannot be shown."""
+    if type(value) is str:
+        value.encode()  # a lone surrogate could neither be sent nor stored
+        return Finished(execution=replace(execution, text=value, value=value))
+    match value:
+        case ToolOutput():
+            plain = json_value(value.value)
+            shown = replace(
+                execution, text=as_text(plain), value=plain, usage=value.usage, cost=value.cost
+            )
+            return Finished(execution=shown, metadata=json_value(value.metadata))
+        case ToolFailure():
+            shown = replace(
+                execution,
+                outcome=ToolOutcome.FAILED,
+                text=f"Error: {value.message}",
+                value=json_value(value.details) or None,
+            )
+            return Finished(execution=shown)
+        case InputRequired():
+            return _waiting(execution, value)
+        case _:
+            plain = json_value(value)
+            return Finished(execution=replace(execution, text=as_text(plain), value=plain))
+
+
+def raised(execution: ToolExecution, failure: BaseException) -> Finished:
+    """The tool raised: a wish to stop the run, bad arguments, or an error."""
+    call = execution.call
+    if isinstance(failure, AgentStop):
+        signal = replace(failure.signal, source=failure.signal.source or call.name)
+        said = signal.message or str(signal.reason)
+        ended = replace(execution, text=f"This call ended the run: {said}")
+        return Finished(execution=ended, signal=signal)
+    if isinstance(failure, InvalidToolArgumentsError):
+        outcome, default, text = ToolOutcome.INVALID, ErrorType.VALIDATION, text_of(failure)
+    else:
+        logger.info("tool %s raised %s", call.name, described(failure), exc_info=failure)
+        outcome, default = ToolOutcome.RAISED, ErrorType.TOOL
+        text = f"tool {call.name!r} failed: {described(failure)}"
+    info = ErrorInfo.from_exception(failure, default, tool_name=call.name)
+    shown = replace(execution, outcome=outcome, text=f"Error: {text}", error=info)
+    return Finished(execution=shown, failure=failure)
+
+
+def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
+    """The tool's own timeout ended it."""
+    name = execution.call.name
+    message = f"timed out after {seconds or 0.0:g} seconds and was cancelled"
+    info = ErrorInfo(
+        type=ErrorType.TIMEOUT, exception="TimeoutError", message=message, tool_name=name
+    )
+    text = f"Error: tool {name!r} {message}; what it had begun may still take effect"
+    shown = replace(execution, outcome=ToolOutcome.TIMED_OUT, text=text, error=info)
+    return Finished(execution=shown, failure=TimeoutError(message))
+
+
+def interrupted(execution: ToolExecution, signal: StopSignal) -> Finished:
+    """The run's deadline or a cancellation ended the tool."""
+    why = signal.message or str(signal.reason)
+    told = replace(
+        signal, message=f"{why}; tool {execution.call.name} was running and was cancelled"
+    )
+    text = f"Error: cancelled while it ran ({why}); what it had begun may still take effect"
+    shown = replace(execution, outcome=ToolOutcome.CANCELLED, text=text)
+    return Finished(execution=shown, signal=told)
+
+
+def refused(execution: ToolExecution, outcome: ToolOutcome, why: str) -> Finished:
+    """The call was not run at all: unknown, blocked, or the run stops."""
+    return Finished(execution=replace(execution, outcome=outcome, text=f"Error: {why}"))
+
+
+def _waiting(execution: ToolExecution, asked: InputRequired) -> Finished:
+    call = execution.call
+    return Finished(
+        execution=replace(execution, outcome=ToolOutcome.PENDING, text="Waiting for an answer."),
+        waits_for=Pending(
+            kind=asked.kind,
+            prompt=asked.prompt,
+            call_id=call.id,
+            tool_name=call.name,
+            details=json_value(asked.details),
+        ),
+        signal=StopSignal(
+            reason=StopReason.INPUT_REQUIRED,
+            message=asked.prompt,
+            source=call.name,
+            context={"call_id": call.id},
+        ),
+    )
