@@ -36,6 +36,7 @@ from stepwell.tools import ToolExecutor, ToolLike, Tools
 DEFAULT_MAX_STEPS = 20
 DEFAULT_MAX_TOKENS = 32_768
 DEFAULT_TIMEOUT = 300.0
+NO_PRESETS = ModelPresets()
 
 
 class AgentCapability(Protocol):
@@ -51,7 +52,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     model: Model | None = None
     llm_preset: str | None = None
-    model_presets: ModelPresets = ModelPresets()
+    model_presets: ModelPresets = NO_PRESETS
     driver: Driver | None = None
     tools: tuple[ToolLike | Tools, ...] = ()
     capabilities: tuple[str, ...] = ()
@@ -153,7 +154,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:
         if self.driver is not None:
-            _check(self.driver, "use_tools", "a driver has a use_tools(state) method")
+            _check(self.driver, "driver", "use_tools(state)")
             if isinstance(self.driver, BindableDriver):
                 return self.driver.bound_to(executor)
             return self.driver
@@ -165,7 +166,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                 "an agent needs a model or a driver: Agent(model, ...), with_llm_preset(name), or "
                 "with_driver(driver); for tests see stepwell.testing"
             )
-        _check(model, "respond", "a model has a respond(request) and a stream(request) method")
+        _check(model, "model", "respond(request)")
         return ToolCallingDriver(model, executor, hooks=hooks, context=self.context)
 
     def _criteria(self) -> "Iterator[Criterion | ContinuationCriteria]":
@@ -197,13 +198,13 @@ def listed_tools(
     return tuple(tools)
 
 
-def _check(part: object, method: str, advice: str) -> None:
+def _check(part: object, kind: str, method: str) -> None:
     if isinstance(part, type):
         raise ConfigurationError(
             f"{part.__name__} is a class; give an instance, for example {part.__name__}(...)"
         )
-    if not callable(getattr(part, method, None)):
-        raise ConfigurationError(f"{part!r} does not fit: {advice}")
+    if not callable(getattr(part, method.partition("(")[0], None)):
+        raise ConfigurationError(f"{part!r} is not a {kind}; it has no {method} method")
 
 
 def _at_limit(choice: str) -> AtLimit:

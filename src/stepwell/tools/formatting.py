@@ -28,6 +28,22 @@ def json_value(value: Any) -> Any:
     return to_jsonable_python(value, fallback=_fallback, inf_nan_mode="strings")
 
 
+def shown(value: Any) -> tuple[Any, str]:
+    """The value as JSON data, and as the text the model sees.
+
+    >>> shown((1, None))
+    ([1, None], '[1,null]')
+    """
+    plain = json_value(value)
+    try:
+        text = as_text(plain)
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates, as in file names, can't be sent or stored
+        plain = _without_surrogates(plain)
+        text = as_text(plain)
+    return plain, text
+
+
 def as_text(value: Any) -> str:
     """JSON data as the model sees it: text as is, the rest as compact JSON.
 
@@ -35,6 +51,19 @@ def as_text(value: Any) -> str:
     ('plain', 'null', '{"a":[1,true]}')
     """
     return value if type(value) is str else json.encode(value).decode()
+
+
+def _without_surrogates(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case list():
+            return [_without_surrogates(item) for item in cast("list[Any]", value)]
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in items}
+        case _:
+            return value
 
 
 def _fallback(value: Any) -> Any:

@@ -15,7 +15,7 @@ from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ErrorType, InvalidToolArgumentsError, described, text_of
 from stepwell.messages import ToolCall
 from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
-from stepwell.tools.formatting import as_text, json_value
+from stepwell.tools.formatting import json_value, shown
 from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
 
 logger = logging.getLogger("stepwell.tools")
@@ -40,29 +40,25 @@ def blank(call: ToolCall, at: datetime) -> ToolExecution:
 
 def completed(execution: ToolExecution, value: Any) -> Finished:
     """The tool returned. Raises if the value cannot be shown."""
-    if type(value) is str:
-        value.encode()  # a lone surrogate could neither be sent nor stored
-        return Finished(execution=replace(execution, text=value, value=value))
     match value:
         case ToolOutput():
-            plain = json_value(value.value)
-            shown = replace(
-                execution, text=as_text(plain), value=plain, usage=value.usage, cost=value.cost
-            )
-            return Finished(execution=shown, metadata=json_value(value.metadata))
+            plain, text = shown(value.value)
+            done = replace(execution, text=text, value=plain, usage=value.usage, cost=value.cost)
+            return Finished(execution=done, metadata=json_value(value.metadata))
         case ToolFailure():
-            shown = replace(
+            details, _ = shown(value.details)
+            failed = replace(
                 execution,
                 outcome=ToolOutcome.FAILED,
                 text=f"Error: {value.message}",
-                value=json_value(value.details) or None,
+                value=details or None,
             )
-            return Finished(execution=shown)
+            return Finished(execution=failed)
         case InputRequired():
             return _waiting(execution, value)
         case _:
-            plain = json_value(value)
-            return Finished(execution=replace(execution, text=as_text(plain), value=plain))
+            plain, text = shown(value)
+            return Finished(execution=replace(execution, text=text, value=plain))
 
 
 def raised(execution: ToolExecution, failure: BaseException) -> Finished:
@@ -80,8 +76,8 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
         outcome, default = ToolOutcome.RAISED, ErrorType.TOOL
         text = f"tool {call.name!r} failed: {described(failure)}"
     info = ErrorInfo.from_exception(failure, default, tool_name=call.name)
-    shown = replace(execution, outcome=outcome, text=f"Error: {text}", error=info)
-    return Finished(execution=shown, failure=failure)
+    failed = replace(execution, outcome=outcome, text=f"Error: {text}", error=info)
+    return Finished(execution=failed, failure=failure)
 
 
 def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
@@ -92,8 +88,8 @@ def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
         type=ErrorType.TIMEOUT, exception="TimeoutError", message=message, tool_name=name
     )
     text = f"Error: tool {name!r} {message}; what it had begun may still take effect"
-    shown = replace(execution, outcome=ToolOutcome.TIMED_OUT, text=text, error=info)
-    return Finished(execution=shown, failure=TimeoutError(message))
+    ended = replace(execution, outcome=ToolOutcome.TIMED_OUT, text=text, error=info)
+    return Finished(execution=ended, failure=TimeoutError(message))
 
 
 def interrupted(execution: ToolExecution, signal: StopSignal) -> Finished:
@@ -103,8 +99,8 @@ def interrupted(execution: ToolExecution, signal: StopSignal) -> Finished:
         signal, message=f"{why}; tool {execution.call.name} was running and was cancelled"
     )
     text = f"Error: cancelled while it ran ({why}); what it had begun may still take effect"
-    shown = replace(execution, outcome=ToolOutcome.CANCELLED, text=text)
-    return Finished(execution=shown, signal=told)
+    ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=text)
+    return Finished(execution=ended, signal=told)
 
 
 def refused(execution: ToolExecution, outcome: ToolOutcome, why: str) -> Finished:

@@ -69,9 +69,12 @@ class Signature:
         from pydantic import Field
 
         required = parameter.default is inspect.Parameter.empty
-        extra = None if required else {"default": self._json_default(parameter)}
-        description = None if _is_described(hint) else description
-        described_hint = Annotated[hint, Field(description=description, json_schema_extra=extra)]
+        notes: dict[str, Any] = {}
+        if description and not _is_described(hint):
+            notes["description"] = description
+        if not required:
+            notes["json_schema_extra"] = {"default": self._json_default(parameter)}
+        described_hint = Annotated[hint, Field(**notes)] if notes else hint
         return Required[described_hint] if required else NotRequired[described_hint]
 
     def _json_default(self, parameter: inspect.Parameter) -> Any:
