@@ -192,9 +192,17 @@ class AgentLoop:
         """One iteration: a step and its decision, or the decision to take none."""
         if state.outcome is not None and state.outcome.delay_seconds:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
-        state, outcome = await self._checked(state, scope, first=first)
-        if outcome is not None:
-            return await self._ended_without_step(state, scope, outcome)
+        if (
+            first
+            or scope.signal
+            or state.signals
+            or is_wrapping_up(state)
+            or self._is_limited(state)
+        ):
+            state, outcome = await self._checked(state, scope)
+            if not outcome.should_continue:
+                return await self._ended_without_step(state, scope, outcome)
+            state = state.with_votes_counted()
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
         tell_step_started(state, scope, self._tool_names)
@@ -219,23 +227,21 @@ class AgentLoop:
                 await self._clock.sleep(seconds - passed)
 
     async def _checked(
-        self, state: AgentState, scope: RunScope, *, first: bool
-    ) -> tuple[AgentState, ContinuationOutcome | None]:
-        """The checkpoint before a step: an outcome if the run stops here, so that nothing is paid
-        for after a limit or a cancellation."""
+        self, state: AgentState, scope: RunScope
+    ) -> tuple[AgentState, ContinuationOutcome]:
+        """The checkpoint before a step, so that nothing is paid for after a limit or a
+        cancellation. A step that wraps up is past the limits; only signals can stop it."""
         if is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
         if scope.signal is not None:
             state = state.with_signal(scope.signal)
-        limited = not is_wrapping_up(state) and self._is_limited(state)
-        if not (first or state.signals or limited):
-            return state, None
-        state, outcome = await self._decided(state, self._evaluated(state))
-        if not outcome.should_continue:
-            return state, outcome
+        outcome = self._evaluated(state)
+        if is_wrapping_up(state):
+            return state, outcome if state.signals else one_more_step(outcome)
+        state, outcome = await self._decided(state, outcome)
         if is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
-        return state.with_votes_counted(), None
+        return state, outcome
 
     def _is_limited(self, state: AgentState) -> bool:
         try:
@@ -277,7 +283,9 @@ class AgentLoop:
             state = await self._hooked(
                 HookTrigger.ON_ERROR, state, error=step.errors[0], exception=fault
             )
-        state, outcome = await self._decided(state, self._evaluated(state))
+        outcome = self._evaluated(state)
+        if not outcome.should_continue:
+            state, outcome = await self._decided(state, outcome)
         state = state.with_step_recorded(
             StepExecution(
                 number=state.step_count,

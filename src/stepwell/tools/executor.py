@@ -142,20 +142,17 @@ class ToolExecutor:
     async def _checked(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
         """The call ready to run; None if something is wrong with it, which its result then says."""
         tool = self.tools.find(call.name)
-        unstarted = blank(call, self._clock.now())
         try:
-            if tool is None:
-                missing = ToolNotFoundError(call.name, self.tools.names)
-                finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(missing))
-            elif call.malformed is not None:
-                raise InvalidToolArgumentsError(
-                    f"The arguments of tool {call.name!r} are not a JSON object: "
-                    f"{call.malformed:.200}"
-                )
-            else:
+            if tool is not None and call.malformed is None:
                 return _Ready(tool, call, tool.validate(call.arguments))
+            problem = _what_is_wrong(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
-            finished = raised(unstarted, error)
+            problem = error
+        unstarted = blank(call, self._clock.now())
+        if isinstance(problem, ToolNotFoundError):
+            finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(problem))
+        else:
+            finished = raised(unstarted, problem)
         self._tell_started(call, batch)
         await self._finish(finished, batch)
         return None
@@ -357,6 +354,14 @@ class _Batch:
                 said = execution.error.text if execution.error else execution.text
                 cause = self._faults.get(execution.call.id)
                 raise ToolExecutionError(execution.call.name, said) from cause
+
+
+def _what_is_wrong(call: ToolCall, tools: Tools) -> Exception:
+    if call.name not in tools:
+        return ToolNotFoundError(call.name, tools.names)
+    return InvalidToolArgumentsError(
+        f"The arguments of tool {call.name!r} are not a JSON object: {call.malformed:.200}"
+    )
 
 
 def _in_place_of(execution: ToolExecution, substitute: Finished) -> Finished:

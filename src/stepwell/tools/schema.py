@@ -47,7 +47,7 @@ class Signature:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history."""
         try:
-            return self._adapter.validate_python(_copied(arguments))
+            return self._adapter.validate_python(_copied(dict(arguments)))
         except self._invalid as error:
             raise InvalidToolArgumentsError(self._complaint(error)) from None
 
@@ -183,8 +183,8 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _copied(value: Any) -> Any:
     """Containers anew, so that a tool that changes its arguments does not change the history."""
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in cast("dict[Any, Any]", value).items()}
     if type(value) is list:
         return [_copied(item) for item in cast("list[Any]", value)]
     return value
