@@ -192,13 +192,7 @@ class AgentLoop:
         """One iteration: a step and its decision, or the decision to take none."""
         if state.outcome is not None and state.outcome.delay_seconds:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
-        if (
-            first
-            or scope.signal
-            or state.signals
-            or is_wrapping_up(state)
-            or self._is_limited(state)
-        ):
+        if first or self._may_be_over(state, scope):
             state, outcome = await self._checked(state, scope)
             if not outcome.should_continue:
                 return await self._ended_without_step(state, scope, outcome)
@@ -243,7 +237,10 @@ class AgentLoop:
             scope.allow_seconds(WRAP_UP_SECONDS)
         return state, outcome
 
-    def _is_limited(self, state: AgentState) -> bool:
+    def _may_be_over(self, state: AgentState, scope: RunScope) -> bool:
+        """Whether the votes have to be counted again since the last step: a quick look."""
+        if scope.signal is not None or state.signals:
+            return True
         try:
             return self._criteria.limit_is_reached(state)
         except Exception:  # noqa: BLE001 - the full vote will name the criterion that raised
