@@ -92,11 +92,11 @@ class ModelError(StepwellError):
         self,
         message: str,
         *,
-        error_type: ErrorType = ErrorType.MODEL,
+        error_type: ErrorType | str = ErrorType.MODEL,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.error_type = error_type
+        self.error_type = ErrorType(error_type)
         self.retry_after = retry_after
 
 

@@ -62,8 +62,8 @@ from stepwell.errors import (
     ToolExecutionError,
     ToolNotFoundError,
 )
-from stepwell.events import EventBus
-from stepwell.hooks import HookContext, HookTrigger, make_hook
+from stepwell.events import AgentEvent, EventBus
+from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import (
     FilePart,
@@ -84,7 +84,10 @@ from stepwell.models import (
     ModelPresets,
     ModelRequest,
     ModelResponse,
+    ResponseEnd,
+    StreamPart,
     TextDelta,
+    ToolSchema,
 )
 from stepwell.state import (
     AgentState,
@@ -93,6 +96,7 @@ from stepwell.state import (
     ErrorInfo,
     ExecutionState,
     Pending,
+    PendingKind,
     StepExecution,
     StepType,
     ToolExecution,
@@ -120,6 +124,7 @@ __all__ = [
     "AgentContractRegistry",
     "AgentDefinition",
     "AgentDescriptor",
+    "AgentEvent",
     "AgentFactory",
     "AgentLoop",
     "AgentNotFoundError",
@@ -160,6 +165,7 @@ __all__ = [
     "FinishReasonCheck",
     "FunctionTool",
     "History",
+    "Hook",
     "HookContext",
     "HookError",
     "HookTrigger",
@@ -175,7 +181,9 @@ __all__ = [
     "ModelRequest",
     "ModelResponse",
     "Pending",
+    "PendingKind",
     "ResponseContentCheck",
+    "ResponseEnd",
     "Role",
     "RunNotCompletedError",
     "RunPart",
@@ -186,6 +194,7 @@ __all__ = [
     "StepwellError",
     "StopReason",
     "StopSignal",
+    "StreamPart",
     "SyncInsideLoopError",
     "TextDelta",
     "TextPart",
@@ -207,6 +216,7 @@ __all__ = [
     "ToolOutcome",
     "ToolOutput",
     "ToolResult",
+    "ToolSchema",
     "ToolStarted",
     "Tools",
     "Usage",

@@ -26,12 +26,13 @@ class Guard:
     """
 
     __slots__ = (
-        *("_cancelling", "_scope", "_seconds", "_task", "_timer"),
+        *("_cancelling", "_peers", "_scope", "_seconds", "_task", "_timer"),
         *("has_ended", "signal", "timed_out"),
     )
 
-    def __init__(self, scope: "RunScope", seconds: float | None) -> None:
+    def __init__(self, scope: "RunScope", peers: "list[Guard]", seconds: float | None) -> None:
         self._scope = scope
+        self._peers = peers
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
         self.has_ended = False
@@ -49,7 +50,7 @@ class Guard:
             raise RuntimeError("a guard needs a running asyncio task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._scope.guards.append(self)
+        self._peers.append(self)
         if self._seconds is not None:
             self._timer = task.get_loop().call_later(self._seconds, self._expire)
         signal = self._scope.signal
@@ -64,7 +65,7 @@ class Guard:
         trace: TracebackType | None,
     ) -> bool:
         self.has_ended = True
-        self._scope.guards.remove(self)
+        self._peers.remove(self)
         if self._timer is not None:
             self._timer.cancel()
         if not self.was_interrupted:
@@ -88,13 +89,17 @@ class Guard:
 class RunScope:
     """The emitter of a run and the switch that interrupts what the run has in flight."""
 
-    __slots__ = ("_cancellation", "_is_overdue", "_loop", "_thread", "_timer", "emitter", "guards")
+    __slots__ = (
+        *("_cancellation", "_is_overdue", "_loop", "_thread", "_timer"),
+        *("backstops", "emitter", "guards"),
+    )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
         self.emitter = emitter
         self._is_overdue = False
         self._cancellation = cancellation
         self.guards: list[Guard] = []
+        self.backstops: list[Guard] = []
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -132,7 +137,11 @@ class RunScope:
 
     def guard(self, seconds: float | None = None) -> Guard:
         """A block that ends with the run, or after its own timeout."""
-        return Guard(self, seconds)
+        return Guard(self, self.guards, seconds)
+
+    def backstop(self) -> Guard:
+        """A block around foreign code, which ends with the run if nothing inside it is guarded."""
+        return Guard(self, self.backstops, None)
 
     def call(self, function: Callable[[], None]) -> None:
         """Call this on the run's own thread: at once if that is here, else as soon as it can."""
@@ -158,5 +167,5 @@ class RunScope:
         self._interrupt(_DEADLINE)
 
     def _interrupt(self, signal: StopSignal) -> None:
-        for guard in tuple(self.guards):
+        for guard in tuple(self.guards or self.backstops):
             guard.interrupt(signal)

@@ -16,6 +16,7 @@ from stepwell.agent.plan import (
     AgentCapability,
     AgentPlan,
     listed_tools,
+    several,
 )
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import Cancellation
@@ -33,6 +34,8 @@ from stepwell.tools import ToolLike, Tools
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")
+LATE_LISTENER_SECONDS = 5.0
+"""How long the ``*_sync`` methods wait for async listeners before their event loop ends."""
 
 
 class Agent:
@@ -79,11 +82,11 @@ class Agent:
             llm_preset=model if isinstance(model, str) else None,
             model_presets=model_presets,
             context=cached_context or CachedContext(),
-            stop_on_finish_reasons=tuple(stop_on_finish_reasons),
+            stop_on_finish_reasons=several(stop_on_finish_reasons, "stop_on_finish_reasons"),
             driver=driver,
             tools=listed_tools(tools),
-            hooks=tuple(hooks),
-            criteria=tuple(criteria),
+            hooks=several(hooks, "hooks"),
+            criteria=several(criteria, "criteria"),
             max_steps=max_steps,
             max_tokens=max_tokens,
             max_cost=max_cost,
@@ -101,7 +104,7 @@ class Agent:
             plan = plan.with_context_messages(Message.system(system_prompt))
         if response_format is not None:
             plan = replace(plan, context=replace(plan.context, response_format=response_format))
-        for capability in capabilities:
+        for capability in several(capabilities, "capabilities"):
             plan = plan.with_capability(capability)
         self._assemble(plan)
 
@@ -200,25 +203,36 @@ class Agent:
         self, task: str | AgentState, *, cancellation: Cancellation | None = None
     ) -> AgentState:
         """``run`` for callers without an event loop."""
-        return _blocking("run", lambda: self.run(task, cancellation=cancellation))
+        return self._blocking("run", lambda: self.run(task, cancellation=cancellation))
 
     def final_step_sync(
         self, task: str | AgentState, *, cancellation: Cancellation | None = None
     ) -> AgentState:
         """``final_step`` for callers without an event loop."""
-        return _blocking("final_step", lambda: self.run(task, cancellation=cancellation))
+        return self._blocking("final_step", lambda: self.run(task, cancellation=cancellation))
 
     def next_step_sync(
         self, task: str | AgentState, *, cancellation: Cancellation | None = None
     ) -> AgentState:
         """``next_step`` for callers without an event loop."""
-        return _blocking("next_step", lambda: self.next_step(task, cancellation=cancellation))
+        return self._blocking("next_step", lambda: self.next_step(task, cancellation=cancellation))
+
+    def _blocking(self, name: str, start: "Callable[[], Awaitable[Result]]") -> Result:
+        _refuse_inside_loop(name, f"await agent.{name}(...)")
+
+        async def run_and_settle() -> Result:
+            try:
+                return await start()
+            finally:
+                await self.events.settle(LATE_LISTENER_SECONDS)
+
+        return asyncio.run(run_and_settle())
 
     def iterator_sync(
         self, task: str | AgentState, *, cancellation: Cancellation | None = None
     ) -> Iterator[AgentState]:
         """``iterator`` for callers without an event loop."""
-        _refuse_inside_loop("iterator")
+        _refuse_inside_loop("iterator", "async for state in agent.iterator(...)")
         return self._iterate(self._state(task), cancellation)
 
     def _iterate(
@@ -228,6 +242,7 @@ class Agent:
         with asyncio.Runner() as runner:
             while (state_or_end := runner.run(_next_or_none(states))) is not None:
                 yield state_or_end
+            runner.run(self.events.settle(LATE_LISTENER_SECONDS))
 
     # Listening
 
@@ -265,20 +280,12 @@ async def _next_or_none(states: AsyncIterator[AgentState]) -> AgentState | None:
     return await anext(states, None)
 
 
-def _blocking(name: str, start: "Callable[[], Any]") -> Any:
-    _refuse_inside_loop(name)
-    return asyncio.run(start())
-
-
-def _refuse_inside_loop(name: str) -> None:
+def _refuse_inside_loop(name: str, instead: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise SyncInsideLoopError(
-        f"{name}_sync() was called inside a running event loop, which it would block; "
-        f"use `await agent.{name}(...)`"
-        if name != "iterator"
-        else "iterator_sync() was called inside a running event loop, which it would block; "
-        "use `async for state in agent.iterator(...)`"
+        f"{name}_sync() was called inside a running event loop, which it would block; use "
+        f"`{instead}`"
     )

@@ -108,6 +108,10 @@ class AgentDefinition(ABC):
         """The agent behind this definition, built once."""
         if self._agent is None:
             agent = self.build_agent()
+            if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"{type(self).__name__}.build_agent returned {agent!r}; return the Agent"
+                )
             self._agent = agent if self._events is None else agent.with_events(self._events)
         return self._agent
 

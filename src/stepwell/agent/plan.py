@@ -3,7 +3,7 @@ plan; ``assembled`` turns it into a loop, and is the one place where the parts a
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ from stepwell.tools import ToolExecutor, ToolLike, Tools
 DEFAULT_MAX_STEPS = 20
 DEFAULT_MAX_TOKENS = 32_768
 DEFAULT_TIMEOUT = 300.0
+Item = TypeVar("Item")
 NO_PRESETS = ModelPresets()
 
 
@@ -135,6 +136,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                 f"{self.error_policy!r} is not an error policy; use for example "
                 "ErrorPolicy.retry_tool_errors(3)"
             )
+        if not isinstance(self.events, EventBus | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{self.events!r} is not an EventBus; listen with agent.wiretap"
+            )
+        _check(self.clock, "clock", "monotonic()")
         tools = Tools(self.tools)
         hooks = HookStack(self.hooks)
         executor = ToolExecutor(
@@ -189,10 +195,19 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         yield from self.criteria
 
 
+def several(given: Iterable[Item], name: str) -> tuple[Item, ...]:
+    """A list of things as a tuple; one thing alone is a mistake that is named."""
+    if isinstance(given, str) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{name} wants a list, got {given!r:.80}; write {name}=[...]")
+    return tuple(given)
+
+
 def listed_tools(
     tools: "Iterable[ToolLike | Tools] | Tools | ToolLike",
 ) -> tuple[ToolLike | Tools, ...]:
     """Tools given as a list, as ``Tools``, or alone."""
+    if isinstance(tools, str):
+        raise ConfigurationError(f"{tools!r} is the name of a tool; give the function itself")
     if isinstance(tools, Tools) or callable(tools) or not isinstance(tools, Iterable):
         return (tools,)
     return tuple(tools)

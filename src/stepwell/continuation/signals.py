@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import force_setattr
 
 from stepwell.continuation.decisions import ContinuationDecision, StopReason
 from stepwell.continuation.outcome import ContinuationEvaluation
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigurationError, StepwellError
 
 
 class StopSignal(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,10 @@ class StopSignal(Struct, frozen=True, kw_only=True):
     message: str = ""
     context: Mapping[str, Any] = {}
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.reason) is not StopReason:
+            force_setattr(self, "reason", _stop_reason(self.reason))
 
     @classmethod
     def user_requested(cls, message: str = "", *, source: str = "user") -> "StopSignal":
@@ -102,9 +107,20 @@ def _signal_vote(
     )
 
 
+def _stop_reason(word: str) -> StopReason:
+    try:
+        return StopReason(word)
+    except ValueError:
+        raise ConfigurationError(
+            f"{word!r} is not a stop reason; known: {', '.join(StopReason)}"
+        ) from None
+
+
 class AgentStop(StepwellError):
     """Raised by a tool, hook or driver to end the run with a reason; it is not an error.
 
+    ``AgentStop("all done")`` asks to stop with that message; ``AgentStop("guard", "too hot")``
+    gives one of the stop reasons as well.
     A driver that has made progress worth keeping gives the state that holds it.
     """
 
@@ -118,8 +134,10 @@ class AgentStop(StepwellError):
         state: Any = None,
     ) -> None:
         if not isinstance(reason, StopSignal):
+            if not message and reason not in tuple(StopReason):
+                reason, message = StopReason.STOP_REQUESTED, reason
             reason = StopSignal(
-                reason=StopReason(reason), message=message, source=source, context=context or {}
+                reason=_stop_reason(reason), message=message, source=source, context=context or {}
             )
         super().__init__(reason.message or str(reason.reason))
         self.signal = reason

@@ -9,6 +9,7 @@ from stepwell.continuation import (
     ContinuationDecision,
     ContinuationEvaluation,
     ContinuationOutcome,
+    StopReason,
     resolve,
     votes_of,
 )
@@ -49,13 +50,18 @@ class ContinuationCriteria:
     def __init__(self, *criteria: "Criterion | ContinuationCriteria") -> None:
         self.criteria: tuple[Criterion, ...] = tuple(_flat(criteria))
         self._limits = tuple(c for c in self.criteria if isinstance(c, Limit))
+        self.has_own = any(
+            isinstance(c, _Function) or not type(c).__module__.startswith("stepwell.")
+            for c in self.criteria
+        )
+        """Whether there are criteria that Stepwell does not bring along."""
         self._limit_places = {
             place for place, c in enumerate(self.criteria) if isinstance(c, Limit)
         }
 
     @classmethod
     def from_(cls, *criteria: "Criterion | ContinuationCriteria") -> "ContinuationCriteria":
-        """The same as the constructor, under the name the PHP original uses."""
+        """The same as the constructor, for those who like to read it."""
         return cls(*criteria)
 
     @classmethod
@@ -66,6 +72,10 @@ class ContinuationCriteria:
         >>> always.can_continue(AgentState.empty())
         True
         """
+        if not callable(function):
+            raise ConfigurationError(
+                f"when() wants a function from state to vote, got {function!r}"
+            )
         return cls(_Function(function))
 
     def evaluate(self, state: AgentState) -> ContinuationOutcome:
@@ -134,12 +144,23 @@ def cast_vote(criterion: Criterion, state: AgentState) -> ContinuationEvaluation
     """A criterion's vote, with default words if it gave a bare decision."""
     vote = criterion.evaluate(state)
     if isinstance(vote, ContinuationEvaluation):
-        return vote
+        plain_words = type(vote.decision) is str or type(vote.stop_reason) is str
+        return _with_proper_words(vote) if plain_words else vote
     if isinstance(vote, ContinuationDecision):  # pyright: ignore[reportUnnecessaryIsInstance]
         return ContinuationEvaluation.from_decision(criterion_name(criterion), vote)
     raise TypeError(
         f"{criterion_name(criterion)} voted {vote!r}; return a ContinuationDecision or a "
         "ContinuationEvaluation"
+    )
+
+
+def _with_proper_words(vote: ContinuationEvaluation) -> ContinuationEvaluation:
+    """A vote written with plain strings; an unknown word raises."""
+    reason = vote.stop_reason
+    return replace(
+        vote,
+        decision=ContinuationDecision(vote.decision),
+        stop_reason=None if reason is None else StopReason(reason),
     )
 
 

@@ -87,6 +87,10 @@ class Backoff(Struct, frozen=True, kw_only=True):
     factor: float = 2.0
     maximum: float = 60.0
 
+    def __post_init__(self) -> None:
+        if min(self.initial, self.factor, self.maximum) < 0:
+            raise ConfigurationError(f"a backoff can't be negative: {self!r}")
+
     def delay(self, failures: int) -> float:
         """Seconds to wait after that many failures in a row.
 
@@ -113,7 +117,7 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0:
+        if not isinstance(self.max_retries, int) or self.max_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
         for error_type in ErrorType:
             _known(ErrorHandling, getattr(self, _field(error_type)))
@@ -161,8 +165,6 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
 
     def with_max_retries(self, max_retries: int) -> "ErrorPolicy":
         """The same handling with another number of retries."""
-        if max_retries < 0:
-            raise ConfigurationError(f"max_retries must be 0 or more, got {max_retries}")
         return replace(self, max_retries=max_retries)
 
     def with_handling(

@@ -20,8 +20,8 @@ class _Limit:
     kind: str
     """The field of a budget that grants more of it."""
     unit: str
-    digits = ""
-    """How the amounts are shown, as a format; counts are shown whole."""
+    decimals: int | None = None
+    """How exactly the amounts are shown; counts are shown whole."""
     names = ("current", "maximum")
     """What the two numbers are called in the vote's context."""
     stop_reason: StopReason
@@ -43,11 +43,14 @@ class _Limit:
         return ContinuationEvaluation(
             criterion=self._name,
             decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            reason=f"{current:{self.digits}} of {maximum:{self.digits}} {self.unit} used",
+            reason=f"{self._shown(current)} of {self._shown(maximum)} {self.unit} used",
             context={self.names[0]: current, self.names[1]: maximum},
             stop_reason=self.stop_reason if reached else None,
             hint=self.hint if reached else None,
         )
+
+    def _shown(self, amount: float) -> str:
+        return str(amount) if self.decimals is None else f"{round(amount, self.decimals):.12g}"
 
     def allowed(self, state: AgentState) -> float:
         """The maximum with what was granted to this execution."""
@@ -77,7 +80,7 @@ class StepsLimit(_Limit):
     )
 
     def __init__(self, maximum: int, counter: Counter | None = None) -> None:
-        super().__init__(_not_negative(maximum, "StepsLimit"), counter)
+        super().__init__(_whole(maximum, "StepsLimit"), counter)
 
     def count(self, state: AgentState) -> float:
         """Steps of the current execution."""
@@ -93,7 +96,7 @@ class TokenUsageLimit(_Limit):
     hint = "raise it with with_max_tokens(n) or Agent(max_tokens=n)."
 
     def __init__(self, maximum: int, counter: Counter | None = None) -> None:
-        super().__init__(_not_negative(maximum, "TokenUsageLimit"), counter)
+        super().__init__(_whole(maximum, "TokenUsageLimit"), counter)
 
     def count(self, state: AgentState) -> float:
         """Tokens of the current execution."""
@@ -105,7 +108,7 @@ class CostLimit(_Limit):
 
     kind = "cost"
     unit = "cost"
-    digits = ".6g"
+    decimals = 6
     stop_reason = StopReason.COST_LIMIT
     hint = "raise it with with_max_cost(amount) or Agent(max_cost=amount)."
 
@@ -125,7 +128,7 @@ class ExecutionTimeLimit(_Limit):
 
     kind = "seconds"
     unit = "seconds"
-    digits = ".6g"
+    decimals = 3
     stop_reason = StopReason.TIME_LIMIT
     hint = (
         "raise it with with_timeout(seconds) or Agent(timeout=seconds); for work that pauses use "
@@ -153,7 +156,7 @@ class CumulativeExecutionTimeLimit(_Limit):
 
     kind = "seconds"
     unit = "active seconds"
-    digits = ".6g"
+    decimals = 3
     names = ("cumulative_seconds", "max_seconds")
     stop_reason = StopReason.TIME_LIMIT
     hint = "raise it with with_cumulative_timeout(seconds) or Agent(cumulative_timeout=seconds)."
@@ -167,12 +170,22 @@ class CumulativeExecutionTimeLimit(_Limit):
 
 
 def _not_negative(maximum: float, name: str) -> float:
-    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or not maximum >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not _is_number(maximum) or not maximum >= 0:
         raise ConfigurationError(f"{name} wants a number of 0 or more, got {maximum!r}")
     return maximum
 
 
+def _whole(maximum: int, name: str) -> int:
+    if not isinstance(maximum, int) or isinstance(maximum, bool) or maximum < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{name} wants a whole number of 0 or more, got {maximum!r}")
+    return maximum
+
+
 def _positive(maximum: float, name: str) -> float:
-    if not isinstance(maximum, int | float) or isinstance(maximum, bool) or not maximum > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not _is_number(maximum) or not maximum > 0:
         raise ConfigurationError(f"{name} wants seconds above 0, got {maximum!r}")
     return maximum
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,7 +5,8 @@ the calls, and describe it all as a step.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from stepwell.models import (
     ModelRequest,
     ModelResponse,
     ResponseEnd,
+    StreamPart,
     TextDelta,
 )
 from stepwell.state import AgentState, AgentStep, ErrorInfo, ToolExecution
@@ -48,6 +50,8 @@ class ToolCallingDriver:
         context: CachedContext | None = None,
     ) -> None:
         self._model = model
+        self._name: str = getattr(model, "name", type(model).__name__)
+        self._streams = callable(getattr(model, "stream", None))
         self._executor = executor
         self._hooks = hooks or HookStack()
         self._context = context or CachedContext()
@@ -84,7 +88,7 @@ class ToolCallingDriver:
                 InferenceRequestStarted,
                 inference_id=inference_id(state),
                 step_number=state.step_number,
-                model=self._model.name,
+                model=self._name,
                 message_count=len(request.messages),
                 tool_count=len(request.tools),
             )
@@ -93,25 +97,27 @@ class ToolCallingDriver:
     async def _asked(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         """The model's answer; a deadline or a cancellation ends the wait and the run."""
         scope = state.scope
+        if scope.signal is not None:
+            raise AgentStop(_cut_off(scope.signal, self._name), state=state)
         response: ModelResponse | None = None
         with scope.guard() as guard:
             try:
                 if scope.emitter.hears(StreamEventReceived):
                     response = await self._streamed(state, request)
                 else:
-                    response = await self._model.respond(request)
+                    response = sound(await self._model.respond(request), self._name)
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if guard.was_interrupted or (task is not None and task.cancelling()):
                     raise
-                raise ModelError(f"model {self._model.name} cancelled its own call") from error
+                raise ModelError(f"model {self._name} cancelled its own call") from error
         if guard.signal is not None or response is None:
-            raise AgentStop(_cut_off(guard.signal, self._model.name), state=state)
+            raise AgentStop(_cut_off(guard.signal, self._name), state=state)
         return response
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         emitter, number, index = state.scope.emitter, state.step_number, 0
-        async for part in self._model.stream(request):
+        async for part in self._parts(request):
             match part:
                 case TextDelta():
                     emitter.emit(
@@ -131,10 +137,21 @@ class ToolCallingDriver:
                             chunk_index=index,
                             is_complete=True,
                         )
-                    return part.response
+                    return sound(part.response, self._name)
                 case _:
                     pass
-        raise ModelError(f"the stream of {self._model.name} ended without its final part")
+        raise ModelError(f"the stream of {self._name} ended without its final part")
+
+    async def _parts(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The model's stream; a model that can't stream gives its whole answer as one part."""
+        if self._streams:
+            async for part in self._model.stream(request):
+                yield part
+            return
+        response = sound(await self._model.respond(request), self._name)
+        if response.text:
+            yield TextDelta(response.text)
+        yield ResponseEnd(response)
 
     async def _received(
         self, state: AgentState, response: ModelResponse
@@ -150,7 +167,7 @@ class ToolCallingDriver:
                 InferenceResponseReceived,
                 inference_id=inference_id(state),
                 step_number=state.step_number,
-                model=response.model or self._model.name,
+                model=response.model or self._name,
                 text=response.text,
                 tool_call_count=len(response.tool_calls),
                 finish_reason=response.finish_reason,
@@ -176,6 +193,31 @@ class ToolCallingDriver:
         if is_wrapping_up(state):
             return self._executor.refuse(calls, state, "no tool can be called any more")
         return await self._executor.run(calls, state)
+
+
+def sound(response: Any, model: str) -> ModelResponse:
+    """What a model returned, if it is a response whose parts are what they should be."""
+    if not isinstance(response, ModelResponse):
+        raise ModelError(
+            f"model {model} returned a {type(response).__name__}; its respond() must be async and "
+            "return a ModelResponse"
+        )
+    text: Any = response.text
+    if text is None:
+        response = replace(response, text="")
+    elif not isinstance(text, str):
+        raise ModelError(f"model {model} returned a {type(text).__name__} as text")
+    for field, kind in (("usage", Usage), ("cost", int | float), ("tool_calls", tuple)):
+        if not isinstance(getattr(response, field), kind):
+            wrong = getattr(response, field)
+            raise ModelError(f"model {model} returned {wrong!r:.80} as {field}")
+    for call in response.tool_calls:
+        if not isinstance(call, ToolCall) or not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ModelError(
+                f"model {model} returned {call!r:.80} as a tool call; give a ToolCall whose "
+                "arguments are a dict, or malformed=text if they could not be parsed"
+            )
+    return response
 
 
 def is_wrapping_up(state: AgentState) -> bool:

@@ -1,5 +1,6 @@
 """Who listens to which events. Registration only; the emitter of a run delivers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -34,6 +35,8 @@ class EventBus:
 
     def __init__(self) -> None:
         self.subscriptions: tuple[Subscription, ...] = ()
+        self.late: set[asyncio.Task[None]] = set()
+        """Async listeners still at work on events of runs that are over."""
 
     def on_event(
         self, event_type: type[Event], listener: Callable[[Event], Awaitable[None] | None]
@@ -41,7 +44,8 @@ class EventBus:
         """Call the listener for events of that class and its subclasses."""
         if not isinstance(event_type, type) or not issubclass(event_type, AgentEvent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
-                f"on_event() wants an event class such as AgentStepCompleted, got {event_type!r}"
+                "on_event() wants an event class of stepwell.events, such as AgentStepCompleted; "
+                f"got {event_type!r}"
             )
         if not callable(listener):
             raise ConfigurationError(f"the listener for {event_type.__name__} is not callable")
@@ -52,6 +56,11 @@ class EventBus:
     def wiretap(self, listener: Callable[[AgentEvent], Awaitable[None] | None]) -> Unsubscribe:
         """Call the listener for every event."""
         return self.on_event(AgentEvent, listener)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait that long for the listeners that are late; for programs that end after a run."""
+        if self.late:
+            await asyncio.wait(tuple(self.late), timeout=seconds)
 
     def _remove(self, subscription: Subscription) -> None:
         self.subscriptions = tuple(s for s in self.subscriptions if s is not subscription)

@@ -73,8 +73,11 @@ class Emitter:
         )
         for box in boxes.values():
             if box.task in late:
+                self.bus.late.add(box.task)
+                box.task.add_done_callback(self.bus.late.discard)
                 logger.warning(
-                    "listener %r is behind by %d events; the run goes on without it",
+                    "listener %r is behind by %d events; it goes on after the run, as long as the "
+                    "event loop lives",
                     box.listener,
                     box.waiting,
                 )

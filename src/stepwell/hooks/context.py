@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stepwell.continuation import ContinueRequest, StopReason, StopSignal
+from stepwell.errors import ConfigurationError
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.state import AgentState, ErrorInfo, ToolExecution
@@ -55,22 +56,27 @@ class HookContext(Struct, frozen=True, kw_only=True):
 
     def with_call(self, call: ToolCall) -> "HookContext":
         """before_tool: run this call instead; the call id stays."""
+        self._only_at(HookTrigger.BEFORE_TOOL)
         return replace(self, call=call)
 
     def with_result(self, value: Any) -> "HookContext":
         """before_tool: use this result without running the tool. after_tool: rewrite the result."""
+        self._only_at(HookTrigger.BEFORE_TOOL, HookTrigger.AFTER_TOOL)
         return replace(self, result=value)
 
     def with_request(self, request: ModelRequest) -> "HookContext":
         """before_inference: send this request instead."""
+        self._only_at(HookTrigger.BEFORE_INFERENCE)
         return replace(self, request=request)
 
     def with_response(self, response: ModelResponse) -> "HookContext":
         """after_inference: go on as if the model had said this."""
+        self._only_at(HookTrigger.AFTER_INFERENCE)
         return replace(self, response=response)
 
     def block(self, reason: str) -> "HookContext":
         """before_tool: refuse the call; the model sees the reason."""
+        self._only_at(HookTrigger.BEFORE_TOOL)
         return replace(self, block_reason=reason)
 
     def stop(
@@ -81,7 +87,7 @@ class HookContext(Struct, frozen=True, kw_only=True):
         source: str = "hook",
     ) -> "HookContext":
         """Vote to end the run with that reason."""
-        signal = StopSignal(reason=StopReason(reason), message=message, source=source)
+        signal = StopSignal(reason=reason, message=message, source=source)  # pyright: ignore[reportArgumentType] - it checks the word
         return self.with_state(self.state.with_signal(signal))
 
     def request_step(
@@ -90,3 +96,10 @@ class HookContext(Struct, frozen=True, kw_only=True):
         """Vote for one more step, and consume the stop signals with these sources."""
         request = ContinueRequest(source=source, message=message, consumes=consumes)
         return self.with_state(self.state.with_continue_request(request))
+
+    def _only_at(self, *triggers: HookTrigger) -> None:
+        """What has no effect at this moment is a mistake, not something to pass over."""
+        if self.trigger not in triggers:
+            raise ConfigurationError(
+                f"this has no effect at {self.trigger}; register the hook for {' or '.join(triggers)}"
+            )

@@ -10,8 +10,19 @@ from msgspec.structs import replace
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ConfigurationError, HookError
 from stepwell.hooks.context import HookContext, HookTrigger
+from stepwell.messages import ToolCall
+from stepwell.models import ModelRequest, ModelResponse
+from stepwell.state import AgentState
 
 HookFunction = Callable[[HookContext], Awaitable[HookContext | None] | HookContext | None]
+
+
+_FIELDS = {
+    "state": AgentState,
+    "call": ToolCall,
+    "request": ModelRequest,
+    "response": ModelResponse,
+}
 
 
 class Hook(Struct, frozen=True, kw_only=True, eq=False):
@@ -71,6 +82,10 @@ def _what_is_wrong(answer: Any, given: HookContext) -> str:
     """What keeps an answer from being used; empty if nothing does."""
     if not isinstance(answer, HookContext):
         return f"it returned {type(answer).__name__}, not a HookContext or None"
+    for field, kind in _FIELDS.items():
+        value = getattr(answer, field)
+        if not isinstance(value, kind) and (field == "state" or value is not None):
+            return f"its answer has a {type(value).__name__} as {field}, not a {kind.__name__}"
     before, after = given.state.execution, answer.state.execution
     if before is None or before is after:
         return ""

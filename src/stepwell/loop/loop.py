@@ -20,6 +20,7 @@ from stepwell.continuation import (
     AgentStatus,
     AgentStop,
     Cancellation,
+    ContinuationDecision,
     ContinuationOutcome,
     resolve,
 )
@@ -44,9 +45,11 @@ from stepwell.loop.telling import (
 from stepwell.loop.votes import (
     AtLimit,
     budget_question,
+    cut_off,
     failed_by_hook,
     is_at_limit,
     one_more_step,
+    sound_step,
     still_waiting,
     vote_or_fault,
 )
@@ -184,7 +187,7 @@ class AgentLoop:
         state = state.with_budget_questions_dropped()
         for waits_for in state.pending:
             state = state.with_signal(still_waiting(waits_for))
-        return await self._hooked(HookTrigger.BEFORE_EXECUTION, state)
+        return await self._hooked(HookTrigger.BEFORE_EXECUTION, state, scope)
 
     # One step
 
@@ -194,22 +197,23 @@ class AgentLoop:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
         if first or self._may_be_over(state, scope):
             state, outcome = await self._checked(state, scope)
-            if not outcome.should_continue:
+            if not _goes_on(state, outcome):
                 return await self._ended_without_step(state, scope, outcome)
             state = state.with_votes_counted()
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
         tell_step_started(state, scope, self._tool_names)
-        state = await self._hooked(HookTrigger.BEFORE_STEP, state)
-        if state.signals:
+        hooked = await self._hooked(HookTrigger.BEFORE_STEP, state, scope)
+        is_changed, state = hooked is not state, hooked
+        if state.signals or (is_changed and self._criteria.has_own):
             state, outcome = await self._decided(state, self._evaluated(state))
-            if not outcome.should_continue:
+            if not _goes_on(state, outcome):
                 return await self._ended_without_step(state, scope, outcome)
             state = state.with_votes_counted()
-        state, fault = await self._driven(state)
+        state, fault = await self._driven(state, scope)
         if state.execution is None or state.execution.unrecorded_step is None:
             return await self._cut_off(state, scope)
-        state = await self._hooked(HookTrigger.AFTER_STEP, state)
+        state = await self._hooked(HookTrigger.AFTER_STEP, state, scope)
         state = state.with_step_timed(self._clock.monotonic() - started)
         return await self._recorded(state, scope, fault)
 
@@ -239,25 +243,27 @@ class AgentLoop:
 
     def _may_be_over(self, state: AgentState, scope: RunScope) -> bool:
         """Whether the votes have to be counted again since the last step: a quick look."""
-        if scope.signal is not None or state.signals:
+        if scope.signal is not None or state.signals or self._criteria.has_own:
             return True
         try:
             return self._criteria.limit_is_reached(state)
         except Exception:  # noqa: BLE001 - the full vote will name the criterion that raised
             return True
 
-    async def _driven(self, state: AgentState) -> tuple[AgentState, Exception | None]:
+    async def _driven(
+        self, state: AgentState, scope: RunScope
+    ) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
+        name = type(self._driver).__name__
+        driven: AgentState | None = None
         try:
-            driven = await self._driver.use_tools(state)
-            if driven.execution is None or driven.execution.unrecorded_step is None:
-                raise DriverError(
-                    f"{type(self._driver).__name__}.use_tools returned a state without a step; "
-                    "return state.with_current_step(step)"
-                )
+            with scope.backstop() as backstop:
+                driven = sound_step(await self._driver.use_tools(state), name)
+            if backstop.signal is not None or driven is None:
+                raise AgentStop(cut_off(backstop.signal or scope.signal, name))
         except AgentStop as stop:
             kept = stop.state if isinstance(stop.state, AgentState) else state
-            source = stop.signal.source or type(self._driver).__name__
+            source = stop.signal.source or name
             return kept.with_signal(replace(stop.signal, source=source)), None
         except HookError as error:
             kept = error.state if isinstance(error.state, AgentState) else state
@@ -378,20 +384,36 @@ class AgentLoop:
         self,
         trigger: HookTrigger,
         state: AgentState,
+        scope: RunScope | None = None,
         *,
         error: ErrorInfo | None = None,
         exception: BaseException | None = None,
     ) -> AgentState:
-        """The state the hooks return; one that raises becomes a vote to stop."""
+        """The state the hooks return; one that raises becomes a vote to stop.
+
+        With a scope, a deadline or a cancellation ends them; hooks of the end run to their end.
+        """
         if not self._hooks.has(trigger):
             return state
         context = HookContext(trigger=trigger, state=state, error=error, exception=exception)
         try:
-            return (await self._hooks.run(context)).state
+            if scope is None:
+                return (await self._hooks.run(context)).state
+            with scope.backstop() as backstop:
+                return (await self._hooks.run(context)).state
+            return state.with_signal(cut_off(backstop.signal, f"a {trigger} hook"))
         except AgentStop as stop:
             return stop.state.with_signal(stop.signal)
         except HookError as failure:
             return failed_by_hook(state, failure)
+
+
+def _goes_on(state: AgentState, outcome: ContinuationOutcome) -> bool:
+    """Before a step only a forbid stops what the last step's votes let go on: the requests that
+    were counted then are not there to be counted again."""
+    was_to_go_on = state.outcome is not None and state.outcome.should_continue
+    forbidden = outcome.decision is ContinuationDecision.FORBID
+    return outcome.should_continue or (was_to_go_on and not forbidden)
 
 
 def _is_entered(state: AgentState) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from enum import StrEnum
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,8 +15,9 @@ from stepwell.continuation import (
     resolve,
 )
 from stepwell.criteria import Criterion, cast_vote, criterion_name
-from stepwell.errors import ErrorType, HookError, described
+from stepwell.errors import DriverError, ErrorType, HookError, described
 from stepwell.hooks import signal_of
+from stepwell.messages import Message, Role
 from stepwell.state import AgentState, ErrorInfo, Pending, PendingKind
 
 logger = logging.getLogger("stepwell.loop")
@@ -76,6 +78,38 @@ def one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
         )
     )
     return resolve(votes)
+
+
+def cut_off(signal: StopSignal | None, what: str) -> StopSignal:
+    """The vote of a deadline or cancellation that ended foreign code in flight."""
+    if signal is None:
+        raise DriverError(f"{what} gave no result")
+    why = signal.message or str(signal.reason)
+    return replace(signal, message=f"{why}; {what} was running and was cancelled")
+
+
+def sound_step(driven: Any, driver: str) -> AgentState:
+    """What a driver returned, if it is a state with a step that leaves the history valid."""
+    if not isinstance(driven, AgentState):
+        raise DriverError(
+            f"{driver}.use_tools returned a {type(driven).__name__}; it must be async and return "
+            "state.with_current_step(step)"
+        )
+    step = None if driven.execution is None else driven.execution.unrecorded_step
+    if step is None:
+        raise DriverError(
+            f"{driver}.use_tools returned a state without a step; return "
+            "state.with_current_step(step)"
+        )
+    results = [m.role is Role.TOOL for m in step.messages if isinstance(m, Message)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if len(results) != len(step.messages):
+        raise DriverError(f"{driver}.use_tools returned a step whose messages are not Messages")
+    if sum(results) != len(step.tool_calls):
+        raise DriverError(
+            f"{driver}.use_tools returned a step with {len(step.tool_calls)} tool calls and "
+            f"{sum(results)} results; each call needs one result message behind it"
+        )
+    return driven
 
 
 def failed_by_hook(state: AgentState, error: HookError) -> AgentState:

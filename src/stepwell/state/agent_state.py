@@ -5,7 +5,7 @@ is a new value that shares the old one's history. Three transitions make a step:
 ``with_step_started``, the driver's ``with_current_step``, and the loop's ``with_step_recorded``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,12 +21,13 @@ from stepwell.continuation import (
 )
 from stepwell.errors import ConfigurationError, RunNotCompletedError, StepwellError
 from stepwell.ids import new_id
-from stepwell.messages import History, Message, ToolResult, Usage
+from stepwell.messages import History, Message, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
+from stepwell.state.late_result import LateResult
 from stepwell.state.pending import Pending, PendingKind
-from stepwell.state.step import AgentStep, StepExecution
+from stepwell.state.step import AgentStep, StepExecution, ToolOutcome
 
 NO_USAGE = Usage()
 NO_STEP_IN_FLIGHT = (
@@ -90,9 +91,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
     @property
     def step_count(self) -> int:
         """Steps of the current execution, with the one that the driver just returned."""
-        if self.execution is None:
-            return 0
-        return len(self.execution.steps) + (self.execution.unrecorded_step is not None)
+        return 0 if self.execution is None else self.execution.step_count
 
     @property
     def step_number(self) -> int:
@@ -102,29 +101,17 @@ class AgentState(Struct, frozen=True, kw_only=True):
     @property
     def current_step(self) -> AgentStep | None:
         """The newest step of the current execution, recorded or not."""
-        if self.execution is None:
-            return None
-        unrecorded = self.execution.unrecorded_step
-        if unrecorded is not None:
-            return unrecorded
-        recorded = self.execution.steps.last
-        return None if recorded is None else recorded.step
+        return None if self.execution is None else self.execution.newest_step
 
     @property
     def usage(self) -> Usage:
         """Tokens of the current execution."""
-        if self.execution is None:
-            return NO_USAGE
-        step = self.execution.unrecorded_step
-        return self.execution.usage if step is None else self.execution.usage + step.usage
+        return NO_USAGE if self.execution is None else self.execution.usage_so_far
 
     @property
     def cost(self) -> float:
         """Cost of the current execution, in the currency of the price list (US dollars)."""
-        if self.execution is None:
-            return 0.0
-        step = self.execution.unrecorded_step
-        return self.execution.cost if step is None else self.execution.cost + step.cost
+        return 0.0 if self.execution is None else self.execution.cost_so_far
 
     @property
     def active_seconds(self) -> float:
@@ -137,20 +124,12 @@ class AgentState(Struct, frozen=True, kw_only=True):
     @property
     def consecutive_failures(self) -> int:
         """Steps with errors in a row, up to the newest step."""
-        if self.execution is None:
-            return 0
-        step = self.execution.unrecorded_step
-        if step is None:
-            return self.execution.consecutive_failures
-        return self.execution.consecutive_failures + 1 if step.has_errors else 0
+        return 0 if self.execution is None else self.execution.consecutive_failures_so_far
 
     @property
     def total_failures(self) -> int:
         """Steps with errors in the current execution."""
-        if self.execution is None:
-            return 0
-        step = self.execution.unrecorded_step
-        return self.execution.total_failures + (step is not None and step.has_errors)
+        return 0 if self.execution is None else self.execution.total_failures_so_far
 
     @property
     def had_errors(self) -> bool:
@@ -227,12 +206,12 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_messages(self, messages: Iterable[Message]) -> "AgentState":
         """With these messages instead of its own."""
         if not isinstance(messages, History):
-            messages = History[Message].of(messages)
+            messages = History[Message].of(_checked(messages))
         return replace(self, messages=messages)
 
     def with_message(self, *messages: Message) -> "AgentState":
         """With these messages behind its own."""
-        return replace(self, messages=self.messages.extend(messages))
+        return replace(self, messages=self.messages.extend(_checked(messages)))
 
     def with_user_message(self, text: str) -> "AgentState":
         """With one more thing said by the user."""
@@ -242,22 +221,19 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """With these metadata keys set; others stay."""
         return replace(self, metadata={**self.metadata, **changes})
 
-    def with_answer(self, call_id: str, answer: str) -> "AgentState":
-        """With the answer to a pending question as that call's result; the run can go on."""
+    def with_answer(self, call_id: str, answer: Any) -> "AgentState":
+        """With the answer to a pending question as that call's result; the run can go on.
+
+        An answer that is not text is given to the model as JSON.
+        """
         execution = self._execution()
         asked = next((p for p in execution.pending if p.call_id == call_id), None)
         if asked is None:
             waiting = ", ".join(str(p.call_id) for p in execution.pending) or "(none)"
             raise StepwellError(f"nothing waits for an answer to {call_id!r}; waiting: {waiting}")
         left = tuple(p for p in execution.pending if p is not asked)
-        return replace(
-            self,
-            messages=_with_result(self.messages, call_id, answer),
-            execution=replace(
-                execution,
-                pending=left,
-                status=AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS,
-            ),
+        return self._with_late_result(call_id, answer, ToolOutcome.COMPLETED)._with_execution(
+            pending=left, status=AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS
         )
 
     def with_budget_granted(
@@ -412,8 +388,22 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_run_left(self) -> "AgentState":
         """The run is over: the next one starts its wall clock anew, and what is not paused waits
         for nothing."""
-        pending = self.pending if self.status is AgentStatus.PAUSED else ()
-        return self._with_execution(entered_monotonic=None, pending=pending)
+        state = self._with_execution(entered_monotonic=None)
+        if self.status is AgentStatus.PAUSED or not self.pending:
+            return state
+        for asked in self.pending:
+            if asked.call_id is not None:
+                unanswered = "Error: no answer was given, because the run ended."
+                state = state._with_late_result(asked.call_id, unanswered, ToolOutcome.NOT_RUN)
+        return state._with_execution(pending=())
+
+    def _with_late_result(self, call_id: str, value: Any, outcome: ToolOutcome) -> "AgentState":
+        late = LateResult(call_id, value, outcome)
+        return replace(
+            self,
+            messages=History[Message].of(late.in_messages(self.messages)),
+            execution=late.in_execution(self._execution()),
+        )
 
     def _with_execution(self, **changes: Any) -> "AgentState":
         return replace(self, execution=replace(self._execution(), **changes))
@@ -433,11 +423,11 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return in_flight
 
 
-def _with_result(history: History[Message], call_id: str, content: str) -> History[Message]:
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        result = message.tool_result
-        if result is not None and result.call_id == call_id:
-            answered = ToolResult(call_id=call_id, tool_name=result.tool_name, content=content)
-            return history.replaced(index, replace(message, parts=(answered,)))
-    raise StepwellError(f"the history holds no tool call {call_id!r}")
+def _checked(messages: Iterable[Message]) -> Iterator[Message]:
+    for message in messages:
+        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{message!r:.60} is not a Message; write Message.user(text), or use "
+                "state.with_user_message(text)"
+            )
+        yield message

@@ -52,3 +52,45 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     def unrecorded_step(self) -> AgentStep | None:
         """The step the driver returned and the loop has not recorded yet."""
         return None if self.in_flight is None else self.in_flight.step
+
+    @property
+    def newest_step(self) -> AgentStep | None:
+        """The step the driver just returned, or the last recorded one."""
+        unrecorded = self.unrecorded_step
+        if unrecorded is not None:
+            return unrecorded
+        recorded = self.steps.last
+        return None if recorded is None else recorded.step
+
+    # Running totals with the step that is not recorded yet
+
+    @property
+    def step_count(self) -> int:
+        """Steps, with the unrecorded one."""
+        return len(self.steps) + (self.unrecorded_step is not None)
+
+    @property
+    def usage_so_far(self) -> Usage:
+        """Tokens, with those of the unrecorded step."""
+        step = self.unrecorded_step
+        return self.usage if step is None else self.usage + step.usage
+
+    @property
+    def cost_so_far(self) -> float:
+        """Cost, with that of the unrecorded step."""
+        step = self.unrecorded_step
+        return self.cost if step is None else self.cost + step.cost
+
+    @property
+    def consecutive_failures_so_far(self) -> int:
+        """Failed steps in a row, with the unrecorded one."""
+        step = self.unrecorded_step
+        if step is None:
+            return self.consecutive_failures
+        return self.consecutive_failures + 1 if step.has_errors else 0
+
+    @property
+    def total_failures_so_far(self) -> int:
+        """Failed steps, with the unrecorded one."""
+        step = self.unrecorded_step
+        return self.total_failures + (step is not None and step.has_errors)

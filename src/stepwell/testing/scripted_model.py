@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigurationError, StepwellError
 from stepwell.messages import FinishReason, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart, TextDelta
 
@@ -40,6 +40,10 @@ class ScriptedModel:
         usage: Usage = DEFAULT_USAGE,
         cost: float = 0.0,
     ) -> None:
+        if isinstance(turns, str):
+            raise ConfigurationError(
+                f"a script is a list of turns; write ScriptedModel([{turns!r}])"
+            )
         self.name = name
         self.requests: list[ModelRequest] = []
         self._function = turns if callable(turns) else None

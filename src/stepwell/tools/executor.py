@@ -72,8 +72,8 @@ class ToolExecutor:
         max_parallel: int = DEFAULT_PARALLEL_CALLS,
         raise_on_failure: bool = False,
     ) -> None:
-        if max_parallel < 1:
-            raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel}")
+        if not isinstance(max_parallel, int) or max_parallel < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel!r}")
         self.tools = tools or Tools()
         self._hooks = hooks or HookStack()
         self._clock = clock or SystemClock()
@@ -145,7 +145,7 @@ class ToolExecutor:
         try:
             if tool is not None and call.malformed is None:
                 return _Ready(tool, call, tool.validate(call.arguments))
-            problem = _what_is_wrong(call, self.tools)
+            problem = _problem_with(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
             problem = error
         unstarted = blank(call, self._clock.now())
@@ -356,7 +356,7 @@ class _Batch:
                 raise ToolExecutionError(execution.call.name, said) from cause
 
 
-def _what_is_wrong(call: ToolCall, tools: Tools) -> Exception:
+def _problem_with(call: ToolCall, tools: Tools) -> Exception:
     if call.name not in tools:
         return ToolNotFoundError(call.name, tools.names)
     return InvalidToolArgumentsError(

@@ -40,9 +40,14 @@ class FunctionTool:
         if not callable(function):
             raise InvalidToolError(f"{function!r} is not callable, so it cannot be a tool")
         named = _unwrapped(function)
+        if inspect.isasyncgenfunction(named):
+            raise InvalidToolError(
+                f"tool {getattr(named, '__name__', named)!r} yields; return the whole result, and "
+                "tell how far it is with context.progress(...)"
+            )
         words = described(named)
         tool_name = required_name(name, getattr(named, "__name__", type(named).__name__))
-        if timeout is not None and timeout <= 0:
+        if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidToolError(f"the timeout of tool {tool_name!r} must be above 0 seconds")
         if effect not in tuple(ToolEffect):
             raise InvalidToolError(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ErrorType, InvalidToolArgumentsError, described, text_of
-from stepwell.messages import ToolCall
+from stepwell.messages import ToolCall, Usage
 from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
 from stepwell.tools.formatting import json_value, shown
 from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
@@ -42,6 +42,7 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
     """The tool returned. Raises if the value cannot be shown."""
     match value:
         case ToolOutput():
+            _refuse_odd(value)
             plain, text = shown(value.value)
             done = replace(execution, text=text, value=plain, usage=value.usage, cost=value.cost)
             return Finished(execution=done, metadata=json_value(value.metadata))
@@ -59,6 +60,15 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
         case _:
             plain, text = shown(value)
             return Finished(execution=replace(execution, text=text, value=plain))
+
+
+def _refuse_odd(output: ToolOutput) -> None:
+    """What flows into the state must be what it says it is; this runs where faults are results."""
+    wanted = {"metadata": Mapping, "usage": Usage, "cost": int | float}
+    for field, kind in wanted.items():
+        value = getattr(output, field)
+        if not isinstance(value, kind):
+            raise TypeError(f"ToolOutput.{field} is a {type(value).__name__}: {value!r:.80}")
 
 
 def raised(execution: ToolExecution, failure: BaseException) -> Finished:

@@ -1,4 +1,4 @@
-"""From a function's signature to a JSON schema and a validator. The only reader of pydantic."""
+"""From a function's signature to a JSON schema and a validator, through pydantic."""
 
 import inspect
 import json
@@ -32,6 +32,11 @@ class Signature:
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             self._refuse_odd(parameter)
+            if name not in hints and name in ("self", "cls"):
+                raise InvalidToolError(
+                    f"tool {tool_name!r} is a method that is not bound; give the bound one, for "
+                    f"example tools=[my_object.{tool_name}], or write a BaseTool"
+                )
             if name not in hints:
                 raise InvalidToolError(
                     f"parameter {name!r} of tool {tool_name!r} has no type hint; write for "
@@ -156,7 +161,9 @@ def _adapter(fields: dict[str, Any], tool_name: str) -> "TypeAdapter[dict[str, A
         adapter.json_schema()
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"the parameters of tool {tool_name!r} have no JSON schema: {error.message}"
+            f"the parameters of tool {tool_name!r} have no JSON schema: use plain types, "
+            "dataclasses, TypedDicts or pydantic models (for the state take a ToolContext). "
+            f"{error.message.splitlines()[0]}"
         ) from None
     return adapter
 

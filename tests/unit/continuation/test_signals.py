@@ -123,9 +123,20 @@ def test_agent_stop_takes_a_ready_signal():
     assert AgentStop(given).signal is given
 
 
-def test_agent_stop_refuses_an_unknown_reason():
-    with pytest.raises(ValueError, match="boredom"):
-        AgentStop("boredom")
+def test_agent_stop_takes_a_text_as_its_message():
+    stop = AgentStop("all done")
+    assert (stop.signal.reason, stop.signal.message) == (StopReason.STOP_REQUESTED, "all done")
+
+
+def test_agent_stop_refuses_an_unknown_reason_and_lists_the_known():
+    with pytest.raises(ValueError, match="'boredom' is not a stop reason; known: error, user_req"):
+        AgentStop("boredom", "nothing happens")
+
+
+def test_a_signal_written_with_a_plain_word_is_the_same_signal():
+    assert StopSignal(reason="guard") == StopSignal(reason=StopReason.GUARD)
+    with pytest.raises(ValueError, match="known: error"):
+        StopSignal(reason="boredom")
 
 
 class TestCancellation:

@@ -260,7 +260,7 @@ def test_on_event_wants_an_event_class(wrong: Any) -> None:
         with pytest.raises(ConfigurationError, match="listener for AgentFinished is not callable"):
             bus.on_event(wrong, None)  # type: ignore[arg-type]
     else:
-        with pytest.raises(ConfigurationError, match="wants an event class such as Agent"):
+        with pytest.raises(ConfigurationError, match=r"wants an event class of stepwell\.events"):
             bus.on_event(wrong, print)
 
 
