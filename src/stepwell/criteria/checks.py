@@ -1,6 +1,7 @@
 """Criteria that look at the newest step: its finish reason, its tool calls, its text."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from stepwell.errors import ConfigurationError
@@ -20,12 +21,15 @@ class FinishReasonCheck:
             self._stop_on = tuple(FinishReason(reason) for reason in stop_on)
         except ValueError as error:
             raise ConfigurationError(f"{error}; known: {', '.join(FinishReason)}") from None
-        self._words = [str(reason) for reason in self._stop_on]
+        # A vote depends on the reason alone, so a run shares one vote for all steps that gave it.
+        self._votes = {found: self._vote(found) for found in (None, *FinishReason)}
 
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Forbid if the newest step ended for a listed reason."""
         step = state.current_step
-        found = None if step is None else step.finish_reason
+        return self._votes[None if step is None else step.finish_reason]
+
+    def _vote(self, found: FinishReason | None) -> ContinuationEvaluation:
         stops = found is not None and found in self._stop_on
         if found is None:
             reason = "no finish reason yet"
@@ -37,7 +41,7 @@ class FinishReasonCheck:
             criterion="FinishReasonCheck",
             decision=ContinuationDecision.FORBID if stops else ContinuationDecision.ALLOW,
             reason=reason,
-            context={"finish_reason": found, "stop_on": self._words},
+            context={"finish_reason": found, "stop_on": [str(word) for word in self._stop_on]},
             stop_reason=StopReason.FINISH_REASON if stops else None,
         )
 
@@ -48,20 +52,25 @@ class ToolCallPresenceCheck:
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Request after tool calls and before the first step; else allow stopping."""
         step = state.current_step
-        calls = 0 if step is None else len(step.tool_calls)
-        if step is None:
-            reason = "no step yet"
-        elif calls:
-            reason = f"the model called {calls} tool{'s' if calls > 1 else ''}"
-        else:
-            reason = "the model called no tools"
-        goes_on = step is None or calls > 0
-        return ContinuationEvaluation(
-            criterion="ToolCallPresenceCheck",
-            decision=ContinuationDecision.REQUEST if goes_on else ContinuationDecision.ALLOW_STOP,
-            reason=reason,
-            context={"tool_calls": calls},
-        )
+        return _presence_vote(None if step is None else len(step.tool_calls))
+
+
+@cache
+def _presence_vote(calls: int | None) -> ContinuationEvaluation:
+    """One vote for all steps with that many calls; None before the first step."""
+    if calls is None:
+        reason = "no step yet"
+    elif calls:
+        reason = f"the model called {calls} tool{'s' if calls > 1 else ''}"
+    else:
+        reason = "the model called no tools"
+    goes_on = calls is None or calls > 0
+    return ContinuationEvaluation(
+        criterion="ToolCallPresenceCheck",
+        decision=ContinuationDecision.REQUEST if goes_on else ContinuationDecision.ALLOW_STOP,
+        reason=reason,
+        context={"tool_calls": calls or 0},
+    )
 
 
 class ResponseContentCheck:

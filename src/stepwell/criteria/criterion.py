@@ -80,7 +80,7 @@ class ContinuationCriteria:
 
     def evaluate(self, state: AgentState) -> ContinuationOutcome:
         """Ask every criterion, add the signals raised in the state, and resolve."""
-        return self.resolve(state, [cast_vote(c, state) for c in self.criteria])
+        return self.resolve(state, [_proper(c.evaluate(state), c) for c in self.criteria])
 
     def can_continue(self, state: AgentState) -> bool:
         """Whether the run goes on."""
@@ -142,7 +142,10 @@ def criterion_name(criterion: Criterion) -> str:
 
 def cast_vote(criterion: Criterion, state: AgentState) -> ContinuationEvaluation:
     """A criterion's vote, with default words if it gave a bare decision."""
-    vote = criterion.evaluate(state)
+    return _proper(criterion.evaluate(state), criterion)
+
+
+def _proper(vote: Vote, criterion: Criterion) -> ContinuationEvaluation:
     if isinstance(vote, ContinuationEvaluation):
         plain_words = type(vote.decision) is str or type(vote.stop_reason) is str
         return _with_proper_words(vote) if plain_words else vote

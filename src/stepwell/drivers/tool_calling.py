@@ -6,7 +6,7 @@ the calls, and describe it all as a step.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
@@ -197,27 +197,41 @@ class ToolCallingDriver:
 
 def sound(response: Any, model: str) -> ModelResponse:
     """What a model returned, if it is a response whose parts are what they should be."""
+    if (
+        type(response) is ModelResponse
+        and type(response.text) is str
+        and type(response.usage) is Usage
+        and type(response.cost) is float
+        and _are_sound(response.tool_calls)
+    ):
+        return response
+    if isinstance(response, ModelResponse) and cast("Any", response.text) is None:
+        return sound(replace(response, text=""), model)
+    raise ModelError(f"model {model} returned {_what_is_wrong(response)}")
+
+
+def _are_sound(calls: Any) -> bool:
+    if type(calls) is not tuple:
+        return False
+    given = cast("tuple[Any, ...]", calls)
+    return all(type(call) is ToolCall and isinstance(call.arguments, Mapping) for call in given)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def _what_is_wrong(response: Any) -> str:
     if not isinstance(response, ModelResponse):
-        raise ModelError(
-            f"model {model} returned a {type(response).__name__}; its respond() must be async and "
-            "return a ModelResponse"
+        return (
+            f"a {type(response).__name__}; its respond() must be async and return a ModelResponse"
         )
-    text: Any = response.text
-    if text is None:
-        response = replace(response, text="")
-    elif not isinstance(text, str):
-        raise ModelError(f"model {model} returned a {type(text).__name__} as text")
-    for field, kind in (("usage", Usage), ("cost", int | float), ("tool_calls", tuple)):
-        if not isinstance(getattr(response, field), kind):
-            wrong = getattr(response, field)
-            raise ModelError(f"model {model} returned {wrong!r:.80} as {field}")
-    for call in response.tool_calls:
-        if not isinstance(call, ToolCall) or not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ModelError(
-                f"model {model} returned {call!r:.80} as a tool call; give a ToolCall whose "
-                "arguments are a dict, or malformed=text if they could not be parsed"
-            )
-    return response
+    if type(response.text) is not str:
+        return f"a {type(response.text).__name__} as text"
+    if type(response.usage) is not Usage:
+        return f"{response.usage!r:.80} as usage; give a Usage"
+    if type(response.cost) is not float:
+        return f"{response.cost!r:.80} as cost; give a float"
+    return (
+        f"{response.tool_calls!r:.120} as tool_calls; give a tuple of ToolCall whose arguments are "
+        "a dict, or malformed=text where they could not be parsed"
+    )
 
 
 def is_wrapping_up(state: AgentState) -> bool:

@@ -101,5 +101,6 @@ class HookContext(Struct, frozen=True, kw_only=True):
         """What has no effect at this moment is a mistake, not something to pass over."""
         if self.trigger not in triggers:
             raise ConfigurationError(
-                f"this has no effect at {self.trigger}; register the hook for {' or '.join(triggers)}"
+                f"this has no effect at {self.trigger}; register the hook for "
+                f"{' or '.join(triggers)}"
             )

@@ -196,20 +196,17 @@ class AgentLoop:
         if state.outcome is not None and state.outcome.delay_seconds:
             await self._waited_out(state.outcome.delay_seconds, state, scope)
         if first or self._may_be_over(state, scope):
-            state, outcome = await self._checked(state, scope)
-            if not _goes_on(state, outcome):
-                return await self._ended_without_step(state, scope, outcome)
-            state = state.with_votes_counted()
+            state, stop = await self._checked(state, scope)
+            if stop is not None:
+                return await self._ended_without_step(state, scope, stop)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
         tell_step_started(state, scope, self._tool_names)
-        hooked = await self._hooked(HookTrigger.BEFORE_STEP, state, scope)
-        is_changed, state = hooked is not state, hooked
-        if state.signals or (is_changed and self._criteria.has_own):
-            state, outcome = await self._decided(state, self._evaluated(state))
-            if not _goes_on(state, outcome):
-                return await self._ended_without_step(state, scope, outcome)
-            state = state.with_votes_counted()
+        if self._hooks.has(HookTrigger.BEFORE_STEP):
+            state = await self._hooked(HookTrigger.BEFORE_STEP, state, scope)
+            state, stop = await self._voted_again(state)
+            if stop is not None:
+                return await self._ended_without_step(state, scope, stop)
         state, fault = await self._driven(state, scope)
         if state.execution is None or state.execution.unrecorded_step is None:
             return await self._cut_off(state, scope)
@@ -226,20 +223,30 @@ class AgentLoop:
 
     async def _checked(
         self, state: AgentState, scope: RunScope
-    ) -> tuple[AgentState, ContinuationOutcome]:
+    ) -> tuple[AgentState, ContinuationOutcome | None]:
         """The checkpoint before a step, so that nothing is paid for after a limit or a
         cancellation. A step that wraps up is past the limits; only signals can stop it."""
         if is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
         if scope.signal is not None:
             state = state.with_signal(scope.signal)
-        outcome = self._evaluated(state)
-        if is_wrapping_up(state):
-            return state, outcome if state.signals else one_more_step(outcome)
-        state, outcome = await self._decided(state, outcome)
-        if is_wrapping_up(state):
+        if is_wrapping_up(state) and not state.signals:
+            return state, None
+        state, stop = await self._voted_again(state)
+        if stop is None and is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
-        return state, outcome
+        return state, stop
+
+    async def _voted_again(
+        self, state: AgentState
+    ) -> tuple[AgentState, ContinuationOutcome | None]:
+        """The votes before a step: the outcome if the run stops, None if the step is taken."""
+        outcome = self._evaluated(state)
+        if not _goes_on(state, outcome):
+            state, outcome = await self._decided(state, outcome)
+            if not _goes_on(state, outcome):
+                return state, outcome
+        return state.with_votes_counted(), None
 
     def _may_be_over(self, state: AgentState, scope: RunScope) -> bool:
         """Whether the votes have to be counted again since the last step: a quick look."""

@@ -101,13 +101,16 @@ def sound_step(driven: Any, driver: str) -> AgentState:
             f"{driver}.use_tools returned a state without a step; return "
             "state.with_current_step(step)"
         )
-    results = [m.role is Role.TOOL for m in step.messages if isinstance(m, Message)]  # pyright: ignore[reportUnnecessaryIsInstance]
-    if len(results) != len(step.messages):
-        raise DriverError(f"{driver}.use_tools returned a step whose messages are not Messages")
-    if sum(results) != len(step.tool_calls):
+    results = 0
+    for message in step.messages:
+        if type(message) is not Message:
+            raise DriverError(f"{driver}.use_tools returned a step whose messages are not Messages")
+        results += message.role is Role.TOOL
+    calls = len(step.tool_calls)
+    if results != calls:
         raise DriverError(
-            f"{driver}.use_tools returned a step with {len(step.tool_calls)} tool calls and "
-            f"{sum(results)} results; each call needs one result message behind it"
+            f"{driver}.use_tools returned a step with {calls} tool calls and {results} results; "
+            "each call needs one result message behind it"
         )
     return driven
 

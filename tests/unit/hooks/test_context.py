@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from stepwell import (
     AgentState,
@@ -24,21 +25,26 @@ CONTEXT = HookContext(trigger=HookTrigger.BEFORE_TOOL, state=STATE)
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "value"),
+    ("trigger", "change", "field", "value"),
     [
-        ("with_state", "state", STATE.with_metadata({"a": 1})),
-        ("with_call", "call", ToolCall(id="1", name="look")),
-        ("with_result", "result", None),
-        ("with_request", "request", ModelRequest(messages=(Message.user("hi", id="m"),))),
-        ("with_response", "response", ModelResponse(text="hi")),
-        ("block", "block_reason", "not on Sundays"),
+        ("on_stop", "with_state", "state", STATE.with_metadata({"a": 1})),
+        ("before_tool", "with_call", "call", ToolCall(id="1", name="look")),
+        ("before_tool", "with_result", "result", None),
+        ("after_tool", "with_result", "result", None),
+        (
+            *("before_inference", "with_request", "request"),
+            ModelRequest(messages=(Message.user("hi", id="m"),)),
+        ),
+        ("after_inference", "with_response", "response", ModelResponse(text="hi")),
+        ("before_tool", "block", "block_reason", "not on Sundays"),
     ],
 )
-def test_each_change_is_a_copy_with_one_field_set(change, field, value):
-    changed = getattr(CONTEXT, change)(value)
+def test_each_change_is_a_copy_with_one_field_set(trigger, change, field, value):
+    context = replace(CONTEXT, trigger=HookTrigger(trigger))
+    changed = getattr(context, change)(value)
 
     assert getattr(changed, field) == value
-    assert getattr(CONTEXT, field) != value
+    assert getattr(context, field) != value
 
 
 def test_no_result_is_not_the_same_as_the_result_none():
