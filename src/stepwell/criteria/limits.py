@@ -20,8 +20,8 @@ class _Limit:
     kind: str
     """The field of a budget that grants more of it."""
     unit: str
-    decimals: int | None = None
-    """How exactly the amounts are shown; counts are shown whole."""
+    digits = ""
+    """How the counted amount is shown, as a format."""
     names = ("current", "maximum")
     """What the two numbers are called in the vote's context."""
     stop_reason: StopReason
@@ -31,6 +31,7 @@ class _Limit:
         self.maximum = maximum
         self.current: Counter = counter or self.count
         self._name = type(self).__name__
+        self._of_maximum = self._of(maximum)
 
     def is_reached(self, state: AgentState) -> bool:
         """Whether the budget is used up."""
@@ -40,17 +41,18 @@ class _Limit:
         """Forbid once the counted amount has reached the maximum."""
         current, maximum = self.current(state), self.allowed(state)
         reached = current >= maximum
+        of_maximum = self._of_maximum if maximum == self.maximum else self._of(maximum)
         return ContinuationEvaluation(
             criterion=self._name,
             decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            reason=f"{self._shown(current)} of {self._shown(maximum)} {self.unit} used",
+            reason=f"{current:{self.digits}}{of_maximum}",
             context={self.names[0]: current, self.names[1]: maximum},
             stop_reason=self.stop_reason if reached else None,
             hint=self.hint if reached else None,
         )
 
-    def _shown(self, amount: float) -> str:
-        return str(amount) if self.decimals is None else f"{round(amount, self.decimals):.12g}"
+    def _of(self, maximum: float) -> str:
+        return f" of {maximum:.12g} {self.unit} used"
 
     def allowed(self, state: AgentState) -> float:
         """The maximum with what was granted to this execution."""
@@ -108,7 +110,7 @@ class CostLimit(_Limit):
 
     kind = "cost"
     unit = "cost"
-    decimals = 6
+    digits = ".6g"
     stop_reason = StopReason.COST_LIMIT
     hint = "raise it with with_max_cost(amount) or Agent(max_cost=amount)."
 
@@ -128,7 +130,7 @@ class ExecutionTimeLimit(_Limit):
 
     kind = "seconds"
     unit = "seconds"
-    decimals = 3
+    digits = ".3f"
     stop_reason = StopReason.TIME_LIMIT
     hint = (
         "raise it with with_timeout(seconds) or Agent(timeout=seconds); for work that pauses use "
@@ -156,7 +158,7 @@ class CumulativeExecutionTimeLimit(_Limit):
 
     kind = "seconds"
     unit = "active seconds"
-    decimals = 3
+    digits = ".3f"
     names = ("cumulative_seconds", "max_seconds")
     stop_reason = StopReason.TIME_LIMIT
     hint = "raise it with with_cumulative_timeout(seconds) or Agent(cumulative_timeout=seconds)."

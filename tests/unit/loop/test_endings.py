@@ -144,7 +144,7 @@ ENDINGS = {
         AgentStatus.STOPPED,
         lambda: slow_clock_agent(timeout=60),
         2,
-        says="80 of 60 seconds used",
+        says="80.000 of 60 seconds used",
     ),
     "cumulative_time_limit": Ending(
         StopReason.TIME_LIMIT,
