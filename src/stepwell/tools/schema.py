@@ -46,8 +46,8 @@ class Signature:
                 self.context_parameters += (name,)
             else:
                 fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
-        self._adapter = _adapter(fields, tool_name)
-        self.parameters = _without_titles(self._adapter.json_schema())
+        self._adapter, schema = _adapter(fields, tool_name)
+        self.parameters = _without_titles(schema)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history."""
@@ -149,7 +149,10 @@ def _is_described(hint: Any) -> bool:
     return any(isinstance(note, FieldInfo) and note.description for note in notes)
 
 
-def _adapter(fields: dict[str, Any], tool_name: str) -> "TypeAdapter[dict[str, Any]]":
+def _adapter(
+    fields: dict[str, Any], tool_name: str
+) -> "tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]":
+    """The validator of the arguments, and their JSON schema."""
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticUserError
     from typing_extensions import TypedDict
@@ -158,14 +161,13 @@ def _adapter(fields: dict[str, Any], tool_name: str) -> "TypeAdapter[dict[str, A
         arguments: Any = cast("Any", TypedDict)(f"{tool_name}_arguments", fields)
         arguments.__pydantic_config__ = ConfigDict(extra="forbid")
         adapter = TypeAdapter[dict[str, Any]](arguments)
-        adapter.json_schema()
+        return adapter, adapter.json_schema()
     except PydanticUserError as error:
         raise InvalidToolError(
             f"the parameters of tool {tool_name!r} have no JSON schema: use plain types, "
             "dataclasses, TypedDicts or pydantic models (for the state take a ToolContext). "
             f"{error.message.splitlines()[0]}"
         ) from None
-    return adapter
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
