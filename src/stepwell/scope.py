@@ -45,17 +45,17 @@ class Guard:
         return self.timed_out or self.signal is not None
 
     def __enter__(self) -> "Guard":
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._scope.loop)  # named, since looking it up costs more
         if task is None:
             raise RuntimeError("a guard needs a running asyncio task")
         self._task = task
         self._cancelling = task.cancelling()
         self._peers.append(self)
         if self._seconds is not None:
-            self._timer = task.get_loop().call_later(self._seconds, self._expire)
+            self._timer = self._scope.loop.call_later(self._seconds, self._expire)
         signal = self._scope.signal
         if signal is not None:  # it came while nothing was in flight
-            task.get_loop().call_soon(self.interrupt, signal)
+            self._scope.loop.call_soon(self.interrupt, signal)
         return self
 
     def __exit__(
@@ -90,8 +90,8 @@ class RunScope:
     """The emitter of a run and the switch that interrupts what the run has in flight."""
 
     __slots__ = (
-        *("_cancellation", "_is_overdue", "_loop", "_thread", "_timer"),
-        *("backstops", "emitter", "guards"),
+        *("_cancellation", "_is_overdue", "_thread", "_timer"),
+        *("backstops", "emitter", "guards", "loop"),
     )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
@@ -100,7 +100,7 @@ class RunScope:
         self._cancellation = cancellation
         self.guards: list[Guard] = []
         self.backstops: list[Guard] = []
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
         if cancellation is not None:
@@ -116,7 +116,7 @@ class RunScope:
     @property
     def seconds_left(self) -> float | None:
         """Until the deadline, if there is one; never below zero."""
-        return None if self._timer is None else max(self._timer.when() - self._loop.time(), 0.0)
+        return None if self._timer is None else max(self._timer.when() - self.loop.time(), 0.0)
 
     @property
     def cancellation(self) -> Cancellation | None:
@@ -127,11 +127,11 @@ class RunScope:
         """Interrupt what is in flight after that many seconds."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(seconds, 0.0), self._on_deadline)
+        self._timer = self.loop.call_later(max(seconds, 0.0), self._on_deadline)
 
     def allow_seconds(self, seconds: float) -> None:
         """Give a run whose deadline passed, or soon passes, at least that much longer."""
-        if self._timer is not None and self._timer.when() < self._loop.time() + seconds:
+        if self._timer is not None and self._timer.when() < self.loop.time() + seconds:
             self.set_deadline(seconds)
         self._is_overdue = False
 
@@ -147,8 +147,8 @@ class RunScope:
         """Call this on the run's own thread: at once if that is here, else as soon as it can."""
         if threading.get_ident() == self._thread:
             function()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
         """The run is over: disarm the timer, let go of the cancellation and of the listeners."""
@@ -159,8 +159,8 @@ class RunScope:
             self._cancellation.unsubscribe(self._on_cancellation)
 
     def _on_cancellation(self, signal: StopSignal) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._interrupt, signal)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._interrupt, signal)
 
     def _on_deadline(self) -> None:
         self._is_overdue = True

@@ -213,8 +213,11 @@ def sound(response: Any, model: str) -> ModelResponse:
 def _are_sound(calls: Any) -> bool:
     if type(calls) is not tuple:
         return False
-    given = cast("tuple[Any, ...]", calls)
-    return all(type(call) is ToolCall and isinstance(call.arguments, Mapping) for call in given)  # pyright: ignore[reportUnnecessaryIsInstance]
+    for call in cast("tuple[Any, ...]", calls):
+        is_call = type(call) is ToolCall
+        if not is_call or not (type(call.arguments) is dict or isinstance(call.arguments, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return False
+    return True
 
 
 def _what_is_wrong(response: Any) -> str:

@@ -38,6 +38,12 @@ class History(Sequence[T], Generic[T]):
         history._length = len(items)
         return history
 
+    def _seeing(self, length: int) -> "History[T]":
+        history = self.__class__.__new__(self.__class__)
+        history._items = self._items
+        history._length = length
+        return history
+
     def append(self, item: T) -> "History[T]":
         """A history with one more item; this one stays as it is."""
         items, length = self._items, self._length
@@ -46,17 +52,20 @@ class History(Sequence[T], Generic[T]):
         items.append(item)
         if items[length] is not item:  # another thread appended to this value in between
             return self._over([*items[:length], item])
-        grown = self.__class__.__new__(self.__class__)
-        grown._items = items
-        grown._length = length + 1
-        return grown
+        return self._seeing(length + 1)
 
     def extend(self, items: Iterable[T]) -> "History[T]":
         """A history with these items behind its own."""
-        history = self
-        for item in items:
-            history = history.append(item)
-        return history
+        added = tuple(items)
+        shared, length = self._items, self._length
+        if not added:
+            return self
+        if len(shared) != length or not length:
+            return self._over([*shared[:length], *added])
+        shared.extend(added)
+        if shared[length] is not added[0] or shared[length + len(added) - 1] is not added[-1]:
+            return self._over([*shared[:length], *added])  # another thread was faster
+        return self._seeing(length + len(added))
 
     def replaced(self, index: int, item: T) -> "History[T]":
         """A copy with another item at that place. Costs O(n): for rare corrections."""
