@@ -44,6 +44,12 @@ class Guard:
         """Whether the call was ended from outside."""
         return self.timed_out or self.signal is not None
 
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether a CancelledError comes from someone who cancelled, us or the task's owner; if
+        not, the awaited code raised it by itself."""
+        return self.was_interrupted or self._task.cancelling() > self._cancelling
+
     def __enter__(self) -> "Guard":
         task = asyncio.current_task(self._scope.loop)  # named, since looking it up costs more
         if task is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from stepwell.continuation.decisions import ContinuationDecision, StopReason
 from stepwell.continuation.outcome import ContinuationEvaluation
@@ -39,6 +39,15 @@ class StopSignal(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Who asked, for the trace."""
         return self.source or "StopSignal"
+
+    @property
+    def words(self) -> str:
+        """Its message, or at least its reason."""
+        return self.message or str(self.reason)
+
+    def while_running(self, what: str) -> "StopSignal":
+        """The same signal, telling also what it cut off."""
+        return replace(self, message=f"{self.words}; {what} was running and was cancelled")
 
     def as_evaluation(self) -> ContinuationEvaluation:
         """This signal as a vote."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
-from stepwell.continuation import AgentStop, StopSignal
+from stepwell.continuation import AgentStop
 from stepwell.errors import DriverError, ErrorType, HookError, ModelError
 from stepwell.events import (
     InferenceRequestStarted,
@@ -98,7 +98,7 @@ class ToolCallingDriver:
         """The model's answer; a deadline or a cancellation ends the wait and the run."""
         scope = state.scope
         if scope.signal is not None:
-            raise AgentStop(_cut_off(scope.signal, self._name), state=state)
+            raise AgentStop(scope.signal, state=state)
         response: ModelResponse | None = None
         with scope.guard() as guard:
             try:
@@ -107,12 +107,13 @@ class ToolCallingDriver:
                 else:
                     response = sound(await self._model.respond(request), self._name)
             except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if guard.was_interrupted or (task is not None and task.cancelling()):
+                if guard.was_cancelled:
                     raise
                 raise ModelError(f"model {self._name} cancelled its own call") from error
-        if guard.signal is not None or response is None:
-            raise AgentStop(_cut_off(guard.signal, self._name), state=state)
+        if guard.signal is not None:
+            raise AgentStop(guard.signal.while_running(f"the call to {self._name}"), state=state)
+        if response is None:
+            raise DriverError(f"the call to {self._name} gave no response")
         return response
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
@@ -312,13 +313,6 @@ def _repeats_arguments(text: str, calls: Sequence[ToolCall]) -> bool:
     except DecodeError:
         return False
     return any(leaked == call.arguments for call in calls)
-
-
-def _cut_off(signal: StopSignal | None, model: str) -> StopSignal:
-    if signal is None:
-        raise DriverError(f"model {model} gave no response")
-    why = signal.message or str(signal.reason)
-    return replace(signal, message=f"{why}; the call to {model} was running and was cancelled")
 
 
 def _call_id(state: AgentState, index: int) -> str:

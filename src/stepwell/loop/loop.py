@@ -45,7 +45,6 @@ from stepwell.loop.telling import (
 from stepwell.loop.votes import (
     AtLimit,
     budget_question,
-    cut_off,
     failed_by_hook,
     is_at_limit,
     one_more_step,
@@ -262,20 +261,19 @@ class AgentLoop:
     ) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
         name = type(self._driver).__name__
-        driven: AgentState | None = None
+        driven = state
         try:
             with scope.backstop() as backstop:
                 driven = sound_step(await self._driver.use_tools(state), name)
-            if backstop.signal is not None or driven is None:
-                raise AgentStop(cut_off(backstop.signal or scope.signal, name))
+            if backstop.signal is not None:
+                raise AgentStop(backstop.signal.while_running(name))
         except AgentStop as stop:
             kept = stop.state if isinstance(stop.state, AgentState) else state
             source = stop.signal.source or name
             return kept.with_signal(replace(stop.signal, source=source)), None
         except HookError as error:
             kept = error.state if isinstance(error.state, AgentState) else state
-            error.state = kept.with_current_step(AgentStep.failed(error))
-            return failed_by_hook(kept, error), error
+            return failed_by_hook(kept.with_current_step(AgentStep.failed(error)), error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
             logger.info("the driver raised %s", described(error), exc_info=error)
             return state.with_current_step(AgentStep.failed(error)), error
@@ -408,11 +406,13 @@ class AgentLoop:
                 return (await self._hooks.run(context)).state
             with scope.backstop() as backstop:
                 return (await self._hooks.run(context)).state
-            return state.with_signal(cut_off(backstop.signal, f"a {trigger} hook"))
+            if backstop.signal is None:
+                return state
+            return state.with_signal(backstop.signal.while_running(f"a {trigger} hook"))
         except AgentStop as stop:
             return stop.state.with_signal(stop.signal)
         except HookError as failure:
-            return failed_by_hook(state, failure)
+            return failed_by_hook(failure.state, failure)
 
 
 def _goes_on(state: AgentState, outcome: ContinuationOutcome) -> bool:

@@ -80,14 +80,6 @@ def one_more_step(outcome: ContinuationOutcome) -> ContinuationOutcome:
     return resolve(votes)
 
 
-def cut_off(signal: StopSignal | None, what: str) -> StopSignal:
-    """The vote of a deadline or cancellation that ended foreign code in flight."""
-    if signal is None:
-        raise DriverError(f"{what} gave no result")
-    why = signal.message or str(signal.reason)
-    return replace(signal, message=f"{why}; {what} was running and was cancelled")
-
-
 def sound_step(driven: Any, driver: str) -> AgentState:
     """What a driver returned, if it is a state with a step that leaves the history valid."""
     if not isinstance(driven, AgentState):
@@ -118,7 +110,6 @@ def sound_step(driven: Any, driver: str) -> AgentState:
 def failed_by_hook(state: AgentState, error: HookError) -> AgentState:
     """A hook raised: the run fails, and the step in flight, if any, shows the error."""
     logger.info("%s", error, exc_info=error)
-    state = error.state if isinstance(error.state, AgentState) else state
     in_flight = None if state.execution is None else state.execution.in_flight
     if in_flight is not None and in_flight.step is not None and not in_flight.step.failures:
         info = ErrorInfo.from_exception(error, ErrorType.UNKNOWN)

@@ -178,8 +178,7 @@ class ToolExecutor:
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))
             except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if guard.was_interrupted or (task is not None and task.cancelling()):
+                if guard.was_cancelled:
                     raise
                 finished = raised(begun, error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is a result
@@ -321,7 +320,7 @@ class _Batch:
     @property
     def why_halted(self) -> str:
         signal = self._halted_by or self.scope.signal
-        return "" if signal is None else signal.message or str(signal.reason)
+        return "" if signal is None else signal.words
 
     def halt(self, signal: StopSignal) -> None:
         """Start no further call, and vote to stop."""

@@ -76,8 +76,7 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
     call = execution.call
     if isinstance(failure, AgentStop):
         signal = replace(failure.signal, source=failure.signal.source or call.name)
-        said = signal.message or str(signal.reason)
-        ended = replace(execution, text=f"This call ended the run: {said}")
+        ended = replace(execution, text=f"This call ended the run: {signal.words}")
         return Finished(execution=ended, signal=signal)
     if isinstance(failure, InvalidToolArgumentsError):
         outcome, default, text = ToolOutcome.INVALID, ErrorType.VALIDATION, text_of(failure)
@@ -104,12 +103,9 @@ def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
 
 def interrupted(execution: ToolExecution, signal: StopSignal) -> Finished:
     """The run's deadline or a cancellation ended the tool."""
-    why = signal.message or str(signal.reason)
-    told = replace(
-        signal, message=f"{why}; tool {execution.call.name} was running and was cancelled"
-    )
-    text = f"Error: cancelled while it ran ({why}); what it had begun may still take effect"
-    ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=text)
+    told = signal.while_running(f"tool {execution.call.name}")
+    text = f"cancelled while it ran ({signal.words}); what it had begun may still take effect"
+    ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=f"Error: {text}")
     return Finished(execution=ended, signal=told)
 
 
