@@ -21,6 +21,7 @@ _DEADLINE = StopSignal(
 class Guard:
     """Around one awaited call: ends it on timeout, deadline or cancellation.
 
+    It answers to what comes while it stands; whether to begin at all is asked of ``scope.signal``.
     After the block ``timed_out`` says whether its own timeout ended it, and ``signal`` why the
     run did. A cancellation of the surrounding task is not touched.
     """
@@ -59,9 +60,6 @@ class Guard:
         self._peers.append(self)
         if self._seconds is not None:
             self._timer = self._scope.loop.call_later(self._seconds, self._expire)
-        signal = self._scope.signal
-        if signal is not None:  # it came while nothing was in flight
-            self._scope.loop.call_soon(self.interrupt, signal)
         return self
 
     def __exit__(

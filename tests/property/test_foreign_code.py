@@ -137,7 +137,7 @@ async def test_foreign_code_never_breaks_a_run(plan: dict[str, Any]) -> None:
     assert type(recorder.events[-1]) is AgentFinished
     assert recorder.of(ContinuationEvaluated)[-1].outcome == final.stop
     assert final.execution.in_flight is None
-    assert final.execution.signals == ()
+    assert final.execution.signals == final.execution.continue_requests == ()
     for state in states:
         assert_every_call_has_one_result(tuple(state.messages))
 

@@ -79,7 +79,8 @@ class ToolCallingDriver:
         )
         if self._hooks.has(HookTrigger.BEFORE_INFERENCE):
             answer = await self._hooks.run(
-                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request)
+                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request),
+                state.scope,
             )
             state, request = answer.state, answer.request or request
         emitter = state.scope.emitter
@@ -159,7 +160,8 @@ class ToolCallingDriver:
     ) -> tuple[AgentState, ModelResponse]:
         if self._hooks.has(HookTrigger.AFTER_INFERENCE):
             answer = await self._hooks.run(
-                HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response)
+                HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response),
+                state.scope,
             )
             state, response = answer.state, answer.response or response
         emitter = state.scope.emitter

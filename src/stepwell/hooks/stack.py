@@ -1,5 +1,6 @@
 """Hooks in the order in which they run. The stack is immutable; building twice shares nothing."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 from typing import Any
@@ -12,6 +13,7 @@ from stepwell.errors import ConfigurationError, HookError
 from stepwell.hooks.context import HookContext, HookTrigger
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
+from stepwell.scope import RunScope
 from stepwell.state import AgentState
 
 HookFunction = Callable[[HookContext], Awaitable[HookContext | None] | HookContext | None]
@@ -54,16 +56,17 @@ class HookStack:
         """Whether any hook wants that moment."""
         return bool(self.hooks) and bool(self._by_trigger[trigger])
 
-    async def run(self, context: HookContext) -> HookContext:
+    async def run(self, context: HookContext, scope: RunScope | None = None) -> HookContext:
         """Give the context through all hooks of its trigger.
 
-        What is raised names the hook, and carries the state that the hooks before it made.
+        What is raised names the hook, and carries the state that the hooks before it made. With
+        a scope, a deadline or a cancellation that comes while a hook runs ends it.
         """
         for hook in self._by_trigger[context.trigger]:
             try:
                 answer: Any = hook.function(context)
                 if isawaitable(answer):
-                    answer = await answer
+                    answer = await _awaited(answer, hook.name, scope)
             except AgentStop as stop:
                 signal = replace(stop.signal, source=stop.signal.source or hook.name)
                 raise AgentStop(signal, state=stop.state or context.state) from stop
@@ -76,6 +79,21 @@ class HookStack:
                 raise HookError(hook.name, context.trigger, TypeError(wrong), context.state)
             context = answer
         return context
+
+
+async def _awaited(answer: Awaitable[Any], name: str, scope: RunScope | None) -> Any:
+    if scope is None:
+        return await answer
+    with scope.guard() as guard:
+        try:
+            return await answer
+        except asyncio.CancelledError as error:
+            if guard.was_cancelled:
+                raise
+            raise RuntimeError("it cancelled itself") from error
+    if guard.signal is not None:
+        raise AgentStop(guard.signal.while_running(f"hook {name}"))
+    return None
 
 
 def _what_is_wrong(answer: Any, given: HookContext) -> str:

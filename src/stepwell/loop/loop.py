@@ -216,7 +216,7 @@ class AgentLoop:
     async def _waited_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
         """Wait as long as the last decision asked, unless that time has passed already."""
         passed = (self._clock.now() - state.updated_at).total_seconds()
-        if seconds > passed:
+        if seconds > passed and scope.signal is None:
             with scope.guard():
                 await self._clock.sleep(seconds - passed)
 
@@ -224,13 +224,11 @@ class AgentLoop:
         self, state: AgentState, scope: RunScope
     ) -> tuple[AgentState, ContinuationOutcome | None]:
         """The checkpoint before a step, so that nothing is paid for after a limit or a
-        cancellation. A step that wraps up is past the limits; only signals can stop it."""
+        cancellation."""
         if is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
         if scope.signal is not None:
             state = state.with_signal(scope.signal)
-        if is_wrapping_up(state) and not state.signals:
-            return state, None
         state, stop = await self._voted_again(state)
         if stop is None and is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
@@ -239,7 +237,12 @@ class AgentLoop:
     async def _voted_again(
         self, state: AgentState
     ) -> tuple[AgentState, ContinuationOutcome | None]:
-        """The votes before a step: the outcome if the run stops, None if the step is taken."""
+        """The votes before a step: the outcome if the run stops, None if the step is taken.
+
+        A step that wraps up is past the limits; only signals can stop it.
+        """
+        if is_wrapping_up(state) and not state.signals:
+            return state.with_votes_counted(), None
         outcome = self._evaluated(state)
         if not _goes_on(state, outcome):
             state, outcome = await self._decided(state, outcome)
@@ -402,13 +405,7 @@ class AgentLoop:
             return state
         context = HookContext(trigger=trigger, state=state, error=error, exception=exception)
         try:
-            if scope is None:
-                return (await self._hooks.run(context)).state
-            with scope.backstop() as backstop:
-                return (await self._hooks.run(context)).state
-            if backstop.signal is None:
-                return state
-            return state.with_signal(backstop.signal.while_running(f"a {trigger} hook"))
+            return (await self._hooks.run(context, scope)).state
         except AgentStop as stop:
             return stop.state.with_signal(stop.signal)
         except HookError as failure:

@@ -388,7 +388,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_run_left(self) -> "AgentState":
         """The run is over: the next one starts its wall clock anew, and what is not paused waits
         for nothing."""
-        state = self._with_execution(entered_monotonic=None)
+        state = self._with_execution(entered_monotonic=None, signals=(), continue_requests=())
         if self.status is AgentStatus.PAUSED or not self.pending:
             return state
         for asked in self.pending:

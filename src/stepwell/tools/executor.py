@@ -241,7 +241,7 @@ class ToolExecutor:
     async def _run_hooks(self, context: HookContext, batch: "_Batch") -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
         try:
-            answer = await self._hooks.run(context)
+            answer = await self._hooks.run(context, batch.scope)
         except AgentStop as stop:
             batch.state = stop.state
             batch.halt(stop.signal)
