@@ -95,7 +95,7 @@ class RunScope:
 
     __slots__ = (
         *("_cancellation", "_is_overdue", "_thread", "_timer"),
-        *("backstops", "emitter", "guards", "loop"),
+        *("backstops", "batches", "emitter", "guards", "loop"),
     )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
@@ -104,6 +104,9 @@ class RunScope:
         self._cancellation = cancellation
         self.guards: list[Guard] = []
         self.backstops: list[Guard] = []
+        self.batches = 0
+        """Batches of tool calls under way. They answer to signals themselves, also between two
+        calls, and settle every call; no backstop may cut them off."""
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -171,5 +174,6 @@ class RunScope:
         self._interrupt(_DEADLINE)
 
     def _interrupt(self, signal: StopSignal) -> None:
-        for guard in tuple(self.guards or self.backstops):
+        in_flight = self.guards if self.guards or self.batches else self.backstops
+        for guard in tuple(in_flight):
             guard.interrupt(signal)

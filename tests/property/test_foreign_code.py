@@ -52,7 +52,9 @@ HOOKS: dict[str, Callable[[Any], Any]] = {
     "marks": lambda c: c.with_state(c.state.with_metadata({"mark": 1})),
     "speaks": lambda c: c.with_state(c.state.with_message(Message.user("by the way"))),
     "waits": lambda _: asyncio.sleep(0),
+    "hangs": raises,  # replaced per run by one that cancels the run and hangs
 }
+AT_THE_END = (HookTrigger.ON_STOP, HookTrigger.ON_ERROR, HookTrigger.AFTER_EXECUTION)
 TOOLS: dict[str, Any] = {
     "good": lambda: "fine",
     "fails": lambda: ToolFailure("not there"),
@@ -97,12 +99,24 @@ scenarios = st.fixed_dictionaries(
 )
 
 
+def hanging(cancellation: Cancellation) -> Callable[[Any], Any]:
+    """Cancels the run and hangs; hooks of the end are not interrupted, so there it does not."""
+
+    async def hang(context: Any) -> None:
+        if context.trigger not in AT_THE_END and not cancellation.requested:
+            cancellation.request("hung")
+            await asyncio.Event().wait()
+
+    return hang
+
+
 def agent_for(plan: dict[str, Any], recorder: EventRecorder, cancellation: Cancellation) -> Agent:
     script = iter(plan["turns"])
+    hooks = {**HOOKS, "hangs": hanging(cancellation)}
     agent = Agent(
         ScriptedModel(lambda _: next(script, "the end")),
         tools=[MockTool(name, function) for name, function in TOOLS.items()],
-        hooks=[make_hook(trigger, HOOKS[name], name=name) for trigger, name in plan["hooks"]],
+        hooks=[make_hook(trigger, hooks[name], name=name) for trigger, name in plan["hooks"]],
         criteria=[ContinuationCriteria.when(CRITERIA[name]) for name in plan["criteria"]],
         error_policy=plan["policy"],
         at_limit=plan["at_limit"],
@@ -138,6 +152,9 @@ async def test_foreign_code_never_breaks_a_run(plan: dict[str, Any]) -> None:
     assert recorder.of(ContinuationEvaluated)[-1].outcome == final.stop
     assert final.execution.in_flight is None
     assert final.execution.signals == final.execution.continue_requests == ()
+    recorded = [e.call.name for s in final.steps for e in s.step.tool_executions]
+    for tool in agent.plan.tools:
+        assert len(tool.calls) <= recorded.count(tool.schema.name), "a tool ran without a record"
     for state in states:
         assert_every_call_has_one_result(tuple(state.messages))
 

@@ -83,6 +83,17 @@ class ToolExecutor:
     async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards."""
         batch = _Batch(state)
+        batch.scope.batches += 1
+        try:
+            await self._settle(calls, batch)
+        finally:
+            batch.scope.batches -= 1
+        if self._raise_on_failure:
+            batch.raise_first_failure(calls)
+        return batch.result(calls)
+
+    async def _settle(self, calls: Sequence[ToolCall], batch: "_Batch") -> None:
+        """Run neighbouring calls together; a tool that is not parallel runs alone."""
         together: list[_Ready] = []
         for call in calls:
             if together and not self._runs_beside_others(call.name):
@@ -94,9 +105,6 @@ class ToolExecutor:
             elif ready is not None:
                 together.append(ready)
         await self._invoke_all(together, batch)
-        if self._raise_on_failure:
-            batch.raise_first_failure(calls)
-        return batch.result(calls)
 
     def refuse(self, calls: Sequence[ToolCall], state: AgentState, reason: str) -> ToolBatch:
         """Block all calls; each gets a result that says why."""

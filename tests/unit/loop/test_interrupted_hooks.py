@@ -112,3 +112,19 @@ async def test_a_hook_that_cancels_itself_is_named() -> None:
     agent = Agent(ScriptedModel(["done"]), hooks=[make_hook("before_step", odd, name="odd")])
     state = await agent.run("Go.")
     assert (state.status, state.stop.resolved_by) == (AgentStatus.FAILED, "odd")
+
+
+async def test_a_cancellation_between_two_parallel_calls_loses_no_result() -> None:
+    """Found by the property test: nothing is guarded just then, and the backstop cut the batch."""
+    cancellation = Cancellation()
+
+    def pay() -> str:
+        cancellation.request("enough")
+        return "paid"
+
+    tools = [MockTool("pay", pay), MockTool.returning("check", "checked")]
+    agent = Agent(ScriptedModel([[call("pay"), call("check")]]), tools=tools)
+    state = await agent.run("Pay.", cancellation=cancellation)
+    assert (state.status, state.usage.total_tokens) == (AgentStatus.CANCELLED, TOKENS)
+    outcomes = [e.outcome for e in state.steps[0].step.tool_executions]
+    assert outcomes == ["completed", "not_run"]
