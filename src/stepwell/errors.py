@@ -85,19 +85,96 @@ class ToolExecutionError(ToolError):
         self.tool_name = tool_name
 
 
+class ModelErrorKind(StrEnum):
+    """What went wrong in a model turn."""
+
+    CONNECT = "connect"
+    TIMEOUT = "timeout"
+    DISCONNECTED = "disconnected"
+    INCOMPLETE_STREAM = "incomplete_stream"
+    MALFORMED_RESPONSE = "malformed_response"
+    EMPTY_RESPONSE = "empty_response"
+    TOO_LARGE = "too_large"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    AUTHENTICATION = "authentication"
+    NOT_FOUND = "not_found"
+    INVALID_REQUEST = "invalid_request"
+    CONTEXT_TOO_LONG = "context_too_long"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same request may well succeed a little later."""
+        return self in _RETRYABLE
+
+    @property
+    def error_type(self) -> ErrorType:
+        """The kind as the error policy knows it."""
+        return _ERROR_TYPES.get(self, ErrorType.MODEL)
+
+
+_RETRYABLE = frozenset(
+    {
+        ModelErrorKind.CONNECT,
+        ModelErrorKind.TIMEOUT,
+        ModelErrorKind.DISCONNECTED,
+        ModelErrorKind.INCOMPLETE_STREAM,
+        ModelErrorKind.MALFORMED_RESPONSE,
+        ModelErrorKind.EMPTY_RESPONSE,
+        ModelErrorKind.RATE_LIMIT,
+        ModelErrorKind.OVERLOADED,
+        ModelErrorKind.SERVER,
+    }
+)
+
+_ERROR_TYPES = {
+    ModelErrorKind.TIMEOUT: ErrorType.TIMEOUT,
+    ModelErrorKind.RATE_LIMIT: ErrorType.RATE_LIMIT,
+    ModelErrorKind.OVERLOADED: ErrorType.RATE_LIMIT,
+}
+
+
 class ModelError(StepwellError):
-    """A model turn failed."""
+    """A model turn failed.
+
+    ``retryable`` says whether asking again may help, None if nobody knows. ``provider_text`` is
+    what the provider said, ``usage`` and ``cost`` what the failed turn was charged for.
+
+    >>> ModelError("429 from acme", kind="rate_limit", retry_after=2.0).retryable
+    True
+    """
 
     def __init__(
         self,
         message: str,
         *,
-        error_type: ErrorType | str = ErrorType.MODEL,
+        kind: ModelErrorKind | str | None = None,
+        error_type: ErrorType | str | None = None,
+        retryable: bool | None = None,
         retry_after: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+        provider_text: str | None = None,
+        usage: Any = None,
+        cost: float = 0.0,
     ) -> None:
         super().__init__(message)
-        self.error_type = ErrorType(error_type)
+        self.kind = None if kind is None else ModelErrorKind(kind)
+        known = ErrorType.MODEL if self.kind is None else self.kind.error_type
+        self.error_type = known if error_type is None else ErrorType(error_type)
+        if retryable is None and self.kind is not None:
+            retryable = self.kind.is_retryable
+        self.retryable = retryable
         self.retry_after = retry_after
+        self.status = status
+        self.request_id = request_id
+        self.provider_text = provider_text
+        self.usage = usage
+        self.cost = cost
 
 
 class HookError(StepwellError):

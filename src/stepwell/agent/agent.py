@@ -28,12 +28,13 @@ from stepwell.hooks import Hook
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets
+from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
 from stepwell.state import AgentState
 from stepwell.tools import ToolLike, Tools
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")
+NO_SETTINGS = ModelSettings()
 LATE_LISTENER_SECONDS = 5.0
 """How long the ``*_sync`` methods wait for async listeners before their event loop ends."""
 
@@ -57,6 +58,7 @@ class Agent:
         system_prompt: str | None = None,
         cached_context: CachedContext | None = None,
         response_format: Mapping[str, Any] | None = None,
+        settings: ModelSettings = NO_SETTINGS,
         model_presets: ModelPresets = NO_PRESETS,
         max_steps: int | None = DEFAULT_MAX_STEPS,
         max_tokens: int | None = DEFAULT_MAX_TOKENS,
@@ -81,6 +83,7 @@ class Agent:
             model=None if isinstance(model, str) else model,
             llm_preset=model if isinstance(model, str) else None,
             model_presets=model_presets,
+            settings=settings,
             context=cached_context or CachedContext(),
             stop_on_finish_reasons=several(stop_on_finish_reasons, "stop_on_finish_reasons"),
             driver=driver,

@@ -16,7 +16,7 @@ from stepwell.hooks import HookContext, HookFunction, HookTrigger, make_hook
 from stepwell.ids import IdFactory
 from stepwell.loop import AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets
+from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
 from stepwell.state import AgentState
 from stepwell.tools import ToolLike, Tools
 
@@ -61,6 +61,10 @@ class AgentBuilder:
     def with_model_presets(self, presets: ModelPresets) -> "AgentBuilder":
         """Look presets up in this table."""
         return self._with(model_presets=presets)
+
+    def with_model_settings(self, settings: ModelSettings) -> "AgentBuilder":
+        """Ask the model with these settings; later ones win over earlier ones."""
+        return self._with(settings=settings.over(self.plan.settings))
 
     def with_driver(self, driver: Driver) -> "AgentBuilder":
         """Take steps with this driver instead of the usual one."""

@@ -5,8 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.events import AgentEvent, StreamEventReceived, ToolCallCompleted, ToolCallStarted
-from stepwell.models import TextDelta
+from stepwell.events import (
+    AgentEvent,
+    StreamEventReceived,
+    ThinkingReceived,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
+from stepwell.models import TextDelta, ThinkingDelta
 from stepwell.state import AgentState
 
 
@@ -41,7 +47,7 @@ class Final(Struct, frozen=True, tag="final"):
     state: AgentState
 
 
-RunPart = TextDelta | ToolStarted | ToolCompleted | StepCompleted | Final
+RunPart = TextDelta | ThinkingDelta | ToolStarted | ToolCompleted | StepCompleted | Final
 
 
 def part_of(event: AgentEvent) -> RunPart | None:
@@ -49,6 +55,8 @@ def part_of(event: AgentEvent) -> RunPart | None:
     match event:
         case StreamEventReceived() if event.content:
             return TextDelta(event.content)
+        case ThinkingReceived():
+            return ThinkingDelta(event.content)
         case ToolCallStarted():
             return ToolStarted(call_id=event.call_id, tool=event.tool, arguments=event.args)
         case ToolCallCompleted():

@@ -29,7 +29,7 @@ from stepwell.hooks import Hook, HookStack
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets
+from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
 from stepwell.state import Budget
 from stepwell.tools import ToolExecutor, ToolLike, Tools
 
@@ -58,6 +58,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     tools: tuple[ToolLike | Tools, ...] = ()
     capabilities: tuple[str, ...] = ()
     context: CachedContext = CachedContext()
+    settings: ModelSettings = ModelSettings()
     hooks: tuple[Hook, ...] = ()
     criteria: tuple[Criterion | ContinuationCriteria, ...] = ()
     has_base_criteria: bool = True
@@ -173,7 +174,9 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                 "with_driver(driver); for tests see stepwell.testing"
             )
         _check(model, "model", "respond(request)")
-        return ToolCallingDriver(model, executor, hooks=hooks, context=self.context)
+        return ToolCallingDriver(
+            model, executor, hooks=hooks, context=self.context, settings=self.settings
+        )
 
     def _criteria(self) -> "Iterator[Criterion | ContinuationCriteria]":
         if self.max_steps is not None:

@@ -10,7 +10,6 @@ from stepwell.criteria.criterion import (
 )
 from stepwell.criteria.error_policy import (
     AgentErrorContextResolver,
-    Backoff,
     ErrorContext,
     ErrorContextResolver,
     ErrorHandling,
@@ -27,7 +26,6 @@ from stepwell.criteria.limits import (
 
 __all__ = [
     "AgentErrorContextResolver",
-    "Backoff",
     "ContinuationCriteria",
     "CostLimit",
     "Criterion",

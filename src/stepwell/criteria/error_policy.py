@@ -2,12 +2,14 @@
 
 from enum import StrEnum
 from typing import Protocol, TypeVar
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.backoff import Backoff
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
-from stepwell.errors import ConfigurationError, ErrorType
+from stepwell.errors import ConfigurationError, ErrorType, ModelErrorKind
 from stepwell.state import AgentState, ErrorInfo
 
 
@@ -29,6 +31,8 @@ class ErrorContext(Struct, frozen=True, kw_only=True):
     errors: tuple[ErrorInfo, ...] = ()
     consecutive_failures: int = 0
     total_failures: int = 0
+    chance: float = 0.0
+    """From 0 to 1, the same for the same step: spreads the retries of many runs."""
 
     @classmethod
     def none(cls) -> "ErrorContext":
@@ -44,6 +48,11 @@ class ErrorContext(Struct, frozen=True, kw_only=True):
     def tool_name(self) -> str | None:
         """The first tool that failed."""
         return next((error.tool_name for error in self.errors if error.tool_name), None)
+
+    @property
+    def hopeless(self) -> ErrorInfo | None:
+        """The first error that trying again can't help: a wrong key, a refused request."""
+        return next((error for error in self.errors if error.retryable is False), None)
 
     @property
     def retry_after(self) -> float | None:
@@ -77,27 +86,8 @@ class AgentErrorContextResolver:
             errors=judged,
             consecutive_failures=state.consecutive_failures,
             total_failures=state.total_failures,
+            chance=_chance(state),
         )
-
-
-class Backoff(Struct, frozen=True, kw_only=True):
-    """How long to wait before a retry that a provider gave no time for."""
-
-    initial: float = 1.0
-    factor: float = 2.0
-    maximum: float = 60.0
-
-    def __post_init__(self) -> None:
-        if min(self.initial, self.factor, self.maximum) < 0:
-            raise ConfigurationError(f"a backoff can't be negative: {self!r}")
-
-    def delay(self, failures: int) -> float:
-        """Seconds to wait after that many failures in a row.
-
-        >>> [Backoff().delay(n) for n in (1, 2, 3, 10)]
-        [1.0, 2.0, 4.0, 60.0]
-        """
-        return min(self.initial * self.factor ** (failures - 1), self.maximum)
 
 
 class ErrorPolicy(Struct, frozen=True, kw_only=True):
@@ -179,7 +169,7 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         return self.with_handling(ErrorType.TOOL, handling)
 
     def with_backoff(self, backoff: Backoff) -> "ErrorPolicy":
-        """The same policy with other waiting times for rate limits."""
+        """The same policy with other waiting times for a provider's faults."""
         return replace(self, backoff=backoff)
 
     def handling_for(self, context: ErrorContext) -> ErrorHandling:
@@ -190,22 +180,21 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         return next(handling for handling in _STRICTNESS if handling in wanted)
 
     def evaluate(self, context: ErrorContext) -> ErrorHandling:
-        """What to do now: a retry becomes a stop once the retries ran out."""
+        """What to do now: a retry becomes a stop once the retries ran out, or can't help."""
         handling = self.handling_for(context)
-        if handling is ErrorHandling.RETRY and self.is_exhausted(context):
-            return ErrorHandling.STOP
-        return handling
+        is_hopeless = self.is_exhausted(context) or context.hopeless is not None
+        return ErrorHandling.STOP if handling is ErrorHandling.RETRY and is_hopeless else handling
 
     def is_exhausted(self, context: ErrorContext) -> bool:
         """Whether this is the Nth failure in a row."""
         return context.consecutive_failures >= self.max_retries
 
     def delay(self, context: ErrorContext) -> float:
-        """Seconds to wait before the retry: the provider's word, or backoff for rate limits."""
+        """Seconds to wait before the retry: the provider's word, or backoff for its faults."""
         if context.retry_after is not None:
             return context.retry_after
-        limited = any(error.type is ErrorType.RATE_LIMIT for error in context.errors)
-        return self.backoff.delay(context.consecutive_failures) if limited else 0.0
+        waits = any(e.type is ErrorType.RATE_LIMIT or e.retryable for e in context.errors)
+        return self.backoff.delay(context.consecutive_failures, context.chance) if waits else 0.0
 
 
 class ErrorPolicyCriterion:
@@ -229,6 +218,7 @@ class ErrorPolicyCriterion:
         exhausted = (
             handling is ErrorHandling.STOP
             and self.policy.handling_for(context) is ErrorHandling.RETRY
+            and context.hopeless is None
         )
         retries = handling is ErrorHandling.RETRY
         return ContinuationEvaluation(
@@ -258,6 +248,8 @@ class ErrorPolicyCriterion:
         if handling is ErrorHandling.RETRY:
             count = f"{context.consecutive_failures} of {self.policy.max_retries}"
             return f"{what}; the policy retries (failure {count})"
+        if context.hopeless is not None and self.policy.handling_for(context) is not handling:
+            return f"{what}; trying again can't help ({context.hopeless.kind})"
         verb = "stops on" if handling is ErrorHandling.STOP else "ignores"
         return f"{what}; the policy {verb} {context.type} errors"
 
@@ -274,6 +266,17 @@ _NO_ERROR_VOTE = ContinuationEvaluation(
     reason="nothing failed in the newest step",
     context={"consecutive_failures": 0},
 )
+
+
+_HOPELESS_HINTS: dict[str, str] = {
+    ModelErrorKind.AUTHENTICATION: "give a valid key: see the model's key_env or api_key.",
+    ModelErrorKind.NOT_FOUND: "check the model's name and the base_url.",
+    ModelErrorKind.QUOTA: "the account has no credit left; top it up or use another model.",
+    ModelErrorKind.CONTEXT_TOO_LONG: "shorten the conversation or the tool results, or use a "
+    "model with a larger context.",
+    ModelErrorKind.REFUSAL: "the model refuses this task; rephrase it or use another model.",
+    ModelErrorKind.CONTENT_FILTER: "the provider's filter blocked it; rephrase the task.",
+}
 
 
 def _known(words: type[Word], word: str) -> Word:
@@ -297,7 +300,17 @@ def _stop_reason(handling: ErrorHandling, exhausted: bool) -> StopReason | None:
     return StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR
 
 
+def _chance(state: AgentState) -> float:
+    """A criterion is a pure function of the state, so its dice are thrown by the state."""
+    run = state.agent_id if state.execution is None else state.execution.id
+    return crc32(f"{run}:{state.step_count}".encode()) / 2**32
+
+
 def _hint(context: ErrorContext, exhausted: bool) -> str:
+    if context.hopeless is not None:
+        return _HOPELESS_HINTS.get(
+            context.hopeless.kind or "", "correct what the provider complains about."
+        )
     if exhausted:
         return "raise the limit with with_max_retries(n), or find out why it fails every time."
     if context.type in (ErrorType.MODEL, ErrorType.UNKNOWN):

@@ -90,6 +90,13 @@ class StreamEventReceived(AgentEvent, frozen=True, kw_only=True):
     is_complete: bool
 
 
+class ThinkingReceived(AgentEvent, frozen=True, kw_only=True):
+    """A piece of the model's reasoning arrived; only while the response is streamed."""
+
+    step_number: int
+    content: str
+
+
 class ToolCallStarted(AgentEvent, frozen=True, kw_only=True):
     """A tool is about to run."""
 

@@ -34,23 +34,31 @@ class FilePart(Struct, frozen=True, kw_only=True, tag="file"):
 
 
 class ThinkingPart(Struct, frozen=True, tag="thinking"):
-    """A model's reasoning; ``signature`` is what some providers want to see again."""
+    """A model's reasoning.
+
+    ``signature`` is what some providers want to see again, unchanged; ``origin`` names the wire
+    format that gave it, and only that one is sent it back.
+    """
 
     text: str
     signature: str | None = None
+    id: str | None = None
+    origin: str | None = None
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, tag="tool_call"):
     """A model's wish to call a tool.
 
     ``malformed`` holds the raw text when the arguments were not a JSON object; the call then
-    becomes a result that tells the model so.
+    becomes a result that tells the model so. ``signature`` is what Gemini wants to see again with
+    the call.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] = {}
     malformed: str | None = None
+    signature: str | None = None
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, tag="tool_result"):

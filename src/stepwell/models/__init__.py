@@ -1,4 +1,4 @@
-"""One provider turn: requests, responses, stream parts, the model protocol, presets."""
+"""One provider turn: requests, responses, stream parts, the model protocol, providers, presets."""
 
 from stepwell.models.model import Model
 from stepwell.models.presets import ModelPresets
@@ -10,7 +10,11 @@ from stepwell.models.response import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UsageReport,
 )
+from stepwell.models.settings import ModelSettings, ResponseFormat, ThinkingEffort
 
 __all__ = [
     "CachedContext",
@@ -18,10 +22,16 @@ __all__ = [
     "ModelPresets",
     "ModelRequest",
     "ModelResponse",
+    "ModelSettings",
     "ResponseEnd",
+    "ResponseFormat",
     "StreamPart",
     "TextDelta",
     "ThinkingDelta",
+    "ThinkingEffort",
     "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallStart",
     "ToolSchema",
+    "UsageReport",
 ]

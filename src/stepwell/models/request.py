@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from stepwell.messages import Message
+from stepwell.models.settings import ModelSettings, ResponseFormat
 
 
 class ToolSchema(Struct, frozen=True, kw_only=True):
@@ -20,7 +21,7 @@ class CachedContext(Struct, frozen=True, kw_only=True):
     """Stable parts of the prompt, sent first so that a provider's prompt cache hits."""
 
     messages: tuple[Message, ...] = ()
-    response_format: Mapping[str, Any] | None = None
+    response_format: ResponseFormat | Mapping[str, Any] | None = None
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
@@ -29,6 +30,14 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     messages: Sequence[Message]
     context: CachedContext = CachedContext()
     tools: tuple[ToolSchema, ...] = ()
-    response_format: Mapping[str, Any] | None = None
+    response_format: ResponseFormat | Mapping[str, Any] | None = None
     instruction: Message | None = None
     """Said after the conversation for this turn only; never stored."""
+    settings: ModelSettings = ModelSettings()
+    seconds_left: float | None = None
+    """Until the run's deadline; whoever waits before a retry asks whether it is worth it."""
+
+    @property
+    def format(self) -> ResponseFormat | None:
+        """The response format, if one was asked for."""
+        return None if self.response_format is None else ResponseFormat.of(self.response_format)

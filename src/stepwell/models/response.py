@@ -15,6 +15,7 @@ class ModelResponse(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: float = 0.0
     model: str | None = None
+    request_id: str | None = None
 
 
 class TextDelta(Struct, frozen=True, tag="text_delta"):
@@ -29,13 +30,32 @@ class ThinkingDelta(Struct, frozen=True, tag="thinking_delta"):
     text: str
 
 
-class ToolCallDelta(Struct, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """A piece of a tool call's arguments; it never becomes text."""
+class ToolCallStart(Struct, frozen=True, kw_only=True, tag="tool_call_start"):
+    """The model begins to call a tool; its arguments follow. ``index`` counts the calls from 0."""
 
     index: int
-    id: str | None = None
-    name: str | None = None
-    arguments: str = ""
+    id: str
+    name: str
+
+
+class ToolCallDelta(Struct, frozen=True, kw_only=True, tag="tool_call_delta"):
+    """A piece of a tool call's arguments, as JSON text; it never becomes text of the answer."""
+
+    index: int
+    arguments: str
+
+
+class ToolCallEnd(Struct, frozen=True, kw_only=True, tag="tool_call_end"):
+    """A tool call is whole."""
+
+    index: int
+    call: ToolCall
+
+
+class UsageReport(Struct, frozen=True, tag="usage"):
+    """What the turn has used so far; a later report replaces an earlier one."""
+
+    usage: Usage
 
 
 class ResponseEnd(Struct, frozen=True, tag="end"):
@@ -44,4 +64,12 @@ class ResponseEnd(Struct, frozen=True, tag="end"):
     response: ModelResponse
 
 
-StreamPart = TextDelta | ThinkingDelta | ToolCallDelta | ResponseEnd
+StreamPart = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallEnd
+    | UsageReport
+    | ResponseEnd
+)

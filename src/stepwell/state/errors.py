@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.errors import ErrorType, HookError, classified, text_of
+from stepwell.errors import ErrorType, HookError, ModelError, classified, text_of
 
 
 class ErrorInfo(Struct, frozen=True, kw_only=True):
@@ -21,6 +21,12 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     hook_name: str | None = None
     """Set when a hook raised; such a run always ends, whatever the error policy says."""
     retry_after: float | None = None
+    kind: str | None = None
+    """What went wrong in a model turn; see ``ModelErrorKind``."""
+    retryable: bool | None = None
+    """Whether trying again may help; None if nobody knows. False is never retried."""
+    status: int | None = None
+    request_id: str | None = None
 
     @classmethod
     def from_exception(
@@ -34,12 +40,22 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
             tool_name=tool_name,
             hook_name=error.hook if isinstance(error, HookError) else None,
             retry_after=_seconds(getattr(error, "retry_after", None)),
+            **(_provider_facts(error) if isinstance(error, ModelError) else {}),
         )
 
     @property
     def text(self) -> str:
         """``ValueError: text``, or only the class name when there is no text."""
         return f"{self.exception}: {self.message}" if self.message else self.exception
+
+
+def _provider_facts(error: ModelError) -> dict[str, Any]:
+    return {
+        "kind": error.kind,
+        "retryable": error.retryable,
+        "status": error.status,
+        "request_id": error.request_id,
+    }
 
 
 def _seconds(value: Any) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from stepwell.continuation import ContinuationOutcome
-from stepwell.errors import ErrorType
+from stepwell.errors import ErrorType, ModelError
 from stepwell.messages import FinishReason, Message, Role, ToolCall, Usage
 from stepwell.state.errors import ErrorInfo
 
@@ -88,7 +88,10 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @classmethod
     def failed(cls, error: BaseException, default: ErrorType = ErrorType.MODEL) -> "AgentStep":
         """A step in which nothing but an error happened."""
-        return cls(failures=(ErrorInfo.from_exception(error, default),))
+        failures = (ErrorInfo.from_exception(error, default),)
+        if isinstance(error, ModelError) and isinstance(error.usage, Usage):
+            return cls(failures=failures, usage=error.usage, cost=error.cost)
+        return cls(failures=failures)
 
     @property
     def response(self) -> Message | None:

@@ -218,7 +218,7 @@ class TestCriterion:
 
 
 class TestWaiting:
-    POLICY = ErrorPolicy.retry_all(9)
+    POLICY = ErrorPolicy.retry_all(9).with_backoff(Backoff(jitter=0))
 
     def test_a_rate_limit_waits_longer_each_time(self, state_after):
         waits = [
@@ -229,6 +229,30 @@ class TestWaiting:
         ]
 
         assert waits == [1.0, 2.0, 4.0]
+
+    def test_chance_takes_up_to_a_quarter_off_and_is_the_same_for_the_same_state(self, state_after):
+        state = state_after(failed("rate_limit"))
+        criterion = ErrorPolicyCriterion(ErrorPolicy.retry_all(9))
+
+        waits = {criterion.evaluate(state).delay_seconds for _ in range(3)}
+
+        assert len(waits) == 1
+        assert 0.75 <= waits.pop() <= 1.0
+
+    def test_a_fault_of_the_provider_that_may_pass_waits_too(self, state_after):
+        step = AgentStep.failed(ModelError("503", kind="server"))
+
+        assert ErrorPolicyCriterion(self.POLICY).evaluate(state_after(step)).delay_seconds == 1.0
+
+    def test_what_cannot_be_helped_by_trying_again_stops_at_once(self, state_after):
+        step = AgentStep.failed(ModelError("401 wrong key", kind="authentication"))
+
+        vote = ErrorPolicyCriterion(self.POLICY).evaluate(state_after(step))
+
+        assert vote.decision == "forbid"
+        assert vote.stop_reason == "error"
+        assert "trying again can't help" in vote.reason
+        assert "key" in vote.hint
 
     def test_the_wait_has_a_maximum(self):
         assert Backoff(initial=1, factor=10, maximum=30).delay(8) == 30

@@ -72,7 +72,7 @@ class MixedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         yield ThinkingDelta("secret thought")
         yield TextDelta("Hello")
-        yield ToolCallDelta(index=0, name="add", arguments='{"a": 1}')
+        yield ToolCallDelta(index=0, arguments='{"a": 1}')
         yield TextDelta(" there")
         yield ResponseEnd(await self.respond(request))
 

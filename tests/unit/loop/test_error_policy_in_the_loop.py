@@ -310,7 +310,7 @@ class TestWaiting:
 
     async def test_rate_limits_wait_longer_each_time(self):
         clock = FakeClock()
-        policy = RETRY.with_max_retries(9).with_backoff(Backoff(initial=2, factor=3))
+        policy = RETRY.with_max_retries(9).with_backoff(Backoff(initial=2, factor=3, jitter=0))
         agent, _ = scripted(*[self.LIMITED] * 3, DONE, clock=clock, error_policy=policy)
 
         state = await agent.run("hi")
@@ -346,7 +346,7 @@ class TestWaiting:
             self.LIMITED,
             DONE,
             clock=clock,
-            error_policy=RETRY.with_backoff(Backoff(initial=10)),
+            error_policy=RETRY.with_backoff(Backoff(initial=10, jitter=0)),
         )
         state = await agent.next_step("hi")
 

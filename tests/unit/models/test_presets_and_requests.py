@@ -99,7 +99,7 @@ async def test_a_stream_ends_with_the_whole_response() -> None:
 
 
 def test_a_piece_of_a_tool_call_is_not_text() -> None:
-    delta = ToolCallDelta(index=0, id="c1", name="add", arguments='{"a": ')
+    delta = ToolCallDelta(index=0, arguments='{"a": ')
 
     assert not isinstance(delta, TextDelta)
     assert not hasattr(delta, "text")

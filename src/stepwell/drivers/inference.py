@@ -1,0 +1,258 @@
+"""One turn of a model inside a step: hooks, events, streaming, interruption. For the drivers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+from msgspec import DecodeError, json
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStop
+from stepwell.errors import DriverError, ModelError, ModelErrorKind
+from stepwell.events import (
+    InferenceRequestStarted,
+    InferenceResponseReceived,
+    StreamEventReceived,
+    ThinkingReceived,
+)
+from stepwell.hooks import HookContext, HookStack, HookTrigger
+from stepwell.messages import ToolCall, Usage
+from stepwell.models import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ResponseEnd,
+    StreamPart,
+    TextDelta,
+    ThinkingDelta,
+)
+from stepwell.state import AgentState
+
+
+class Inference:
+    """Asks a model. A driver calls ``ask``, then ``receive`` with what it got."""
+
+    def __init__(self, model: Model, *, hooks: HookStack | None = None) -> None:
+        self._model = model
+        self.model_name: str = getattr(model, "name", type(model).__name__)
+        self._streams = callable(getattr(model, "stream", None))
+        self._hooks = hooks or HookStack()
+
+    async def ask(
+        self, state: AgentState, request: ModelRequest, *, turn: int = 1
+    ) -> tuple[AgentState, ModelResponse]:
+        """The model's answer to what the before-inference hooks made of the request.
+
+        ``turn`` counts the turns of one step, so that each has an inference id of its own.
+        """
+        state, request = await self._prepared(state, request, turn)
+        return state, await self._answered(state, request)
+
+    async def receive(
+        self, state: AgentState, response: ModelResponse, *, turn: int = 1
+    ) -> tuple[AgentState, ModelResponse]:
+        """What the after-inference hooks made of the response."""
+        if self._hooks.has(HookTrigger.AFTER_INFERENCE):
+            answer = await self._hooks.run(
+                HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response),
+                state.scope,
+            )
+            state, response = answer.state, answer.response or response
+        emitter = state.scope.emitter
+        if emitter.is_heard:
+            emitter.emit(
+                InferenceResponseReceived,
+                inference_id=inference_id(state, turn),
+                step_number=state.step_number,
+                model=response.model or self.model_name,
+                text=response.text,
+                tool_call_count=len(response.tool_calls),
+                finish_reason=response.finish_reason,
+                usage=response.usage,
+            )
+        return state, response
+
+    async def _prepared(
+        self, state: AgentState, request: ModelRequest, turn: int
+    ) -> tuple[AgentState, ModelRequest]:
+        if self._hooks.has(HookTrigger.BEFORE_INFERENCE):
+            answer = await self._hooks.run(
+                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request),
+                state.scope,
+            )
+            state, request = answer.state, answer.request or request
+        emitter = state.scope.emitter
+        if emitter.is_heard:
+            emitter.emit(
+                InferenceRequestStarted,
+                inference_id=inference_id(state, turn),
+                step_number=state.step_number,
+                model=self.model_name,
+                message_count=len(request.messages),
+                tool_count=len(request.tools),
+            )
+        return state, request
+
+    async def _answered(self, state: AgentState, request: ModelRequest) -> ModelResponse:
+        """A deadline or a cancellation ends the wait and the run."""
+        scope, name = state.scope, self.model_name
+        if scope.signal is not None:
+            raise AgentStop(scope.signal, state=state)
+        if scope.seconds_left is not None:
+            request = replace(request, seconds_left=scope.seconds_left)
+        response: ModelResponse | None = None
+        with scope.guard() as guard:
+            try:
+                if scope.emitter.hears(StreamEventReceived):
+                    response = await self._streamed(state, request)
+                else:
+                    response = sound(await self._model.respond(request), name)
+            except asyncio.CancelledError as error:
+                if guard.was_cancelled:
+                    raise
+                raise ModelError(f"model {name} cancelled its own call") from error
+        if guard.signal is not None:
+            raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
+        if response is None:
+            raise DriverError(f"the call to {name} gave no response")
+        return response
+
+    async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
+        chunks = _Chunks(state, holds_json=bool(request.tools) and request.response_format is None)
+        async for part in self._parts(request):
+            match part:
+                case TextDelta():
+                    chunks.add(part.text)
+                case ThinkingDelta():
+                    state.scope.emitter.emit(
+                        ThinkingReceived, step_number=state.step_number, content=part.text
+                    )
+                case ResponseEnd():
+                    response = sound(part.response, self.model_name)
+                    chunks.end(response)
+                    return response
+                case _:
+                    pass
+        raise ModelError(
+            f"the stream of {self.model_name} ended without its final part",
+            kind=ModelErrorKind.INCOMPLETE_STREAM,
+        )
+
+    async def _parts(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The model's stream; a model that can't stream gives its whole answer as one part."""
+        if self._streams:
+            async for part in self._model.stream(request):
+                yield part
+            return
+        response = sound(await self._model.respond(request), self.model_name)
+        if response.text:
+            yield TextDelta(response.text)
+        yield ResponseEnd(response)
+
+
+class _Chunks:
+    """Tells the text of one response piece by piece.
+
+    Some models write the arguments of a call into their text as well. Text that begins like JSON
+    while tools are offered is therefore held back until the response shows what it is.
+    """
+
+    def __init__(self, state: AgentState, *, holds_json: bool) -> None:
+        self._emitter = state.scope.emitter
+        self._step_number = state.step_number
+        self._index = 0
+        self._is_json: bool | None = None if holds_json else False
+        self._held: list[str] = []
+
+    def add(self, text: str) -> None:
+        if self._is_json is None and (begun := text.lstrip()):
+            self._is_json = begun.startswith("{")
+        if self._is_json is not False:
+            self._held.append(text)
+            return
+        if self._held:
+            text = "".join((*self._held, text))
+            self._held.clear()
+        self._tell(text)
+
+    def end(self, response: ModelResponse) -> None:
+        held = "".join(self._held)
+        if held and not repeats_arguments(held, response):
+            self._tell(held)
+        if self._index:
+            self._tell("", is_complete=True)
+
+    def _tell(self, content: str, *, is_complete: bool = False) -> None:
+        self._emitter.emit(
+            StreamEventReceived,
+            step_number=self._step_number,
+            content=content,
+            chunk_index=self._index,
+            is_complete=is_complete,
+        )
+        self._index += 1
+
+
+def repeats_arguments(text: str, response: ModelResponse) -> bool:
+    """Whether the text is only the arguments of one of the response's calls."""
+    if not response.tool_calls or not text.lstrip().startswith("{"):
+        return False
+    try:
+        leaked = json.decode(text)
+    except DecodeError:
+        return False
+    return any(leaked == call.arguments for call in response.tool_calls)
+
+
+def inference_id(state: AgentState, turn: int = 1) -> str:
+    """Names one model turn of the step in flight."""
+    name = f"{step_prefix(state)}:inference"
+    return name if turn == 1 else f"{name}:{turn}"
+
+
+def step_prefix(state: AgentState) -> str:
+    """What the ids of the step in flight begin with."""
+    owner = state.agent_id if state.execution is None else state.execution.id
+    return f"{owner}:{state.step_number}"
+
+
+def sound(response: Any, model: str) -> ModelResponse:
+    """What a model returned, if it is a response whose parts are what they should be."""
+    if (
+        type(response) is ModelResponse
+        and type(response.text) is str
+        and type(response.usage) is Usage
+        and type(response.cost) is float
+        and _are_sound(response.tool_calls)
+    ):
+        return response
+    if isinstance(response, ModelResponse) and cast("Any", response.text) is None:
+        return sound(replace(response, text=""), model)
+    raise ModelError(f"model {model} returned {_what_is_wrong(response)}")
+
+
+def _are_sound(calls: Any) -> bool:
+    if type(calls) is not tuple:
+        return False
+    for call in cast("tuple[Any, ...]", calls):
+        is_call = type(call) is ToolCall
+        if not is_call or not (type(call.arguments) is dict or isinstance(call.arguments, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return False
+    return True
+
+
+def _what_is_wrong(response: Any) -> str:
+    if not isinstance(response, ModelResponse):
+        return (
+            f"a {type(response).__name__}; its respond() must be async and return a ModelResponse"
+        )
+    if type(response.text) is not str:
+        return f"a {type(response.text).__name__} as text"
+    if type(response.usage) is not Usage:
+        return f"{response.usage!r:.80} as usage; give a Usage"
+    if type(response.cost) is not float:
+        return f"{response.cost!r:.80} as cost; give a float"
+    return (
+        f"{response.tool_calls!r:.120} as tool_calls; give a tuple of ToolCall whose arguments are "
+        "a dict, or malformed=text where they could not be parsed"
+    )

@@ -1,0 +1,106 @@
+"""How a model should answer, in words that hold for all providers. What is not set is not sent."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from stepwell.errors import ConfigurationError
+
+
+class ThinkingEffort(StrEnum):
+    """How much a model should think before it answers; each provider rounds to what it has."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """Settings of a turn; None means: not sent, the provider's default holds.
+
+    ``tool_choice`` is ``auto``, ``none``, ``required`` or the name of the tool that must be called.
+    ``max_tokens`` bounds one response. ``extra_body`` is merged into the JSON that is sent, for
+    what only one provider knows.
+
+    >>> ModelSettings(temperature=0.2).over(ModelSettings(temperature=1.0, seed=7)).seed
+    7
+    """
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    thinking: ThinkingEffort | None = None
+    seed: int | None = None
+    extra_body: Mapping[str, Any] = {}
+    extra_headers: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be 1 or more, got {self.max_tokens}")
+        if isinstance(self.stop, str):
+            raise ConfigurationError(f"stop wants several texts; write stop=({self.stop!r},)")
+        if self.thinking is not None and self.thinking not in ThinkingEffort:
+            raise ConfigurationError(
+                f"unknown thinking effort {self.thinking!r}; known: {', '.join(ThinkingEffort)}"
+            )
+
+    def over(self, base: "ModelSettings") -> "ModelSettings":
+        """These settings, and the base's where these say nothing."""
+        if base == _NOTHING_SET or self is base:
+            return self
+        if self == _NOTHING_SET:
+            return base
+        said = {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
+        merged = replace(base, **said)
+        return replace(
+            merged,
+            extra_body={**base.extra_body, **self.extra_body},
+            extra_headers={**base.extra_headers, **self.extra_headers},
+        )
+
+
+_NOTHING_SET = ModelSettings()
+
+
+class ResponseFormat(Struct, frozen=True, kw_only=True):
+    """The answer is JSON: any object, or one that fits a schema.
+
+    >>> ResponseFormat.of({"type": "json_object"}).schema is None
+    True
+    """
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "response"
+    strict: bool = True
+
+    @classmethod
+    def of(cls, given: "ResponseFormat | Mapping[str, Any]") -> "ResponseFormat":
+        """From a format, a JSON schema, or the mapping that chat completions use."""
+        if isinstance(given, ResponseFormat):
+            return given
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"a response format is a ResponseFormat or a JSON schema, not {given!r:.80}; for a "
+                "typed result use Agent(output=YourModel)"
+            )
+        if given.get("type") == "json_object":
+            return cls()
+        if given.get("type") == "json_schema":
+            inner = cast("Mapping[str, Any]", given.get("json_schema", given))
+            return cls(
+                schema=inner.get("schema"),
+                name=inner.get("name", "response"),
+                strict=inner.get("strict", True) is not False,
+            )
+        if given.get("type") == "text" or not given:
+            raise ConfigurationError("plain text needs no response format; leave it out")
+        return cls(schema=given)
