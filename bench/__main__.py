@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("core",)
+NAMES = ("core", "stream")
 
 
 def main() -> int:

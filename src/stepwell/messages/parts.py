@@ -37,13 +37,14 @@ class ThinkingPart(Struct, frozen=True, tag="thinking"):
     """A model's reasoning.
 
     ``signature`` is what some providers want to see again, unchanged; ``origin`` names the wire
-    format that gave it, and only that one is sent it back.
+    format that gave it, and only that one is sent it back. Redacted thinking is only a signature.
     """
 
     text: str
     signature: str | None = None
     id: str | None = None
     origin: str | None = None
+    redacted: bool = False
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, tag="tool_call"):

@@ -1,37 +1,88 @@
-"""Names for configured models. A preset is built when an agent that uses it is built."""
+"""Names for configured models: ``provider:model``, or presets of your own from code or a file.
+
+A preset is built when an agent that uses it is built.
+"""
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepwell.errors import ConfigurationError
 from stepwell.models.model import Model
+
+if TYPE_CHECKING:
+    from stepwell.models.provider import Provider
+
+Preset = Callable[[], Model] | str
 
 
 class ModelPresets:
     """An immutable table from a name to the model it stands for.
 
-    >>> ModelPresets().names
-    ()
+    >>> presets = ModelPresets({"local": "ollama:qwen3"})
+    >>> presets.names, presets.model("local").name, presets.model("vllm:llama").name
+    (('local',), 'ollama:qwen3', 'vllm:llama')
     """
 
-    def __init__(self, factories: Mapping[str, Callable[[], Model]] | None = None) -> None:
-        self._factories = dict(factories or {})
+    def __init__(
+        self,
+        presets: Mapping[str, Preset] | None = None,
+        *,
+        providers: "Mapping[str, Provider] | None" = None,
+    ) -> None:
+        self._presets = dict(presets or {})
+        self._providers = dict(providers or {})
+
+    @classmethod
+    def from_toml(cls, path: Path | str) -> "ModelPresets":
+        """The presets and providers of a file; see docs/howto/models.md for what it may hold."""
+        from stepwell.models.presets_file import read_presets
+
+        presets, providers = read_presets(Path(path))
+        return cls(presets, providers=providers)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The known names, sorted."""
-        return tuple(sorted(self._factories))
+        """The names of the own presets, sorted."""
+        return tuple(sorted(self._presets))
 
-    def with_preset(self, name: str, factory: Callable[[], Model]) -> "ModelPresets":
-        """A table that also knows this preset."""
-        return ModelPresets({**self._factories, name: factory})
+    def with_preset(self, name: str, preset: Preset) -> "ModelPresets":
+        """A table that also knows this preset: a function that makes the model, or another name."""
+        return ModelPresets({**self._presets, name: preset}, providers=self._providers)
+
+    def with_provider(self, provider: "Provider") -> "ModelPresets":
+        """A table that also knows this provider, as in ``provider:model``."""
+        return ModelPresets(self._presets, providers={**self._providers, provider.name: provider})
 
     def model(self, name: str) -> Model:
-        """The model behind a name."""
-        factory = self._factories.get(name)
-        if factory is None:
-            raise ConfigurationError(
-                f"no model preset is called {name!r}; known: {', '.join(self.names) or '(none)'}. "
-                "Add it with with_model_presets(ModelPresets().with_preset(name, factory)), or "
-                "give the agent a Model object."
-            )
-        return factory()
+        """The model behind a name: a preset, ``provider:model``, or a provider's default."""
+        return self._model(name, ())
+
+    def _model(self, name: str, asked: tuple[str, ...]) -> Model:
+        if name in asked:
+            raise ConfigurationError(f"the presets {' -> '.join((*asked, name))} go in a circle")
+        preset = self._presets.get(name)
+        if isinstance(preset, str):
+            return self._model(preset, (*asked, name))
+        if preset is not None:
+            return preset()
+        from stepwell.models.providers import KNOWN_PROVIDERS
+
+        provider_name, _, model = name.partition(":")
+        providers = {**KNOWN_PROVIDERS, **self._providers}
+        provider = providers.get(provider_name)
+        if provider is None:
+            raise ConfigurationError(self._unknown(name, providers))
+        return provider.model(model or None)
+
+    def _unknown(self, name: str, providers: "Mapping[str, Provider]") -> str:
+        wanted = name.partition(":")[0]
+        close = get_close_matches(wanted, (*self._presets, *providers), n=1)
+        return (
+            f"no model preset is called {name!r}; known: {', '.join(self.names) or '(none)'}. "
+            + (f"Did you mean {close[0]!r}? " if close else "")
+            + f"Write provider:model with one of the providers {', '.join(sorted(providers))}; or "
+            "add the name with with_model_presets(ModelPresets().with_preset(name, factory)); or "
+            "give the agent a Model object."
+        )

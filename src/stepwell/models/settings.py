@@ -20,7 +20,7 @@ class ThinkingEffort(StrEnum):
     HIGH = "high"
 
 
-class ModelSettings(Struct, frozen=True, kw_only=True):
+class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a turn; None means: not sent, the provider's default holds.
 
     ``tool_choice`` is ``auto``, ``none``, ``required`` or the name of the tool that must be called.

@@ -1,0 +1,125 @@
+"""From the bytes of a streamed response to its messages. Fed as the bytes arrive, in any pieces."""
+
+from typing import Protocol
+
+from stepwell.errors import ModelError, ModelErrorKind
+
+LONGEST_LINE = 8 * 1024 * 1024
+
+
+class Framing(Protocol):
+    """Cuts a stream of bytes into messages."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that became whole with these bytes."""
+        ...
+
+    def end(self) -> list[bytes]:
+        """What is left when the stream ends and is a whole message all the same."""
+        ...
+
+
+class Lines:
+    """Whole lines of a stream; a line longer than the bound is an error, not a memory leak.
+
+    >>> lines = Lines()
+    >>> lines.feed(b"one\\ntw"), lines.feed(b"o\\r\\n\\r"), lines.feed(b"\\n")
+    ([b'one'], [b'two'], [b''])
+    """
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._begun: list[bytes] = []
+        self._length = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that ended in these bytes, without their line ends."""
+        if b"\n" not in data:
+            self._keep(data)
+            return []
+        *whole, rest = data.split(b"\n")
+        if self._begun:
+            self._keep(whole[0])
+            whole[0] = self.rest()
+        self._keep(rest)
+        return [line[:-1] if line.endswith(b"\r") else line for line in whole]
+
+    def rest(self) -> bytes:
+        """The line that has no end yet; it is forgotten."""
+        line = b"".join(self._begun)
+        self._begun.clear()
+        self._length = 0
+        return line
+
+    def _keep(self, data: bytes) -> None:
+        if not data:
+            return
+        self._length += len(data)
+        if self._length > self._longest:
+            raise ModelError(
+                f"the stream has a line of more than {self._longest} bytes; no model answers so",
+                kind=ModelErrorKind.TOO_LARGE,
+            )
+        self._begun.append(data)
+
+
+class ServerSentEvents:
+    """The data of server-sent events. Names, ids and comments are not needed: every provider
+    repeats the event's name in its data.
+
+    >>> events = ServerSentEvents()
+    >>> events.feed(b": hello\\nevent: x\\ndata: {}\\n\\ndata: [DO"), events.feed(b"NE]\\n\\n")
+    ([b'{}'], [b'[DONE]'])
+    """
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._data: list[bytes] = []
+        self._is_first = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The events that became whole with these bytes."""
+        if self._is_first and data:
+            self._is_first = False
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        events: list[bytes] = []
+        for line in self._lines.feed(data):
+            if line:
+                self._keep(line)
+            elif self._data:
+                events.append(self._event())
+        return events
+
+    def end(self) -> list[bytes]:
+        """The last event, which may lack its blank line; if it was cut off, its JSON is broken."""
+        self._keep(self._lines.rest())
+        return [self._event()] if self._data else []
+
+    def _keep(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+
+    def _event(self) -> bytes:
+        event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        self._data.clear()
+        return event
+
+
+class JsonLines:
+    """One JSON document in each line, as some servers stream.
+
+    >>> JsonLines().feed(b'{"a": 1}\\n\\n{"b"')
+    [b'{"a": 1}']
+    """
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The documents that became whole with these bytes."""
+        return [line for line in self._lines.feed(data) if line.strip()]
+
+    def end(self) -> list[bytes]:
+        """The last line, which may lack its line end."""
+        rest = self._lines.rest()
+        return [rest] if rest.strip() else []

@@ -1,0 +1,143 @@
+"""Presets and providers from a TOML file. What is unknown is named, and keys are refused."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
+
+from stepwell.errors import ConfigurationError
+from stepwell.models.fallback import FallbackModel
+from stepwell.models.model import Model
+from stepwell.models.provider import Auth, Provider
+from stepwell.models.providers import KNOWN_PROVIDERS
+from stepwell.models.settings import ModelSettings
+from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
+
+_FORMATS = {
+    "chat_completions": ChatCompletions(),
+    "responses": OpenAIResponses(),
+    "messages": AnthropicMessages(),
+    "gemini": Gemini(),
+}
+
+
+class ProviderEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A ``[providers.<name>]`` table."""
+
+    base_url: str
+    format: str = "chat_completions"
+    key_env: str | None = None
+    auth_header: str | None = None
+    auth_prefix: str | None = None
+    headers: dict[str, str] = {}
+    default_model: str | None = None
+    prices: str | None = None
+    connect_timeout: float = 10.0
+    read_timeout: float = 300.0
+
+
+class PresetEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A ``[presets.<name>]`` table."""
+
+    model: str
+    base_url: str | None = None
+    key_env: str | None = None
+    settings: ModelSettings = ModelSettings()
+    fallbacks: tuple[str, ...] = ()
+
+
+class PresetsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    providers: dict[str, ProviderEntry] = {}
+    presets: dict[str, PresetEntry] = {}
+
+
+def read_presets(path: Path) -> tuple[dict[str, Callable[[], Model]], dict[str, Provider]]:
+    """The presets and providers in a file; raises ``ConfigurationError`` that names the place."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"the presets file {path} can't be read: {error}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"the presets file {path} is not TOML: {error}") from error
+    _refuse_keys(data, str(path))
+    try:
+        file = convert(data, PresetsFile)
+    except ValidationError as error:
+        raise ConfigurationError(f"the presets file {path}: {error}") from error
+    providers = {name: _provider(name, entry, path) for name, entry in file.providers.items()}
+    known = {**KNOWN_PROVIDERS, **providers}
+    presets: dict[str, Callable[[], Model]] = {}
+    for name, entry in file.presets.items():
+        for fallback in entry.fallbacks:
+            if fallback not in file.presets or fallback == name:
+                raise ConfigurationError(
+                    f"the presets file {path}: fallback {fallback!r} of {name!r} is not another "
+                    "preset of the file"
+                )
+        presets[name] = partial(_model, name, file.presets, known)
+    return presets, providers
+
+
+def _model(
+    name: str, entries: Mapping[str, PresetEntry], providers: Mapping[str, Provider]
+) -> Model:
+    chain = [_one(entries[chosen], providers) for chosen in (name, *entries[name].fallbacks)]
+    return chain[0] if len(chain) == 1 else FallbackModel(*chain)
+
+
+def _one(entry: PresetEntry, providers: Mapping[str, Provider]) -> Model:
+    provider_name, _, model = entry.model.partition(":")
+    provider = providers.get(provider_name)
+    if provider is None:
+        raise ConfigurationError(
+            f"no provider is called {provider_name!r} (in model = {entry.model!r}); known: "
+            f"{', '.join(sorted(providers))}"
+        )
+    if entry.key_env is not None:
+        provider = replace(provider, key_env=entry.key_env)
+    return provider.model(model or None, base_url=entry.base_url, settings=entry.settings)
+
+
+def _provider(name: str, entry: ProviderEntry, path: Path) -> Provider:
+    wire = _FORMATS.get(entry.format)
+    if wire is None:
+        raise ConfigurationError(
+            f"the presets file {path}: unknown format {entry.format!r} of provider {name!r}; "
+            f"known: {', '.join(_FORMATS)}"
+        )
+    alike = next(known for known in KNOWN_PROVIDERS.values() if known.wire.name == entry.format)
+    usual = alike.auth
+    return Provider(
+        name=name,
+        wire=wire,
+        base_url=entry.base_url,
+        key_env=entry.key_env,
+        auth=Auth(
+            header=usual.header if entry.auth_header is None else entry.auth_header,
+            prefix=usual.prefix if entry.auth_prefix is None else entry.auth_prefix,
+        ),
+        headers={**alike.headers, **entry.headers},
+        default_model=entry.default_model,
+        prices=entry.prices,
+        connect_timeout=entry.connect_timeout,
+        read_timeout=entry.read_timeout,
+    )
+
+
+def _refuse_keys(data: Any, where: str) -> None:
+    """A key in a file ends up in a repository; the file names the variable that holds it."""
+    if not isinstance(data, dict):
+        return
+    for name, value in data.items():  # pyright: ignore[reportUnknownVariableType]
+        if str(name).lower() in ("api_key", "apikey", "key", "token", "authorization"):  # pyright: ignore[reportUnknownArgumentType]
+            raise ConfigurationError(
+                f"{where} holds a key under {name!r}; put it into an environment variable and name "
+                'that with key_env = "..."'
+            )
+        _refuse_keys(value, where)

@@ -1,0 +1,325 @@
+"""A provider is a protocol, an endpoint, a way to show the key and a framing; its models are asked
+over HTTP. One turn is here from end to end: request, reply, parts, response.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.errors import ConfigurationError, ModelError, ModelErrorKind, described
+from stepwell.messages import Usage
+from stepwell.models.faults import error_answer, error_event, request_id
+from stepwell.models.framing import Framing, ServerSentEvents
+from stepwell.models.http import HttpCall, HttpReply, sent
+from stepwell.models.prices import price
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import (
+    ModelResponse,
+    ResponseEnd,
+    StreamPart,
+    TextDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UsageReport,
+)
+from stepwell.models.secrets import ApiKey, KeySource, from_environment, without
+from stepwell.models.settings import ModelSettings
+from stepwell.models.wire import ChatCompletions, StreamReader, WireFormat
+
+if TYPE_CHECKING:
+    import httpx2
+
+NO_SETTINGS = ModelSettings()
+_NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexError, ValueError)
+"""What reading JSON of another shape than documented raises."""
+
+
+class Auth(Struct, frozen=True, kw_only=True):
+    """The header in which the key is sent."""
+
+    header: str = "authorization"
+    prefix: str = "Bearer "
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """Where models are asked, and how. A new compatible provider is one of these.
+
+    >>> acme = Provider(name="acme", base_url="https://llm.acme.example/v1", key_env="ACME_KEY")
+    >>> acme.model("large", api_key="sk-1").name
+    'acme:large'
+    """
+
+    name: str
+    base_url: str
+    wire: WireFormat = ChatCompletions()
+    framing: type[Framing] = ServerSentEvents
+    auth: Auth = Auth()
+    key_env: str | None = None
+    """The environment variable that holds the key; None if no key is needed."""
+    base_url_env: str | None = None
+    """The environment variable that names another address."""
+    headers: Mapping[str, str] = {}
+    default_model: str | None = None
+    prices: str | None = None
+    """The provider's name in the price list; None if its models cost nothing."""
+    settings: ModelSettings = ModelSettings()
+    connect_timeout: float = 10.0
+    read_timeout: float = 300.0
+    """Seconds without a byte after which a turn fails."""
+
+    @classmethod
+    def compatible(cls, base_url: str, *, name: str = "compatible") -> "Provider":
+        """Any server that speaks chat completions, by its address, as it ends before
+        ``/chat/completions``."""
+        return cls(name=name, base_url=base_url)
+
+    def model(
+        self,
+        name: str | None = None,
+        *,
+        api_key: str | KeySource | ApiKey | None = None,
+        base_url: str | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+        client: "httpx2.AsyncClient | None" = None,
+        clock: Clock | None = None,
+    ) -> "ProviderModel":
+        """One of its models. A client of your own (proxy, certificates) stays yours to close."""
+        chosen = name or self.default_model
+        if not chosen:
+            raise ConfigurationError(f"which model of {self.name}? Write {self.name}:<model>")
+        address = base_url or (self.base_url_env and from_environment(self.base_url_env))
+        if not address and not self.base_url:
+            raise ConfigurationError(
+                f"{self.name} has no address: set {self.base_url_env} or give base_url=..."
+            )
+        provider = replace(
+            self,
+            base_url=_checked_address(address or self.base_url, self.name),
+            settings=settings.over(self.settings),
+        )
+        return ProviderModel(
+            provider, chosen, self._key(api_key), client=client, clock=clock or SystemClock()
+        )
+
+    def url(self, path: str) -> str:
+        """The address with the path, which may have a query, as the address may."""
+        base, more = urlsplit(self.base_url), urlsplit(path)
+        root = base.path.rstrip("/")
+        for version in ("/v1", "/v1beta"):  # given with or without it, it is there once
+            if root.endswith(version) and more.path.startswith(f"{version}/"):
+                root = root.removesuffix(version)
+        query = "&".join(part for part in (base.query, more.query) if part)
+        return urlunsplit((base.scheme, base.netloc, root + more.path, query, ""))
+
+    def _key(self, given: str | KeySource | ApiKey | None) -> ApiKey | None:
+        if isinstance(given, ApiKey):
+            return given
+        if given is not None:
+            return ApiKey(given)
+        return None if self.key_env is None else ApiKey.from_env(self.key_env, owner=self.name)
+
+
+class ProviderModel:
+    """One model of a provider."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        key: ApiKey | None,
+        *,
+        client: "httpx2.AsyncClient | None",
+        clock: Clock,
+    ) -> None:
+        self.provider = provider
+        self.model = model
+        self.key = key
+        self.client = client
+        self.clock = clock
+
+    @property
+    def name(self) -> str:
+        """``provider:model``."""
+        return f"{self.provider.name}:{self.model}"
+
+    def __repr__(self) -> str:
+        return f"<model {self.name} at {self.provider.base_url}>"
+
+    async def respond(self, request: ModelRequest) -> ModelResponse:
+        """The whole answer at once; raises ``ModelError``."""
+        turn = _Turn(self, request)
+        try:
+            reply = await turn.sent(streaming=False)
+            try:
+                return turn.whole(await reply.body())
+            finally:
+                await reply.close()
+        except ModelError as error:
+            turn.complete(error)
+            raise
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The same answer in parts; raises ``ModelError``, also in the middle."""
+        turn = _Turn(self, request)
+        try:
+            reply = await turn.sent(streaming=True)
+            try:
+                if reply.is_whole:  # some servers don't stream, although they were asked to
+                    for part in _last_parts(turn.whole(await reply.body()), with_text=True):
+                        yield part
+                    return
+                reader, framing = self.provider.wire.reader(), self.provider.framing()
+                async for chunk in reply.chunks():
+                    for event in framing.feed(chunk):
+                        for part in turn.read(event, reader):
+                            yield part
+                    if reader.is_over:
+                        break
+                else:
+                    for event in framing.end():
+                        for part in turn.read(event, reader):
+                            yield part
+                response = turn.collected(reader)
+                if reader.is_over:
+                    await reply.drain()
+                for part in _last_parts(response, with_text=False):
+                    yield part
+            finally:
+                await reply.close()
+        except ModelError as error:
+            turn.complete(error)
+            raise
+
+
+class _Turn:
+    """One request to one model: what is sent, how the answer is read, what its errors tell."""
+
+    def __init__(self, model: ProviderModel, request: ModelRequest) -> None:
+        self._owner = model
+        self._provider = model.provider
+        self._request = replace(request, settings=request.settings.over(model.provider.settings))
+        self._model = self._request.settings.model or model.model
+        self._key = ""
+        self._request_id: str | None = None
+
+    async def sent(self, *, streaming: bool) -> HttpReply:
+        """The reply, if it is not an error."""
+        owner, provider, request = self._owner, self._provider, self._request
+        try:
+            body = json.encode(provider.wire.body(request, self._model, streaming=streaming))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelError(
+                f"the request can't be written as JSON: {described(error)}",
+                kind=ModelErrorKind.INVALID_REQUEST,
+            ) from error
+        reply = await sent(
+            HttpCall(
+                owner=owner.name,
+                url=provider.url(provider.wire.path(self._model, streaming=streaming)),
+                headers=await self._headers(),
+                body=body,
+                connect_timeout=provider.connect_timeout,
+                read_timeout=provider.read_timeout,
+                client=owner.client,
+            )
+        )
+        self._request_id = request_id(reply.headers)
+        if reply.status == 200:
+            return reply
+        try:
+            answer = await reply.body()
+        finally:
+            await reply.close()
+        raise error_answer(owner.name, reply.status, reply.headers, answer, owner.clock.now())
+
+    async def _headers(self) -> dict[str, str]:
+        auth = self._provider.auth
+        headers = {"content-type": "application/json", **self._provider.headers}
+        headers.update(self._request.settings.extra_headers)
+        if self._owner.key is not None:
+            self._key = await self._owner.key.reveal()
+            headers[auth.header] = f"{auth.prefix}{self._key}"
+        return headers
+
+    def read(self, event: bytes, reader: StreamReader) -> Iterable[StreamPart]:
+        """The parts in one message of the stream."""
+        try:
+            data = None if event == b"[DONE]" else json.decode(event)
+            if type(data) is dict and data.get("error"):  # pyright: ignore[reportUnknownMemberType]
+                raise error_event(self._owner.name, data)
+            return reader.read(data)
+        except _NOT_AS_EXPECTED as error:
+            raise _malformed("a message of the stream", event, error) from error
+
+    def collected(self, reader: StreamReader) -> ModelResponse:
+        """The whole response, once the stream is over."""
+        try:
+            return self._priced(reader.response())
+        except _NOT_AS_EXPECTED as error:
+            raise _malformed("the stream", b"", error) from error
+
+    def whole(self, body: bytes) -> ModelResponse:
+        """The response in a body that came whole."""
+        try:
+            data = json.decode(body)
+            if data.get("error"):
+                raise error_event(self._owner.name, data)
+            return self._priced(self._provider.wire.response(data))
+        except _NOT_AS_EXPECTED as error:
+            raise _malformed("the answer", body, error) from error
+
+    def complete(self, error: ModelError) -> None:
+        """Let the error say whose it is and what it cost, but never the key."""
+        text = str(error)
+        if self._owner.name not in text:
+            text = f"{self._owner.name}: {text}"
+        error.args = (without(self._key, text),)
+        if error.provider_text:
+            error.provider_text = without(self._key, error.provider_text)
+        error.request_id = error.request_id or self._request_id
+        if isinstance(error.usage, Usage):
+            error.cost = price(error.usage, self._model, provider=self._provider.prices)
+
+    def _priced(self, response: ModelResponse) -> ModelResponse:
+        model = response.model or self._model
+        cost = response.cost or price(response.usage, model, provider=self._provider.prices)
+        return replace(response, cost=cost, model=model, request_id=self._request_id)
+
+
+def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
+    """How every stream ends: its calls, its usage, and the whole."""
+    if with_text and response.text:
+        yield TextDelta(response.text)
+    for index, call in enumerate(response.tool_calls):
+        if with_text:
+            yield ToolCallStart(index=index, id=call.id, name=call.name)
+        yield ToolCallEnd(index=index, call=call)
+    if response.usage:
+        yield UsageReport(response.usage)
+    yield ResponseEnd(response)
+
+
+def _malformed(what: str, data: bytes, error: Exception) -> ModelError:
+    shown = data[:200].decode("utf-8", "replace")
+    return ModelError(
+        f"{what} is not what the format says: {described(error)}"
+        + (f" in {shown}" if shown else ""),
+        kind=ModelErrorKind.MALFORMED_RESPONSE,
+    )
+
+
+def _checked_address(address: str, owner: str) -> str:
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(
+            f"{address!r} can't be the address of {owner}; write http(s)://host/path"
+        )
+    if parts.username or parts.password:
+        raise ConfigurationError(
+            f"the address of {owner} has a user name or password in it; give api_key=... instead"
+        )
+    return address

@@ -1,0 +1,313 @@
+"""OpenAI's chat completions, which most providers and local servers speak as well."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.messages import (
+    FilePart,
+    FinishReason,
+    ImagePart,
+    Message,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    Usage,
+)
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
+from stepwell.models.settings import ResponseFormat
+from stepwell.models.wire.format import (
+    CallDraft,
+    Json,
+    assembled,
+    compact,
+    count,
+    data_url,
+    empty,
+    incomplete,
+    json_text,
+    listed,
+    parsed_call,
+    refused,
+    required_data,
+    section,
+    sequence_of,
+    whole_or_raise,
+    with_extra,
+)
+
+_FINISH_REASONS = {
+    "stop": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "error": FinishReason.ERROR,
+}
+
+
+class ChatCompletions(Struct, frozen=True, kw_only=True):
+    """The format, with what differs between those who speak it.
+
+    >>> ChatCompletions().path("any", streaming=False)
+    '/chat/completions'
+    """
+
+    max_tokens_field: str = "max_tokens"
+    has_developer_role: bool = False
+    replays_thinking: bool = False
+    """Whether the server wants its reasoning back in the messages that called tools."""
+
+    @property
+    def name(self) -> str:
+        """The word for this format."""
+        return "chat_completions"
+
+    def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
+        """The same for every model."""
+        return "/chat/completions"
+
+    def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
+        """The JSON to post."""
+        settings, form = request.settings, request.format
+        tools = [_tool(schema) for schema in request.tools]
+        body = {
+            "model": model,
+            "messages": [m for message in sequence_of(request) for m in self._sent(message)],
+            "tools": tools or None,
+            "tool_choice": _tool_choice(settings.tool_choice) if tools else None,
+            "parallel_tool_calls": settings.parallel_tool_calls if tools else None,
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            self.max_tokens_field: settings.max_tokens,
+            "stop": list(settings.stop) or None,
+            "seed": settings.seed,
+            "reasoning_effort": settings.thinking,
+            "response_format": None if form is None else _response_format(form),
+            "stream": True if streaming else None,
+            "stream_options": {"include_usage": True} if streaming else None,
+        }
+        return with_extra(compact(body), request)
+
+    def response(self, data: Any) -> ModelResponse:
+        """The response in a whole answer."""
+        usage = _usage(data.get("usage"))
+        choices = data.get("choices")
+        if not choices:
+            raise empty("no choices", usage)
+        message = section(choices[0], "message")
+        thinking = _reasoning(message)
+        response = assembled(
+            text=(_text(message.get("content")),),
+            calls=[_call(call) for call in listed(message, "tool_calls")],
+            thinking=(ThinkingPart(thinking, origin=self.name),),
+            finish_reason=_finish_reason(choices[0].get("finish_reason")),
+            usage=usage,
+            model=data.get("model"),
+            cost=_cost(data.get("usage")),
+        )
+        return whole_or_raise(response, refusal=message.get("refusal") or "")
+
+    def reader(self) -> "ChatReader":
+        """A reader for one streamed response."""
+        return ChatReader(self.name)
+
+    def _sent(self, message: Message) -> Iterator[Json]:
+        match message.role:
+            case Role.ASSISTANT:
+                yield self._assistant(message)
+            case Role.TOOL:
+                result = message.tool_result
+                if result is not None:
+                    content = result.content
+                    yield {"role": "tool", "tool_call_id": result.call_id, "content": content}
+            case Role.DEVELOPER if not self.has_developer_role:
+                yield {"role": "system", "content": message.text}
+            case Role.USER:
+                yield {"role": "user", "content": _content(message)}
+            case _:
+                yield {"role": str(message.role), "content": message.text}
+
+    def _assistant(self, message: Message) -> Json:
+        calls = [_sent_call(call) for call in message.tool_calls]
+        sent: Json = {"role": "assistant", "content": message.text or (None if calls else "")}
+        if calls:
+            sent["tool_calls"] = calls
+        thought = "".join(p.text for p in message.parts if isinstance(p, ThinkingPart))
+        if self.replays_thinking and thought and calls:
+            sent["reasoning_content"] = thought
+        return sent
+
+
+class ChatReader:
+    """Collects the deltas of one response."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._refusal: list[str] = []
+        self._drafts: dict[int, CallDraft] = {}
+        self._usage = Usage()
+        self._cost = 0.0
+        self._model: str | None = None
+        self._finish: str | None = None
+        self.is_over = False
+
+    def read(self, event: Any) -> Iterable[StreamPart]:
+        """The parts in one chunk."""
+        if event is None:  # [DONE]
+            self.is_over = True
+            return ()
+        if usage := event.get("usage"):
+            self._usage, self._cost = _usage(usage), _cost(usage)
+        choices = event.get("choices")
+        if not choices:
+            return ()
+        choice = choices[0]
+        self._model = event.get("model") or self._model
+        self._finish = choice.get("finish_reason") or self._finish
+        delta = choice.get("delta")
+        return self._parts(delta) if delta else ()
+
+    def _parts(self, delta: Mapping[str, Any]) -> list[StreamPart]:
+        parts: list[StreamPart] = []
+        if content := delta.get("content"):
+            text = content if isinstance(content, str) else _text(content)
+            self._text.append(text)
+            parts.append(TextDelta(text))
+        if thought := _reasoning(delta):
+            self._thinking.append(thought)
+            parts.append(ThinkingDelta(thought))
+        if refusal := delta.get("refusal"):
+            self._refusal.append(refusal)
+        for call in listed(delta, "tool_calls"):
+            parts.extend(self._call_parts(call))
+        return parts
+
+    def _call_parts(self, call: Mapping[str, Any]) -> Iterator[StreamPart]:
+        function = section(call, "function")
+        index = call.get("index")
+        if index is None:  # some servers leave it out and send each call in one piece
+            index = len(self._drafts) - (0 if call.get("id") or not self._drafts else 1)
+        draft = self._drafts.get(index)
+        if draft is None:
+            name = function.get("name") or ""
+            draft = self._drafts[index] = CallDraft(len(self._drafts), call.get("id") or "", name)
+            yield draft.start()
+        draft.name = draft.name or function.get("name") or ""
+        if arguments := function.get("arguments"):
+            text = arguments if isinstance(arguments, str) else json_text(arguments)
+            yield draft.add(text)
+
+    def response(self) -> ModelResponse:
+        """The whole response. The reason to finish and either the usage or the last message must
+        have come: what is missing then can't be text."""
+        if self._finish is None:
+            raise incomplete("a finish reason", self._usage)
+        if not self.is_over and not self._usage:
+            raise incomplete("its last message [DONE]", self._usage)
+        response = assembled(
+            text=self._text,
+            calls=[draft.call() for draft in self._drafts.values()],
+            thinking=(ThinkingPart("".join(self._thinking), origin=self._origin),),
+            finish_reason=_finish_reason(self._finish),
+            usage=self._usage,
+            model=self._model,
+            cost=self._cost,
+        )
+        return whole_or_raise(response, refusal="".join(self._refusal))
+
+
+def _content(message: Message) -> str | list[Json]:
+    if all(isinstance(part, TextPart) for part in message.parts):
+        return message.text
+    return [_part(part) for part in message.parts]
+
+
+def _part(part: Any) -> Json:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            return {"type": "image_url", "image_url": {"url": data_url(part, "image/png")}}
+        case FilePart():
+            if part.url is not None and part.data is None:
+                raise refused("chat completions take files as data, not by address; give data=...")
+            required_data(part)
+            url = data_url(FilePart(data=part.data, media_type=part.media_type), "application/pdf")
+            return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
+        case _:
+            raise refused(f"a user's message can't carry a {type(part).__name__}")
+
+
+def _tool(schema: Any) -> Json:
+    function = {
+        "name": schema.name,
+        "description": schema.description,
+        "parameters": schema.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: str | None) -> str | Json | None:
+    if choice is None or choice in ("auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _response_format(form: ResponseFormat) -> Json:
+    if form.schema is None:
+        return {"type": "json_object"}
+    schema = {"name": form.name, "schema": form.schema, "strict": form.strict}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _sent_call(call: ToolCall) -> Json:
+    function = {"name": call.name, "arguments": json_text(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    function = section(call, "function")
+    return parsed_call(call.get("id") or "", function.get("name") or "", function.get("arguments"))
+
+
+def _text(content: Any) -> str:
+    """Text, or the text of a list of content parts, as some servers send it."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+
+
+def _reasoning(message: Mapping[str, Any]) -> str:
+    return message.get("reasoning_content") or message.get("reasoning") or ""
+
+
+def _finish_reason(word: str | None) -> FinishReason:
+    return FinishReason.OTHER if word is None else _FINISH_REASONS.get(word, FinishReason.OTHER)
+
+
+def _cost(usage: Any) -> float:
+    """What the provider says it charged; few do."""
+    cost = usage.get("cost") if usage else None
+    return float(cost) if isinstance(cost, int | float) else 0.0
+
+
+def _usage(usage: Any) -> Usage:
+    if not usage:
+        return Usage()
+    of_input = section(usage, "prompt_tokens_details")
+    of_output = section(usage, "completion_tokens_details")
+    cached = of_input.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+    return Usage(
+        input_tokens=count(usage.get("prompt_tokens")),
+        output_tokens=count(usage.get("completion_tokens")),
+        cached_tokens=count(cached),
+        cache_write_tokens=count(of_input.get("cache_write_tokens")),
+        reasoning_tokens=count(of_output.get("reasoning_tokens")),
+    )

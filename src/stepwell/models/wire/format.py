@@ -1,0 +1,252 @@
+"""What a wire format does, and the pieces that all of them are made of. Nothing here does I/O."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, cast
+
+from msgspec import DecodeError, Struct, json
+
+from stepwell.errors import ModelError, ModelErrorKind
+from stepwell.messages import (
+    FilePart,
+    FinishReason,
+    ImagePart,
+    Message,
+    ThinkingPart,
+    ToolCall,
+    Usage,
+)
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import (
+    ModelResponse,
+    StreamPart,
+    ToolCallDelta,
+    ToolCallStart,
+)
+
+Json = dict[str, Any]
+
+
+class StreamReader(Protocol):
+    """Reads the messages of one streamed response."""
+
+    def read(self, event: Any) -> Iterable[StreamPart]:
+        """The parts that a message of the stream stands for; raises ``ModelError``."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the message that ends every whole response has come."""
+        ...
+
+    def response(self) -> ModelResponse:
+        """The whole response; raises ``ModelError`` if it is not whole, or is a refusal."""
+        ...
+
+
+class WireFormat(Protocol):
+    """A provider's protocol: how to ask, and how to read the answer."""
+
+    @property
+    def name(self) -> str:
+        """The word for this format in presets and as the origin of signatures."""
+        ...
+
+    def path(self, model: str, *, streaming: bool) -> str:
+        """Where to post, behind the base address."""
+        ...
+
+    def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
+        """The JSON to post."""
+        ...
+
+    def response(self, data: Any) -> ModelResponse:
+        """The response in the JSON that came back whole; raises ``ModelError``."""
+        ...
+
+    def reader(self) -> StreamReader:
+        """A reader for one streamed response."""
+        ...
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A request's messages as most formats want them: instructions first, then the talk."""
+
+    instructions: tuple[Message, ...]
+    talk: tuple[Message, ...]
+    stable: int
+    """How many messages of the talk belong to the stable context."""
+
+    @classmethod
+    def of(cls, request: ModelRequest) -> "Prompt":
+        """The stable context and the conversation; leading instructions apart from the rest."""
+        context = request.context.messages
+        instructions = tuple(m for m in context if m.is_system())
+        stable = tuple(m for m in context if not m.is_system())
+        talk = tuple(request.messages)
+        if not stable:
+            leading = 0
+            while leading < len(talk) and talk[leading].is_system():
+                leading += 1
+            instructions, talk = (*instructions, *talk[:leading]), talk[leading:]
+        return cls(instructions=instructions, talk=(*stable, *talk), stable=len(stable))
+
+
+def sequence_of(request: ModelRequest) -> Iterator[Message]:
+    """All messages in the order in which they are sent, for formats that take instructions
+    anywhere."""
+    yield from request.context.messages
+    yield from request.messages
+    if request.instruction is not None:
+        yield request.instruction
+
+
+class CallDraft:
+    """A tool call of a streamed response, while its arguments arrive."""
+
+    __slots__ = ("id", "index", "name", "pieces", "signature")
+
+    def __init__(self, index: int, id: str, name: str, signature: str | None = None) -> None:
+        self.index = index
+        self.id = id
+        self.name = name
+        self.pieces: list[str] = []
+        self.signature = signature
+
+    def start(self) -> ToolCallStart:
+        """The part that tells of it."""
+        return ToolCallStart(index=self.index, id=self.id, name=self.name)
+
+    def add(self, arguments: str) -> ToolCallDelta:
+        """More of its arguments."""
+        self.pieces.append(arguments)
+        return ToolCallDelta(index=self.index, arguments=arguments)
+
+    def call(self) -> ToolCall:
+        """The call as far as it is known."""
+        return parsed_call(self.id, self.name, "".join(self.pieces), self.signature)
+
+
+def parsed_call(id: str, name: str, arguments: Any, signature: str | None = None) -> ToolCall:
+    """A call with its arguments parsed; text that is no JSON object is kept as malformed."""
+    if isinstance(arguments, Mapping):
+        given = cast("Mapping[str, Any]", arguments)
+        return ToolCall(id=id, name=name, arguments=given, signature=signature)
+    text = arguments or ""
+    try:
+        parsed: Any = json.decode(text) if text.strip() else {}
+    except DecodeError:
+        parsed = None
+    if isinstance(parsed, dict):
+        found = cast("dict[str, Any]", parsed)
+        return ToolCall(id=id, name=name, arguments=found, signature=signature)
+    return ToolCall(id=id, name=name, malformed=text, signature=signature)
+
+
+def compact(body: Mapping[str, Any]) -> Json:
+    """Without what is None."""
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def json_text(value: Any) -> str:
+    """JSON as text."""
+    return json.encode(value).decode()
+
+
+def data_url(part: ImagePart | FilePart, default: str) -> str:
+    """The part's address, or its data as an address."""
+    if part.url is not None:
+        return part.url
+    return f"data:{part.media_type or default};base64,{required_data(part)}"
+
+
+def required_data(part: ImagePart | FilePart) -> str:
+    """The part's base64 data; one without data and address is a mistake that is named."""
+    if part.data is None:
+        raise refused(f"{type(part).__name__} has neither url nor data")
+    return part.data
+
+
+def refused(what: str) -> ModelError:
+    """A request that can't be sent as it is."""
+    return ModelError(f"the request can't be sent: {what}", kind=ModelErrorKind.INVALID_REQUEST)
+
+
+def unsupported(format_name: str, setting: str, instead: str = "leave it out") -> ModelError:
+    """A setting that this format has no word for."""
+    return refused(f"{format_name} has no setting for {setting}; {instead}")
+
+
+def whole_or_raise(response: ModelResponse, *, refusal: str = "") -> ModelResponse:
+    """The response, unless the model refused or a filter cut it; what was paid is kept."""
+    if refusal:
+        kind, text = ModelErrorKind.REFUSAL, f"the model refused: {refusal[:500]}"
+    elif response.finish_reason is FinishReason.CONTENT_FILTER:
+        kind, text = ModelErrorKind.CONTENT_FILTER, "the provider's filter cut the answer off"
+    elif response.finish_reason is FinishReason.ERROR:
+        kind, text = ModelErrorKind.SERVER, "the provider says that it failed while it answered"
+    else:
+        return response
+    raise ModelError(text, kind=kind, provider_text=refusal or None, usage=response.usage)
+
+
+def incomplete(what: str, usage: Usage) -> ModelError:
+    """A stream that ended before its response was whole."""
+    return ModelError(
+        f"the stream ended without {what}, so the answer may be cut off",
+        kind=ModelErrorKind.INCOMPLETE_STREAM,
+        usage=usage,
+    )
+
+
+def empty(what: str, usage: Usage) -> ModelError:
+    """An answer in which there is nothing."""
+    return ModelError(f"the answer has {what}", kind=ModelErrorKind.EMPTY_RESPONSE, usage=usage)
+
+
+def assembled(
+    *,
+    text: Iterable[str],
+    calls: Iterable[ToolCall],
+    thinking: Iterable[ThinkingPart] = (),
+    finish_reason: FinishReason,
+    usage: Usage,
+    model: str | None,
+    cost: float = 0.0,
+) -> ModelResponse:
+    """A response; one with calls ended because of them, whatever some servers say."""
+    tool_calls = tuple(calls)
+    if tool_calls and finish_reason is FinishReason.STOP:
+        finish_reason = FinishReason.TOOL_CALLS
+    return ModelResponse(
+        text="".join(text),
+        tool_calls=tool_calls,
+        thinking=tuple(part for part in thinking if part.text or part.signature),
+        finish_reason=finish_reason,
+        usage=usage,
+        model=model,
+        cost=cost,
+    )
+
+
+def with_extra(body: Json, request: ModelRequest) -> Json:
+    """The body with what only this provider knows merged into it, one level deep."""
+    for key, value in request.settings.extra_body.items():
+        known = body.get(key)
+        both = isinstance(known, dict) and isinstance(value, Mapping)
+        body[key] = {**cast("Json", known), **value} if both else value
+    return body
+
+
+def section(data: Any, key: str) -> Json:
+    """The object under a key; empty if it is left out or null."""
+    return data.get(key) or {}
+
+
+def listed(data: Any, key: str) -> list[Any]:
+    """The list under a key; empty if it is left out or null."""
+    return data.get(key) or []
+
+
+def count(value: Any) -> int:
+    """A token count; providers leave them out, or send null."""
+    return int(value) if isinstance(value, int | float) else 0

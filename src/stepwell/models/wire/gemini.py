@@ -1,0 +1,310 @@
+"""Google's Gemini: ``generateContent`` and ``streamGenerateContent``. Calls carry a signature of
+the thinking that led to them, which is sent back with them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from stepwell.errors import ModelError, ModelErrorKind
+from stepwell.messages import (
+    FilePart,
+    FinishReason,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
+from stepwell.models.settings import ModelSettings, ThinkingEffort
+from stepwell.models.wire.format import (
+    CallDraft,
+    Json,
+    Prompt,
+    assembled,
+    compact,
+    count,
+    empty,
+    incomplete,
+    json_text,
+    listed,
+    required_data,
+    section,
+    unsupported,
+    whole_or_raise,
+    with_extra,
+)
+
+ORIGIN = "gemini"
+UNSIGNED = "skip_thought_signature_validator"
+"""What Google's documentation gives for calls that another model made."""
+
+_BUDGETS = {
+    ThinkingEffort.NONE: 0,
+    ThinkingEffort.MINIMAL: 512,
+    ThinkingEffort.LOW: 1024,
+    ThinkingEffort.MEDIUM: 8192,
+    ThinkingEffort.HIGH: 24_576,
+}
+_FINISH_REASONS = {
+    "STOP": FinishReason.STOP,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "SAFETY": FinishReason.CONTENT_FILTER,
+    "RECITATION": FinishReason.CONTENT_FILTER,
+    "BLOCKLIST": FinishReason.CONTENT_FILTER,
+    "PROHIBITED_CONTENT": FinishReason.CONTENT_FILTER,
+    "SPII": FinishReason.CONTENT_FILTER,
+    "IMAGE_SAFETY": FinishReason.CONTENT_FILTER,
+}
+_MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE")
+
+
+class Gemini(Struct, frozen=True, kw_only=True):
+    """The format.
+
+    >>> Gemini().path("gemini-3.8-flash", streaming=False)
+    '/v1beta/models/gemini-3.8-flash:generateContent'
+    """
+
+    version: str = "v1beta"
+
+    @property
+    def name(self) -> str:
+        """The word for this format."""
+        return ORIGIN
+
+    def path(self, model: str, *, streaming: bool) -> str:
+        """The model and the method are in the path."""
+        named = model if "/" in model else f"models/{model}"
+        method = "streamGenerateContent?alt=sse" if streaming else "generateContent"
+        return f"/{self.version}/{quote(named)}:{method}"
+
+    def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:  # noqa: ARG002
+        """The JSON to post."""
+        settings = request.settings
+        if settings.parallel_tool_calls is not None:
+            raise unsupported("Gemini", "parallel_tool_calls")
+        prompt = Prompt.of(request)
+        instructions = [{"text": m.text} for m in prompt.instructions if m.text]
+        form = request.format
+        # A schema for the answer can't be combined with tools, so it is asked for in words.
+        if form is not None and request.tools:
+            instructions.append({"text": _format_in_words(form.schema)})
+        tools = [_tool(schema) for schema in request.tools]
+        talk = (*prompt.talk, request.instruction) if request.instruction else prompt.talk
+        body = {
+            "contents": _contents(talk, signs=not model.startswith(("gemini-1", "gemini-2"))),
+            "systemInstruction": {"parts": instructions} if instructions else None,
+            "tools": [{"functionDeclarations": tools}] if tools else None,
+            "toolConfig": _tool_config(settings) if tools else None,
+            "generationConfig": _generation_config(request, model) or None,
+        }
+        return with_extra(compact(body), request)
+
+    def response(self, data: Any) -> ModelResponse:
+        """The response in a whole answer."""
+        reader = self.reader()
+        for _ in reader.read(data):
+            pass
+        return reader.response()
+
+    def reader(self) -> "GeminiReader":
+        """A reader for one response; streamed or not, its pieces have one shape."""
+        return GeminiReader()
+
+
+class GeminiReader:
+    """Collects the pieces of one response."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._drafts: list[CallDraft] = []
+        self._usage = Usage()
+        self._model: str | None = None
+        self._finish: str | None = None
+        self._finish_message = ""
+        self._blocked = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Never: more usage may follow the reason to finish, and no event says that it is last."""
+        return False
+
+    def read(self, event: Any) -> Iterable[StreamPart]:
+        """The parts in one piece."""
+        if event is None:
+            return ()
+        if usage := event.get("usageMetadata"):
+            self._usage = _usage(usage)
+        self._model = event.get("modelVersion") or self._model
+        self._blocked = section(event, "promptFeedback").get("blockReason") or self._blocked
+        candidates = event.get("candidates")
+        if not candidates:
+            return ()
+        candidate = candidates[0]
+        self._finish = candidate.get("finishReason") or self._finish
+        self._finish_message = candidate.get("finishMessage") or self._finish_message
+        content = section(candidate, "content")
+        return [part for given in listed(content, "parts") for part in self._parts(given)]
+
+    def response(self) -> ModelResponse:
+        """The whole response."""
+        if self._blocked:
+            raise ModelError(
+                f"the provider's filter blocked the prompt ({self._blocked})",
+                kind=ModelErrorKind.CONTENT_FILTER,
+                usage=self._usage,
+            )
+        if self._finish is None:
+            if not self._text and not self._drafts and not self._thinking:
+                raise empty("no candidates", self._usage)
+            raise incomplete("a finish reason", self._usage)
+        if self._finish in _MALFORMED:
+            raise ModelError(
+                f"the model made a call that can't be read: {self._finish} {self._finish_message}",
+                kind=ModelErrorKind.MALFORMED_RESPONSE,
+                usage=self._usage,
+            )
+        response = assembled(
+            text=self._text,
+            calls=[draft.call() for draft in self._drafts],
+            thinking=(ThinkingPart("".join(self._thinking), origin=ORIGIN),),
+            finish_reason=_FINISH_REASONS.get(self._finish, FinishReason.OTHER),
+            usage=self._usage,
+            model=self._model,
+        )
+        return whole_or_raise(response)
+
+    def _parts(self, part: Mapping[str, Any]) -> Iterator[StreamPart]:
+        text = part.get("text")
+        if text and part.get("thought"):
+            self._thinking.append(text)
+            yield ThinkingDelta(text)
+        elif text:
+            self._text.append(text)
+            yield TextDelta(text)
+        elif call := part.get("functionCall"):
+            draft = CallDraft(
+                len(self._drafts),
+                call.get("id") or "",
+                call.get("name") or "",
+                part.get("thoughtSignature"),
+            )
+            self._drafts.append(draft)
+            yield draft.start()
+            yield draft.add(json_text(section(call, "args")))
+
+
+def _contents(talk: Iterable[Message], *, signs: bool) -> list[Json]:
+    contents: list[Json] = []
+    for message in talk:
+        role = "model" if message.role is Role.ASSISTANT else "user"
+        parts = [sent for part in message.parts if (sent := _part(part)) is not None]
+        calls = [part for part in parts if "functionCall" in part]
+        if signs and calls and not any("thoughtSignature" in part for part in calls):
+            calls[0]["thoughtSignature"] = UNSIGNED
+        if not parts:
+            continue
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"].extend(parts)
+        else:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _part(part: Part) -> Json | None:
+    match part:
+        case TextPart():
+            return {"text": part.text} if part.text else None
+        case ToolCall():
+            call = {"id": part.id, "name": part.name, "args": part.arguments}
+            sent: Json = {"functionCall": call}
+            return {**sent, "thoughtSignature": part.signature} if part.signature else sent
+        case ToolResult():
+            response = {"error" if part.is_error else "output": part.content}
+            answer = {"id": part.call_id, "name": part.tool_name, "response": response}
+            return {"functionResponse": answer}
+        case ThinkingPart():
+            return None
+        case ImagePart():
+            return _media(part, "image/png")
+        case FilePart():
+            return _media(part, "application/pdf")
+
+
+def _media(part: ImagePart | FilePart, default: str) -> Json:
+    if part.url is not None:
+        return {"fileData": compact({"fileUri": part.url, "mimeType": part.media_type})}
+    return {"inlineData": {"mimeType": part.media_type or default, "data": required_data(part)}}
+
+
+def _tool(schema: Any) -> Json:
+    declared = {"name": schema.name, "description": schema.description}
+    if not schema.parameters.get("properties"):
+        return declared
+    return {**declared, "parametersJsonSchema": schema.parameters}
+
+
+def _tool_config(settings: ModelSettings) -> Json | None:
+    choice = settings.tool_choice
+    if choice is None:
+        return None
+    modes = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+    config: Json = {"mode": modes.get(choice, "ANY")}
+    if choice not in modes:
+        config["allowedFunctionNames"] = [choice]
+    return {"functionCallingConfig": config}
+
+
+def _generation_config(request: ModelRequest, model: str) -> Json:
+    settings, form = request.settings, request.format
+    formatted = form is not None and not request.tools
+    return compact(
+        {
+            "temperature": settings.temperature,
+            "topP": settings.top_p,
+            "maxOutputTokens": settings.max_tokens,
+            "stopSequences": list(settings.stop) or None,
+            "seed": settings.seed,
+            "thinkingConfig": _thinking_config(settings.thinking, model),
+            "responseMimeType": "application/json" if formatted else None,
+            "responseJsonSchema": form.schema if form is not None and formatted else None,
+        }
+    )
+
+
+def _thinking_config(effort: ThinkingEffort | None, model: str) -> Json | None:
+    """Models up to 2.5 take a number of tokens, newer ones a word; none of those can think not."""
+    if effort is None:
+        return None
+    shows = {"includeThoughts": effort is not ThinkingEffort.NONE}
+    if model.startswith(("gemini-1", "gemini-2")):
+        return {**shows, "thinkingBudget": _BUDGETS[effort]}
+    word = ThinkingEffort.MINIMAL if effort is ThinkingEffort.NONE else effort
+    return {**shows, "thinkingLevel": str(word)}
+
+
+def _format_in_words(schema: Mapping[str, Any] | None) -> str:
+    asked = "When you do not call a tool, answer with one JSON object and nothing else."
+    return asked if schema is None else f"{asked} It must fit this schema: {json_text(schema)}"
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    """Google counts thoughts apart from the output; here they are part of it."""
+    thoughts = count(usage.get("thoughtsTokenCount"))
+    asked = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
+    return Usage(
+        input_tokens=asked,
+        output_tokens=count(usage.get("candidatesTokenCount")) + thoughts,
+        cached_tokens=count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+    )

@@ -1,0 +1,379 @@
+"""Anthropic's Messages, with prompt-cache marks and signed thinking that is sent back unchanged.
+
+Three marks are set: behind the instructions (and so behind the tools), behind what the last request
+ended with, and at the end. Between two steps only the tail is new; everything before is a hit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.messages import (
+    FilePart,
+    FinishReason,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
+from stepwell.models.settings import ModelSettings, ThinkingEffort
+from stepwell.models.wire.format import (
+    CallDraft,
+    Json,
+    Prompt,
+    assembled,
+    compact,
+    count,
+    empty,
+    incomplete,
+    listed,
+    parsed_call,
+    refused,
+    required_data,
+    section,
+    unsupported,
+    whole_or_raise,
+    with_extra,
+)
+
+ORIGIN = "messages"
+VERSION = "2023-06-01"
+"""Newer versions refuse temperature and top_p."""
+
+DEFAULT_MAX_TOKENS = 8192
+"""The format demands a bound; this one holds unless the settings say another."""
+
+_BUDGETS = {
+    ThinkingEffort.MINIMAL: 1024,
+    ThinkingEffort.LOW: 4096,
+    ThinkingEffort.MEDIUM: 12_288,
+    ThinkingEffort.HIGH: 32_768,
+}
+_FINISH_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+}
+
+
+class AnthropicMessages(Struct, frozen=True, kw_only=True):
+    """The format, with what can be chosen in it.
+
+    ``cache_ttl`` is how long the prompt cache keeps what is marked: ``5m``, ``1h``, or None for no
+    marks. ``thinking_budgets`` is for models before adaptive thinking, which want a token count.
+    """
+
+    cache_ttl: str | None = "5m"
+    thinking_budgets: bool = False
+
+    @property
+    def name(self) -> str:
+        """The word for this format."""
+        return ORIGIN
+
+    def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
+        """The same for every model."""
+        return "/v1/messages"
+
+    def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
+        """The JSON to post."""
+        settings, form = request.settings, request.format
+        if settings.seed is not None:
+            raise unsupported("Anthropic's Messages format", "seed")
+        prompt = Prompt.of(request)
+        thinking, output = self._thinking(settings)
+        if form is not None and form.schema is not None:
+            output["format"] = {"type": "json_schema", "schema": form.schema}
+        tools = [_tool(schema) for schema in request.tools]
+        system = [{"type": "text", "text": m.text} for m in prompt.instructions if m.text]
+        if form is not None and form.schema is None:
+            system.append({"type": "text", "text": "Answer with one JSON object and nothing else."})
+        body = {
+            "model": model,
+            "max_tokens": settings.max_tokens or _max_tokens(thinking),
+            "tools": tools or None,
+            "system": system or None,
+            "messages": self._marked(prompt, request.instruction, (tools, system)),
+            "tool_choice": _tool_choice(settings) if tools else None,
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "stop_sequences": list(settings.stop) or None,
+            "thinking": thinking,
+            "output_config": output or None,
+            "stream": True if streaming else None,
+        }
+        return with_extra(compact(body), request)
+
+    def response(self, data: Any) -> ModelResponse:
+        """The response in a whole answer."""
+        usage = _usage(section(data, "usage"))
+        if data.get("stop_reason") is None and not data.get("content"):
+            raise empty("no content", usage)
+        return _assembled(listed(data, "content"), data.get("stop_reason"), usage, data)
+
+    def reader(self) -> "MessagesReader":
+        """A reader for one streamed response."""
+        return MessagesReader()
+
+    def _thinking(self, settings: ModelSettings) -> tuple[Json | None, Json]:
+        effort = settings.thinking
+        if effort is None:
+            return None, {}
+        if effort is ThinkingEffort.NONE:
+            return {"type": "disabled"}, {}
+        if self.thinking_budgets:
+            return {"type": "enabled", "budget_tokens": _BUDGETS[effort]}, {}
+        level = "low" if effort is ThinkingEffort.MINIMAL else str(effort)
+        return {"type": "adaptive"}, {"effort": level}
+
+    def _marked(
+        self, prompt: Prompt, instruction: Message | None, stable: tuple[list[Json], list[Json]]
+    ) -> list[Json]:
+        """The conversation as turns, with cache marks on what will be the same next time."""
+        turns, ends = _turns(prompt.talk)
+        if self.cache_ttl is not None:
+            tools, system = stable
+            blocks = [(system or tools)[-1:]] if system or tools else []
+            marked = {ends[index] for index in _mark_after(prompt) if index in ends}
+            blocks += [turns[turn]["content"][block : block + 1] for turn, block in sorted(marked)]
+            for block in blocks:
+                block[0]["cache_control"] = self._mark()
+        if instruction is not None:
+            _said(turns, "user", {"type": "text", "text": instruction.text})
+        return turns
+
+    def _mark(self) -> Json:
+        if self.cache_ttl == "5m":
+            return {"type": "ephemeral"}
+        return {"type": "ephemeral", "ttl": self.cache_ttl}
+
+
+class MessagesReader:
+    """Collects the blocks of one response."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Json] = {}
+        self._drafts: dict[int, CallDraft] = {}
+        self._usage: Json = {}
+        self._message: Mapping[str, Any] = {}
+        self._stop_reason: str | None = None
+        self.is_over = False
+
+    def read(self, event: Any) -> Iterable[StreamPart]:
+        """The parts in one event."""
+        match event and event.get("type"):
+            case "content_block_delta":
+                return self._delta(event["index"], event["delta"])
+            case "content_block_start":
+                return self._started(event["index"], event["content_block"])
+            case "message_start":
+                self._message = event["message"]
+                self._used(self._message.get("usage"))
+            case "message_delta":
+                self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
+                self._used(event.get("usage"))
+            case "message_stop":
+                self.is_over = True
+            case _:
+                pass
+        return ()
+
+    def response(self) -> ModelResponse:
+        """The whole response."""
+        usage = _usage(self._usage)
+        if not self.is_over or self._stop_reason is None:
+            raise incomplete("message_stop", usage)
+        for index, draft in self._drafts.items():
+            self._blocks[index]["input"] = "".join(draft.pieces) or self._blocks[index]["input"]
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        return _assembled(blocks, self._stop_reason, usage, self._message)
+
+    def _started(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamPart]:
+        self._blocks[index] = dict(block)
+        if block.get("type") == "tool_use":
+            draft = CallDraft(len(self._drafts), block.get("id") or "", block.get("name") or "")
+            self._drafts[index] = draft
+            yield draft.start()
+        elif block.get("text"):
+            yield TextDelta(block["text"])
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterable[StreamPart]:
+        block = self._blocks[index]
+        match delta.get("type"):
+            case "text_delta":
+                return self._grown(block, "text", delta["text"], TextDelta)
+            case "thinking_delta":
+                return self._grown(block, "thinking", delta["thinking"], ThinkingDelta)
+            case "signature_delta":
+                block["signature"] = (block.get("signature") or "") + delta["signature"]
+            case "input_json_delta":
+                piece = delta["partial_json"]
+                return (self._drafts[index].add(piece),) if piece else ()
+            case _:
+                pass
+        return ()
+
+    def _grown(
+        self, block: Json, field: str, piece: str, part: type[TextDelta | ThinkingDelta]
+    ) -> Iterable[StreamPart]:
+        if not piece:
+            return ()
+        block.setdefault("pieces", [block.get(field) or ""]).append(piece)
+        return (part(piece),)
+
+    def _used(self, usage: Mapping[str, Any] | None) -> None:
+        self._usage.update({k: v for k, v in (usage or {}).items() if v is not None})
+
+
+def _assembled(
+    blocks: Iterable[Any], stop_reason: str | None, usage: Usage, message: Mapping[str, Any]
+) -> ModelResponse:
+    text: list[str] = []
+    calls: list[ToolCall] = []
+    thinking: list[ThinkingPart] = []
+    for block in blocks:
+        whole = "".join(block["pieces"]) if "pieces" in block else None
+        match block.get("type"):
+            case "text":
+                text.append(block.get("text") or "" if whole is None else whole)
+            case "tool_use":
+                calls.append(parsed_call(block["id"], block["name"], block.get("input")))
+            case "thinking":
+                thought = block.get("thinking") or "" if whole is None else whole
+                thinking.append(ThinkingPart(thought, block.get("signature"), origin=ORIGIN))
+            case "redacted_thinking":
+                thinking.append(ThinkingPart("", block.get("data"), origin=ORIGIN, redacted=True))
+            case _:
+                pass
+    response = assembled(
+        text=text,
+        calls=calls,
+        thinking=thinking,
+        finish_reason=_FINISH_REASONS.get(stop_reason or "", FinishReason.OTHER),
+        usage=usage,
+        model=message.get("model"),
+    )
+    refusal = (response.text or "(no words)") if stop_reason == "refusal" else ""
+    return whole_or_raise(response, refusal=refusal)
+
+
+def _mark_after(prompt: Prompt) -> Iterator[int]:
+    """The messages of the talk behind which the prefix is the same next time: the stable context,
+    what the last request ended with, and the newest."""
+    if prompt.stable:
+        yield prompt.stable - 1
+    assistants = (
+        index for index in range(len(prompt.talk) - 1, 0, -1) if prompt.talk[index].is_assistant()
+    )
+    last_answer = next(assistants, None)
+    if last_answer is not None:
+        yield last_answer - 1
+    if prompt.talk:
+        yield len(prompt.talk) - 1
+
+
+def _turns(talk: tuple[Message, ...]) -> tuple[list[Json], dict[int, tuple[int, int]]]:
+    """The messages as turns of user and assistant, and at which block each message ends."""
+    turns: list[Json] = []
+    ends: dict[int, tuple[int, int]] = {}
+    for index, message in enumerate(talk):
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        for part in message.parts:
+            block = _block(part)
+            if block is not None:
+                _said(turns, role, block)
+        if turns and turns[-1]["content"][-1]["type"] not in ("thinking", "redacted_thinking"):
+            ends[index] = (len(turns) - 1, len(turns[-1]["content"]) - 1)
+    return turns, ends
+
+
+def _said(turns: list[Json], role: str, block: Json) -> None:
+    """One more block, in the same turn if the same one goes on speaking."""
+    if not turns or turns[-1]["role"] != role:
+        turns.append({"role": role, "content": []})
+    turns[-1]["content"].append(block)
+
+
+def _block(part: Part) -> Json | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text} if part.text.strip() else None
+        case ToolCall():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
+        case ToolResult():
+            block: Json = {"type": "tool_result", "tool_use_id": part.call_id}
+            if part.content.strip():
+                block["content"] = part.content
+            return {**block, "is_error": True} if part.is_error else block
+        case ThinkingPart():
+            return _thought(part)
+        case ImagePart():
+            return {"type": "image", "source": _source(part, "image/png")}
+        case FilePart():
+            document = {"type": "document", "source": _source(part, "application/pdf")}
+            return {**document, "title": part.name} if part.name else document
+
+
+def _thought(part: ThinkingPart) -> Json | None:
+    if part.origin != ORIGIN or not part.signature:
+        return None
+    if part.redacted:
+        return {"type": "redacted_thinking", "data": part.signature}
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _source(part: ImagePart | FilePart, default: str) -> Json:
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    media_type = part.media_type or default
+    if media_type.startswith("text/"):
+        raise refused("text files are sent as text: put their content into a TextPart")
+    return {"type": "base64", "media_type": media_type, "data": required_data(part)}
+
+
+def _tool(schema: Any) -> Json:
+    return {
+        "name": schema.name,
+        "description": schema.description,
+        "input_schema": schema.parameters,
+    }
+
+
+def _tool_choice(settings: ModelSettings) -> Json | None:
+    choice, parallel = settings.tool_choice, settings.parallel_tool_calls
+    if choice is None and parallel is None:
+        return None
+    words = {None: "auto", "auto": "auto", "none": "none", "required": "any"}
+    chosen = {"type": words[choice]} if choice in words else {"type": "tool", "name": choice}
+    if parallel is not None and choice != "none":
+        chosen["disable_parallel_tool_use"] = not parallel  # pyright: ignore[reportArgumentType]
+    return chosen
+
+
+def _max_tokens(thinking: Json | None) -> int:
+    """Room for the answer behind what may be thought."""
+    return DEFAULT_MAX_TOKENS + ((thinking or {}).get("budget_tokens") or 0)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    """Anthropic counts cached tokens apart from the input; here they are part of it."""
+    read = count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    details = section(usage, "output_tokens_details")
+    return Usage(
+        input_tokens=count(usage.get("input_tokens")) + read + written,
+        output_tokens=count(usage.get("output_tokens")),
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=count(details.get("thinking_tokens")),
+    )
