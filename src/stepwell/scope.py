@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from stepwell.continuation import Cancellation, StopReason, StopSignal
 from stepwell.events import Emitter
 
@@ -94,13 +96,13 @@ class RunScope:
     """The emitter of a run and the switch that interrupts what the run has in flight."""
 
     __slots__ = (
-        *("_cancellation", "_is_overdue", "_thread", "_timer"),
+        *("_cancellation", "_overdue", "_thread", "_timer"),
         *("backstops", "batches", "emitter", "guards", "loop"),
     )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
         self.emitter = emitter
-        self._is_overdue = False
+        self._overdue: StopSignal | None = None
         self._cancellation = cancellation
         self.guards: list[Guard] = []
         self.backstops: list[Guard] = []
@@ -118,7 +120,7 @@ class RunScope:
         """Why nothing new should begin: cancellation was requested, or the deadline passed."""
         if self._cancellation is not None and self._cancellation.signal is not None:
             return self._cancellation.signal
-        return _DEADLINE if self._is_overdue else None
+        return self._overdue
 
     @property
     def seconds_left(self) -> float | None:
@@ -140,7 +142,11 @@ class RunScope:
         """Give a run whose deadline passed, or soon passes, at least that much longer."""
         if self._timer is not None and self._timer.when() < self.loop.time() + seconds:
             self.set_deadline(seconds)
-        self._is_overdue = False
+        self._overdue = None
+
+    def give_up(self, why: str) -> None:
+        """What is left until the deadline is not enough; nothing new should begin."""
+        self._overdue = replace(_DEADLINE, message=why)
 
     def guard(self, seconds: float | None = None) -> Guard:
         """A block that ends with the run, or after its own timeout."""
@@ -170,7 +176,7 @@ class RunScope:
             self.loop.call_soon_threadsafe(self._interrupt, signal)
 
     def _on_deadline(self) -> None:
-        self._is_overdue = True
+        self._overdue = _DEADLINE
         self._interrupt(_DEADLINE)
 
     def _interrupt(self, signal: StopSignal) -> None:

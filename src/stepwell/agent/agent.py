@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from stepwell.agent.output import TypedOutput
 from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
 from stepwell.agent.plan import (
     DEFAULT_MAX_STEPS,
@@ -28,7 +29,7 @@ from stepwell.hooks import Hook
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
+from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.state import AgentState
 from stepwell.tools import ToolLike, Tools
 
@@ -57,7 +58,9 @@ class Agent:
         capabilities: Iterable[AgentCapability] = (),
         system_prompt: str | None = None,
         cached_context: CachedContext | None = None,
-        response_format: Mapping[str, Any] | None = None,
+        response_format: ResponseFormat | Mapping[str, Any] | None = None,
+        output: Any = None,
+        output_retries: int = 2,
         settings: ModelSettings = NO_SETTINGS,
         model_presets: ModelPresets = NO_PRESETS,
         max_steps: int | None = DEFAULT_MAX_STEPS,
@@ -109,6 +112,8 @@ class Agent:
             plan = replace(plan, context=replace(plan.context, response_format=response_format))
         for capability in several(capabilities, "capabilities"):
             plan = plan.with_capability(capability)
+        if output is not None:
+            plan = TypedOutput(output, retries=output_retries).configure(plan)
         self._assemble(plan)
 
     @classmethod

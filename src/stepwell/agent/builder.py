@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
+from stepwell.agent.output import TypedOutput
 from stepwell.agent.plan import AgentCapability, AgentPlan, listed_tools
 from stepwell.clock import Clock
 from stepwell.criteria import ContinuationCriteria, Criterion, ErrorPolicy
@@ -16,7 +17,7 @@ from stepwell.hooks import HookContext, HookFunction, HookTrigger, make_hook
 from stepwell.ids import IdFactory
 from stepwell.loop import AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
+from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.state import AgentState
 from stepwell.tools import ToolLike, Tools
 
@@ -152,7 +153,13 @@ class AgentBuilder:
         """Add an instruction to the stable parts of the prompt."""
         return AgentBuilder(self.plan.with_context_messages(Message.system(prompt)))
 
-    def with_response_format(self, response_format: Mapping[str, Any]) -> "AgentBuilder":
+    def with_output(self, output_type: Any, *, retries: int = 2) -> "AgentBuilder":
+        """The final answer as a value of that type, asked for again if it does not fit."""
+        return AgentBuilder(TypedOutput(output_type, retries=retries).configure(self.plan))
+
+    def with_response_format(
+        self, response_format: ResponseFormat | Mapping[str, Any]
+    ) -> "AgentBuilder":
         """The response format of requests that set none themselves."""
         context = replace(self.plan.context, response_format=response_format)
         return self._with(context=context)

@@ -163,7 +163,9 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         if self.driver is not None:
             _check(self.driver, "driver", "use_tools(state)")
             if isinstance(self.driver, BindableDriver):
-                return self.driver.bound_to(executor)
+                return self.driver.bound_to(
+                    executor, hooks=hooks, context=self.context, settings=self.settings
+                )
             return self.driver
         model = self.model
         if model is None and self.llm_preset is not None:

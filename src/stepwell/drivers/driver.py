@@ -2,6 +2,8 @@
 
 from typing import Protocol, runtime_checkable
 
+from stepwell.hooks import HookStack
+from stepwell.models import CachedContext, ModelSettings
 from stepwell.state import AgentState
 from stepwell.tools import ToolExecutor
 
@@ -20,8 +22,15 @@ class Driver(Protocol):
 
 @runtime_checkable
 class BindableDriver(Driver, Protocol):
-    """A driver that can be made before the agent's tools are known."""
+    """A driver that can be made before the agent around it is known."""
 
-    def bound_to(self, executor: ToolExecutor) -> Driver:
-        """The same driver, running tools with this executor."""
+    def bound_to(
+        self,
+        executor: ToolExecutor,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+        settings: ModelSettings | None = None,
+    ) -> Driver:
+        """The same driver, with the agent's tools, hooks, cached context and settings."""
         ...

@@ -1,7 +1,7 @@
 """One turn of a model inside a step: hooks, events, streaming, interruption. For the drivers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, cast
 
 from msgspec import DecodeError, json
@@ -39,14 +39,15 @@ class Inference:
         self._hooks = hooks or HookStack()
 
     async def ask(
-        self, state: AgentState, request: ModelRequest, *, turn: int = 1
+        self, state: AgentState, request: ModelRequest, *, turn: int = 1, shows_text: bool = True
     ) -> tuple[AgentState, ModelResponse]:
         """The model's answer to what the before-inference hooks made of the request.
 
-        ``turn`` counts the turns of one step, so that each has an inference id of its own.
+        ``turn`` counts the turns of one step, so that each has an inference id of its own. Without
+        ``shows_text`` the answer is not streamed, since its text is not meant for the reader.
         """
         state, request = await self._prepared(state, request, turn)
-        return state, await self._answered(state, request)
+        return state, await self._answered(state, request, shows_text)
 
     async def receive(
         self, state: AgentState, response: ModelResponse, *, turn: int = 1
@@ -93,7 +94,9 @@ class Inference:
             )
         return state, request
 
-    async def _answered(self, state: AgentState, request: ModelRequest) -> ModelResponse:
+    async def _answered(
+        self, state: AgentState, request: ModelRequest, shows_text: bool
+    ) -> ModelResponse:
         """A deadline or a cancellation ends the wait and the run."""
         scope, name = state.scope, self.model_name
         if scope.signal is not None:
@@ -103,7 +106,7 @@ class Inference:
         response: ModelResponse | None = None
         with scope.guard() as guard:
             try:
-                if scope.emitter.hears(StreamEventReceived):
+                if shows_text and scope.emitter.hears(StreamEventReceived):
                     response = await self._streamed(state, request)
                 else:
                     response = sound(await self._model.respond(request), name)
@@ -119,31 +122,32 @@ class Inference:
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         chunks = _Chunks(state, holds_json=bool(request.tools) and request.response_format is None)
-        async for part in self._parts(request):
-            match part:
-                case TextDelta():
-                    chunks.add(part.text)
-                case ThinkingDelta():
-                    state.scope.emitter.emit(
-                        ThinkingReceived, step_number=state.step_number, content=part.text
-                    )
-                case ResponseEnd():
-                    response = sound(part.response, self.model_name)
-                    chunks.end(response)
-                    return response
-                case _:
-                    pass
+        parts = self._model.stream(request) if self._streams else self._unstreamed(request)
+        try:
+            async for part in parts:
+                match part:
+                    case TextDelta():
+                        chunks.add(part.text)
+                    case ThinkingDelta():
+                        state.scope.emitter.emit(
+                            ThinkingReceived, step_number=state.step_number, content=part.text
+                        )
+                    case ResponseEnd():
+                        response = sound(part.response, self.model_name)
+                        chunks.end(response)
+                        return response
+                    case _:
+                        pass
+        finally:
+            if isinstance(parts, AsyncGenerator):  # so that its connection is let go of now
+                await parts.aclose()
         raise ModelError(
             f"the stream of {self.model_name} ended without its final part",
             kind=ModelErrorKind.INCOMPLETE_STREAM,
         )
 
-    async def _parts(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The model's stream; a model that can't stream gives its whole answer as one part."""
-        if self._streams:
-            async for part in self._model.stream(request):
-                yield part
-            return
+    async def _unstreamed(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """A model that can't stream gives its whole answer as one part."""
         response = sound(await self._model.respond(request), self.model_name)
         if response.text:
             yield TextDelta(response.text)

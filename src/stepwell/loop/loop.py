@@ -215,10 +215,15 @@ class AgentLoop:
 
     async def _waited_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
         """Wait as long as the last decision asked, unless that time has passed already."""
-        passed = (self._clock.now() - state.updated_at).total_seconds()
-        if seconds > passed and scope.signal is None:
-            with scope.guard():
-                await self._clock.sleep(seconds - passed)
+        wait = seconds - (self._clock.now() - state.updated_at).total_seconds()
+        if wait <= 0 or scope.signal is not None:
+            return
+        left = scope.seconds_left
+        if left is not None and wait > left:
+            scope.give_up(f"the wait before the retry, {wait:.1f} s, ends behind the deadline")
+            return
+        with scope.guard():
+            await self._clock.sleep(wait)
 
     async def _checked(
         self, state: AgentState, scope: RunScope

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stepwell.clock import Clock, SystemClock
@@ -157,8 +157,14 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> Any:
-        """What the run was asked for; the final response unless an output type was given."""
-        return self.final_response
+        """What the run was asked for: the final response, or a value of the output type.
+
+        A state that was stored and loaded has the value as JSON data.
+        """
+        execution, step = self.execution, self.current_step
+        if execution is None or step is None or step.output is UNSET:
+            return self.final_response
+        return step.output if execution.typed_output is None else execution.typed_output
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -317,6 +323,15 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_step_amended(self, step: AgentStep) -> "AgentState":
         """For hooks: another account of the step in flight; messages stay as they are."""
         return self._with_execution(in_flight=replace(self._in_flight(), step=step))
+
+    def with_output(self, data: Any, *, typed: Any = None) -> "AgentState":
+        """The step in flight gave the output that was asked for: JSON data, and the typed value."""
+        step = self._in_flight().step
+        if step is None:
+            raise ConfigurationError(NO_STEP_IN_FLIGHT)
+        return self.with_step_amended(replace(step, output=data))._with_execution(
+            typed_output=typed
+        )
 
     def with_step_timed(self, duration_seconds: float) -> "AgentState":
         """The step in flight took that long."""

@@ -1,6 +1,7 @@
 """The part of a state that lives as long as one execution, and what is in flight within it."""
 
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,7 +29,8 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     """One execution: its steps, running totals, last decision and what it waits for.
 
     Transient are ``in_flight``, ``entered_monotonic`` (when the current run began, for the wall
-    limit; never restored), ``signals`` and ``continue_requests`` (votes of this iteration).
+    limit; never restored), ``signals`` and ``continue_requests`` (votes of this iteration), and
+    ``typed_output`` (the newest step's output as a value of its type).
     """
 
     id: str
@@ -47,6 +49,7 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     in_flight: InFlight | None = None
     signals: tuple[StopSignal, ...] = ()
     continue_requests: tuple[ContinueRequest, ...] = ()
+    typed_output: Any = None
 
     @property
     def unrecorded_step(self) -> AgentStep | None:

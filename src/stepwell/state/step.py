@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from stepwell.continuation import ContinuationOutcome
 from stepwell.errors import ErrorType, ModelError
@@ -84,6 +84,8 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     model: str | None = None
     metadata: Mapping[str, Any] = {}
+    output: Any | UnsetType = UNSET
+    """The answer as JSON data, where an output type was asked for; None if it did not fit."""
 
     @classmethod
     def failed(cls, error: BaseException, default: ErrorType = ErrorType.MODEL) -> "AgentStep":

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from stepwell.drivers.tool_calling import is_wrapping_up, spent, step_messages, with_usable_ids
 from stepwell.errors import ErrorType, StepwellError
 from stepwell.events import StreamEventReceived
+from stepwell.hooks import HookStack
 from stepwell.messages import FinishReason, TextPart, ToolCall, Usage
+from stepwell.models import CachedContext, ModelSettings
 from stepwell.state import AgentState, AgentStep, ErrorInfo, StepType, ToolExecution, ToolOutcome
 from stepwell.tools import ToolBatch, ToolExecutor
 
@@ -132,8 +134,15 @@ class DeterministicAgentDriver:
         """These steps; ``child_steps`` are what subagents of the agent replay."""
         return cls(*steps, strict=strict, child_steps=child_steps)
 
-    def bound_to(self, executor: ToolExecutor) -> "DeterministicAgentDriver":
-        """The same script, with the agent's tools."""
+    def bound_to(
+        self,
+        executor: ToolExecutor,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+        settings: ModelSettings | None = None,
+    ) -> "DeterministicAgentDriver":
+        """The same script, with the agent's tools; it asks no model, so the rest is not needed."""
         return DeterministicAgentDriver(
             *self.steps,
             executor=executor,

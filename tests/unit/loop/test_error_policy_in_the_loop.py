@@ -329,6 +329,19 @@ class TestWaiting:
         assert state.status is AgentStatus.COMPLETED
         assert clock.slept == [12.5]
 
+    async def test_a_wait_that_would_pass_the_deadline_is_not_begun(self):
+        clock = FakeClock()
+        limited = ModelError("slow down", kind="rate_limit", retry_after=90)
+        agent = Agent(
+            ScriptedModel([limited, "Done."]), error_policy=RETRY, clock=clock, timeout=60
+        )
+
+        state = await agent.run("hi")
+
+        assert clock.slept == []
+        assert state.stop.stop_reason is StopReason.TIME_LIMIT
+        assert "90.0 s, ends behind the deadline" in state.explain()
+
     async def test_waiting_counts_for_the_wall_limit_but_not_as_active_time(self):
         clock = FakeClock()
         policy = RETRY.with_backoff(Backoff(initial=100, maximum=100))

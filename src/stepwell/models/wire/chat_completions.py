@@ -38,6 +38,7 @@ from stepwell.models.wire.format import (
     whole_or_raise,
     with_extra,
 )
+from stepwell.models.wire.schema import strict_form
 
 _FINISH_REASONS = {
     "stop": FinishReason.STOP,
@@ -137,7 +138,11 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
         sent: Json = {"role": "assistant", "content": message.text or (None if calls else "")}
         if calls:
             sent["tool_calls"] = calls
-        thought = "".join(p.text for p in message.parts if isinstance(p, ThinkingPart))
+        thought = "".join(
+            part.text
+            for part in message.parts
+            if isinstance(part, ThinkingPart) and part.origin == self.name
+        )
         if self.replays_thinking and thought and calls:
             sent["reasoning_content"] = thought
         return sent
@@ -263,8 +268,9 @@ def _tool_choice(choice: str | None) -> str | Json | None:
 def _response_format(form: ResponseFormat) -> Json:
     if form.schema is None:
         return {"type": "json_object"}
-    schema = {"name": form.name, "schema": form.schema, "strict": form.strict}
-    return {"type": "json_schema", "json_schema": schema}
+    schema, strict = strict_form(form.schema, form.strict)
+    named = {"name": form.name, "schema": schema, "strict": strict}
+    return {"type": "json_schema", "json_schema": named}
 
 
 def _sent_call(call: ToolCall) -> Json:

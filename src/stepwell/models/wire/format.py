@@ -237,6 +237,12 @@ def with_extra(body: Json, request: ModelRequest) -> Json:
     return body
 
 
+def format_in_words(schema: Mapping[str, Any] | None) -> str:
+    """A response format as an instruction, where the provider can't be told otherwise."""
+    asked = "Answer with one JSON object and nothing else, unless you call a tool."
+    return asked if schema is None else f"{asked} It must fit this schema: {json_text(schema)}"
+
+
 def section(data: Any, key: str) -> Json:
     """The object under a key; empty if it is left out or null."""
     return data.get(key) or {}

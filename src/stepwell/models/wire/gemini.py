@@ -33,6 +33,7 @@ from stepwell.models.wire.format import (
     compact,
     count,
     empty,
+    format_in_words,
     incomplete,
     json_text,
     listed,
@@ -97,7 +98,7 @@ class Gemini(Struct, frozen=True, kw_only=True):
         form = request.format
         # A schema for the answer can't be combined with tools, so it is asked for in words.
         if form is not None and request.tools:
-            instructions.append({"text": _format_in_words(form.schema)})
+            instructions.append({"text": format_in_words(form.schema)})
         tools = [_tool(schema) for schema in request.tools]
         talk = (*prompt.talk, request.instruction) if request.instruction else prompt.talk
         body = {
@@ -291,11 +292,6 @@ def _thinking_config(effort: ThinkingEffort | None, model: str) -> Json | None:
         return {**shows, "thinkingBudget": _BUDGETS[effort]}
     word = ThinkingEffort.MINIMAL if effort is ThinkingEffort.NONE else effort
     return {**shows, "thinkingLevel": str(word)}
-
-
-def _format_in_words(schema: Mapping[str, Any] | None) -> str:
-    asked = "When you do not call a tool, answer with one JSON object and nothing else."
-    return asked if schema is None else f"{asked} It must fit this schema: {json_text(schema)}"
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

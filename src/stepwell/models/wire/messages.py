@@ -33,6 +33,7 @@ from stepwell.models.wire.format import (
     compact,
     count,
     empty,
+    format_in_words,
     incomplete,
     listed,
     parsed_call,
@@ -43,6 +44,7 @@ from stepwell.models.wire.format import (
     whole_or_raise,
     with_extra,
 )
+from stepwell.models.wire.schema import closed, is_closed, without_bounds
 
 ORIGIN = "messages"
 VERSION = "2023-06-01"
@@ -92,12 +94,14 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
             raise unsupported("Anthropic's Messages format", "seed")
         prompt = Prompt.of(request)
         thinking, output = self._thinking(settings)
-        if form is not None and form.schema is not None:
-            output["format"] = {"type": "json_schema", "schema": form.schema}
         tools = [_tool(schema) for schema in request.tools]
         system = [{"type": "text", "text": m.text} for m in prompt.instructions if m.text]
-        if form is not None and form.schema is None:
-            system.append({"type": "text", "text": "Answer with one JSON object and nothing else."})
+        if form is not None:
+            schema = closed(form.schema or {})
+            if form.schema and form.strict and is_closed(schema):
+                output["format"] = {"type": "json_schema", "schema": without_bounds(schema)}
+            else:  # a promise can't be had, so it is asked for in words
+                system.append({"type": "text", "text": format_in_words(form.schema)})
         body = {
             "model": model,
             "max_tokens": settings.max_tokens or _max_tokens(thinking),

@@ -42,6 +42,7 @@ from stepwell.models.wire.format import (
     whole_or_raise,
     with_extra,
 )
+from stepwell.models.wire.schema import strict_form
 
 ORIGIN = "responses"
 _WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt-", "ft:gpt-4", "ft:gpt-3")
@@ -295,12 +296,8 @@ def _tool_choice(choice: str | None) -> str | Json | None:
 def _response_format(form: ResponseFormat) -> Json:
     if form.schema is None:
         return {"type": "json_object"}
-    return {
-        "type": "json_schema",
-        "name": form.name,
-        "schema": form.schema,
-        "strict": form.strict,
-    }
+    schema, strict = strict_form(form.schema, form.strict)
+    return {"type": "json_schema", "name": form.name, "schema": schema, "strict": strict}
 
 
 def _usage(usage: Any) -> Usage:

@@ -1,0 +1,270 @@
+"""The driver for models without native tool calling: one decision per step, written as JSON.
+
+It asks for a decision, runs the tool it names or ends with its answer, and describes it all as a
+step like any other. The model is sent plain text only; the state keeps ordinary tool calls.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStop
+from stepwell.drivers.inference import Inference
+from stepwell.drivers.react_decision import (
+    PlainMessages,
+    ReActDecision,
+    Unusable,
+    decision_format,
+    explained,
+    read_decision,
+)
+from stepwell.drivers.react_turns import Turns, tell_answer, tell_thoughts
+from stepwell.drivers.tool_calling import WRAP_UP, is_wrapping_up, with_usable_ids
+from stepwell.errors import (
+    ConfigurationError,
+    ErrorType,
+    HookError,
+    ModelError,
+    StepwellError,
+    ToolNotFoundError,
+)
+from stepwell.hooks import HookStack, signal_of
+from stepwell.messages import FinishReason, Message, ToolCall
+from stepwell.models import (
+    CachedContext,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ResponseFormat,
+)
+from stepwell.state import AgentState, ErrorInfo, ToolOutcome
+from stepwell.tools import ToolBatch, ToolExecutor
+
+DEFAULT_EXTRACTION_RETRIES = 2
+NO_SETTINGS = ModelSettings()
+DECIDE_TO_ANSWER = "Decide for the final answer now."
+ANSWER_NOW = (
+    "You have decided to answer. Write your answer to the user now, as it should be read: the "
+    "answer itself, not a decision."
+)
+
+
+class ReActDriver:
+    """Drives a model that can't call tools itself: it decides in JSON, and reads observations.
+
+    A reply that is no decision is asked for again, ``max_extraction_retries`` times; then the step
+    fails with a validation error. With ``final_via_inference`` the answer comes from a turn of its
+    own, as plain text that can be streamed.
+
+    >>> from stepwell import Agent
+    >>> from stepwell.testing import ScriptedModel
+    >>> model = ScriptedModel(['{"thought": "Easy.", "type": "final_answer", "answer": "Four."}'])
+    >>> Agent(driver=ReActDriver(model)).run_sync("What is 2 + 2?").final_response
+    'Four.'
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        executor: ToolExecutor | None = None,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+        max_extraction_retries: int = DEFAULT_EXTRACTION_RETRIES,
+        final_via_inference: bool = False,
+    ) -> None:
+        if isinstance(model, type) or not callable(getattr(model, "respond", None)):
+            raise ConfigurationError(
+                f"{model!r} is not a model; give a ReActDriver an object with a respond(request) "
+                "method"
+            )
+        if not isinstance(max_extraction_retries, int) or max_extraction_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"max_extraction_retries must be 0 or more, got {max_extraction_retries!r}"
+            )
+        self._model = model
+        self._given_executor = executor
+        self._executor = executor or ToolExecutor()
+        self._hooks = hooks or HookStack()
+        self._inference = Inference(model, hooks=self._hooks)
+        self._context = context or CachedContext()
+        self._settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
+        self._max_extraction_retries = max_extraction_retries
+        self._final_via_inference = final_via_inference
+
+    def bound_to(
+        self,
+        executor: ToolExecutor,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+        settings: ModelSettings | None = None,
+    ) -> "ReActDriver":
+        """The same driver inside an agent. What it was made with stays: its hooks and context come
+        behind the agent's, its settings win, its executor is used if the agent has no tools."""
+        keeps_own = self._given_executor is not None and not len(executor.tools)
+        around = context or CachedContext()
+        return ReActDriver(
+            self._model,
+            self._given_executor if keeps_own else executor,
+            hooks=HookStack((*(hooks or HookStack()).hooks, *self._hooks.hooks)),
+            context=CachedContext(
+                messages=(*around.messages, *self._context.messages),
+                response_format=self._context.response_format or around.response_format,
+            ),
+            settings=self._settings.over(settings or NO_SETTINGS),
+            max_extraction_retries=self._max_extraction_retries,
+            final_via_inference=self._final_via_inference,
+        )
+
+    async def use_tools(self, state: AgentState) -> AgentState:
+        """One decision, and the tool call or the answer it leads to."""
+        turns = Turns(self._inference, state)
+        try:
+            decision = await self._decided(turns)
+        except (AgentStop, HookError) as stop:
+            if not turns.count:
+                raise
+            raise self._cut_short(turns, stop) from stop
+        except (StepwellError, OSError) as error:
+            if not turns.count:
+                raise
+            return turns.state.with_current_step(turns.failed(error))
+        calls = _calls(decision, turns.state)
+        batch = await self._run(calls, turns.state) if calls else ToolBatch(state=turns.state)
+        return batch.state.with_current_step(turns.step(decision, calls, batch))
+
+    # Asking
+
+    async def _decided(self, turns: Turns) -> ReActDecision:
+        """What the model decided, with its answer if it has one; told to whoever listens."""
+        decision = turns.decision = await self._first_usable(turns)
+        tell_thoughts(decision, turns)
+        if decision.call is not None:
+            return decision
+        if not self._final_via_inference:
+            tell_answer(decision.answer, turns.state)
+            return decision
+        form = self._context.response_format
+        request = self._request(turns.state, form, _instruction(turns.state, ANSWER_NOW))
+        response = await turns.ask(request, shows_text=True)
+        return replace(decision, answer=response.text)
+
+    async def _first_usable(self, turns: Turns) -> ReActDecision:
+        complaint = ""
+        for _ in range(self._max_extraction_retries + 1):
+            wraps_up = is_wrapping_up(turns.state)
+            told = (DECIDE_TO_ANSWER if wraps_up else "", _asking_again(complaint))
+            form = self._final_format if wraps_up else self._format
+            request = self._request(turns.state, form, _instruction(turns.state, *told))
+            response = await turns.ask(request, shows_text=False)
+            decision = self._read(response)
+            if isinstance(decision, ReActDecision):
+                return decision
+            complaint = decision.problem
+            if response.finish_reason is FinishReason.LENGTH:
+                complaint += "; it was cut off at the limit of tokens, so be brief"
+        raise ModelError(
+            f"{self._inference.model_name} gave no usable decision in {turns.count} "
+            f"{'reply' if turns.count == 1 else 'replies'}; the last time {complaint}",
+            error_type=ErrorType.VALIDATION,
+        )
+
+    def _read(self, response: ModelResponse) -> ReActDecision | Unusable:
+        return read_decision(
+            response.text, self._executor.tools.names, needs_answer=not self._final_via_inference
+        )
+
+    def _request(
+        self,
+        state: AgentState,
+        form: ResponseFormat | Mapping[str, Any] | None,
+        instruction: Message | None,
+    ) -> ModelRequest:
+        return ModelRequest(
+            messages=PlainMessages(state.messages),
+            context=self._start_of_prompt,
+            response_format=form,
+            instruction=instruction,
+            settings=self._settings,
+        )
+
+    @cached_property
+    def _start_of_prompt(self) -> CachedContext:
+        """The same for every turn, so that a provider's prompt cache hits."""
+        given = self._context.response_format
+        instruction = explained(
+            self._executor.tools.schemas,
+            needs_answer=not self._final_via_inference,
+            answer_format=None if given is None else ResponseFormat.of(given),
+        )
+        return CachedContext(messages=(*PlainMessages(self._context.messages), instruction))
+
+    @cached_property
+    def _format(self) -> ResponseFormat:
+        return decision_format(
+            self._executor.tools.names, needs_answer=not self._final_via_inference
+        )
+
+    @cached_property
+    def _final_format(self) -> ResponseFormat:
+        return decision_format((), needs_answer=not self._final_via_inference)
+
+    # Acting
+
+    async def _run(self, calls: tuple[ToolCall, ...], state: AgentState) -> ToolBatch:
+        if is_wrapping_up(state):
+            return self._executor.refuse(calls, state, "no tool can be called any more")
+        batch = await self._executor.run(calls, state)
+        unknown = [e.call.name for e in batch.executions if e.outcome is ToolOutcome.NOT_FOUND]
+        if not unknown:
+            return batch
+        # The decision does not fit its schema, which names the tools: for this driver an error.
+        error = ToolNotFoundError(unknown[0], self._executor.tools.names)
+        failure = ErrorInfo.from_exception(error, ErrorType.TOOL, tool_name=error.name)
+        return replace(batch, failures=(*batch.failures, failure))
+
+    def _cut_short(self, turns: Turns, stop: AgentStop | HookError) -> AgentStop:
+        """The run ends between or after turns: what was said and paid is kept."""
+        signal = stop.signal if isinstance(stop, AgentStop) else signal_of(stop)
+        state = stop.state if isinstance(stop.state, AgentState) else turns.state
+        decision = self._unfinished(turns)
+        calls = _calls(decision, state)
+        step = turns.step(decision, calls, self._executor.skip(calls, state, signal))
+        if isinstance(stop, HookError):
+            failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
+            step = replace(step, failures=(failure,))
+        return AgentStop(signal, state=state.with_current_step(step))
+
+    def _unfinished(self, turns: Turns) -> ReActDecision:
+        """As much of a decision as the last reply held; hooks stopped the run before it counted."""
+        if turns.last is None:
+            return ReActDecision()
+        if turns.decision is not None:
+            return replace(turns.decision, answer=turns.last.text)
+        decision = self._read(turns.last)
+        return decision if isinstance(decision, ReActDecision) else ReActDecision()
+
+
+def _calls(decision: ReActDecision, state: AgentState) -> tuple[ToolCall, ...]:
+    return () if decision.call is None else with_usable_ids((decision.call,), state)
+
+
+def _instruction(state: AgentState, *told: str) -> Message | None:
+    """Said for one turn only; that the run ends, if it does, first."""
+    lines = [WRAP_UP.text, *told] if is_wrapping_up(state) else told
+    text = "\n".join(line for line in lines if line)
+    return Message.system(text, id="react:now") if text else None
+
+
+def _asking_again(complaint: str) -> str:
+    if not complaint:
+        return ""
+    return (
+        f"Your last reply could not be used: {complaint}. Reply again with one JSON object, as it "
+        "was explained to you, and nothing else."
+    )
