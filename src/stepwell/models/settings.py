@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from stepwell.errors import ConfigurationError
 
@@ -48,10 +48,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ConfigurationError(f"max_tokens must be 1 or more, got {self.max_tokens}")
         if isinstance(self.stop, str):
             raise ConfigurationError(f"stop wants several texts; write stop=({self.stop!r},)")
-        if self.thinking is not None and self.thinking not in ThinkingEffort:
-            raise ConfigurationError(
-                f"unknown thinking effort {self.thinking!r}; known: {', '.join(ThinkingEffort)}"
-            )
+        if self.thinking is not None:
+            force_setattr(self, "thinking", _effort(self.thinking))
 
     def over(self, base: "ModelSettings") -> "ModelSettings":
         """These settings, and the base's where these say nothing."""
@@ -69,6 +67,15 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 _NOTHING_SET = ModelSettings()
+
+
+def _effort(word: str) -> ThinkingEffort:
+    try:
+        return ThinkingEffort(word)
+    except ValueError:
+        raise ConfigurationError(
+            f"unknown thinking effort {word!r}; known: {', '.join(ThinkingEffort)}"
+        ) from None
 
 
 class ResponseFormat(Struct, frozen=True, kw_only=True):
