@@ -1,0 +1,46 @@
+"""Servers for tests: one process of each per session and worker, started when first asked for."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.servers.aimock_server import Aimock, aimock_running, missing
+from tests.servers.byte_server import ByteServer
+from tests.servers.llmock_server import Llmock, llmock_running
+
+
+@pytest.fixture(scope="session")
+def aimock_process() -> Iterator[Aimock]:
+    """The session's aimock; tests take `aimock`."""
+    if reason := missing():
+        pytest.skip(f"aimock can't run: {reason}")
+    with aimock_running() as running:
+        yield running
+
+
+@pytest.fixture
+def aimock(aimock_process: Aimock) -> Aimock:
+    """A real server of all four wire formats that answers by fixture, as new."""
+    aimock_process.reset()
+    return aimock_process
+
+
+@pytest.fixture(scope="session")
+def llmock_process() -> Iterator[Llmock]:
+    """The session's llmock; tests take `llmock`."""
+    with llmock_running() as running:
+        yield running
+
+
+@pytest.fixture
+def llmock(llmock_process: Llmock) -> Llmock:
+    """A real server that breaks on demand and grades its client, as new."""
+    llmock_process.reset()
+    return llmock_process
+
+
+@pytest.fixture
+async def byte_server() -> AsyncIterator[ByteServer]:
+    """A server whose every byte the test decides; give it answers with `script`."""
+    async with ByteServer() as server:
+        yield server
