@@ -1,4 +1,10 @@
-"""The public names of Stepwell, one list. ``stepwell/__init__.py`` loads it when first needed."""
+"""The public names of Stepwell, one list. ``stepwell/__init__.py`` loads it when first needed.
+
+What speaks to providers is loaded apart from the rest: an agent can do without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from stepwell.agent import (
     Agent,
@@ -44,7 +50,7 @@ from stepwell.criteria import (
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
-from stepwell.drivers import Driver, ToolCallingDriver
+from stepwell.drivers import Driver, ReActDriver, ToolCallingDriver
 from stepwell.errors import (
     AgentNotFoundError,
     ConfigurationError,
@@ -81,6 +87,7 @@ from stepwell.messages import (
 )
 from stepwell.models import (
     CachedContext,
+    FallbackModel,
     Model,
     ModelPresets,
     ModelRequest,
@@ -88,6 +95,7 @@ from stepwell.models import (
     ModelSettings,
     ResponseEnd,
     ResponseFormat,
+    RetryingModel,
     StreamPart,
     TextDelta,
     ThinkingDelta,
@@ -115,6 +123,7 @@ from stepwell.tools import (
     BaseTool,
     FunctionTool,
     InputRequired,
+    LlmQueryTool,
     Tool,
     ToolContext,
     ToolEffect,
@@ -124,6 +133,32 @@ from stepwell.tools import (
     Tools,
     tool,
 )
+
+if TYPE_CHECKING:
+    from stepwell.models.framing import JsonLines, ServerSentEvents
+    from stepwell.models.provider import Auth, Provider, ProviderModel
+    from stepwell.models.secrets import ApiKey
+    from stepwell.models.wire import (
+        AnthropicMessages,
+        ChatCompletions,
+        Gemini,
+        OpenAIResponses,
+        WireFormat,
+    )
+
+_LOADED_WHEN_USED = {
+    "JsonLines": "stepwell.models.framing",
+    "ServerSentEvents": "stepwell.models.framing",
+    "Auth": "stepwell.models.provider",
+    "Provider": "stepwell.models.provider",
+    "ProviderModel": "stepwell.models.provider",
+    "ApiKey": "stepwell.models.secrets",
+    "AnthropicMessages": "stepwell.models.wire",
+    "ChatCompletions": "stepwell.models.wire",
+    "Gemini": "stepwell.models.wire",
+    "OpenAIResponses": "stepwell.models.wire",
+    "WireFormat": "stepwell.models.wire",
+}
 
 __all__ = [
     "Agent",
@@ -142,12 +177,16 @@ __all__ = [
     "AgentStatus",
     "AgentStep",
     "AgentStop",
+    "AnthropicMessages",
+    "ApiKey",
     "AtLimit",
+    "Auth",
     "Backoff",
     "BaseTool",
     "Budget",
     "CachedContext",
     "Cancellation",
+    "ChatCompletions",
     "ConfigurationError",
     "ContinuationCriteria",
     "ContinuationDecision",
@@ -168,11 +207,13 @@ __all__ = [
     "EventBus",
     "ExecutionState",
     "ExecutionTimeLimit",
+    "FallbackModel",
     "FilePart",
     "Final",
     "FinishReason",
     "FinishReasonCheck",
     "FunctionTool",
+    "Gemini",
     "History",
     "Hook",
     "HookContext",
@@ -182,7 +223,9 @@ __all__ = [
     "InputRequired",
     "InvalidToolArgumentsError",
     "InvalidToolError",
+    "JsonLines",
     "LimitReachedError",
+    "LlmQueryTool",
     "Message",
     "Model",
     "ModelError",
@@ -191,14 +234,20 @@ __all__ = [
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
+    "OpenAIResponses",
     "Pending",
     "PendingKind",
+    "Provider",
+    "ProviderModel",
+    "ReActDriver",
     "ResponseContentCheck",
     "ResponseEnd",
     "ResponseFormat",
+    "RetryingModel",
     "Role",
     "RunNotCompletedError",
     "RunPart",
+    "ServerSentEvents",
     "StepCompleted",
     "StepExecution",
     "StepType",
@@ -238,6 +287,14 @@ __all__ = [
     "Tools",
     "Usage",
     "UsageReport",
+    "WireFormat",
     "make_hook",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_WHEN_USED:
+        raise AttributeError(f"module 'stepwell.public' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LOADED_WHEN_USED[name]), name)
+    return value

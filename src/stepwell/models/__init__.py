@@ -1,5 +1,6 @@
 """One provider turn: requests, responses, stream parts, the model protocol, providers, presets."""
 
+from stepwell.models.fallback import FallbackModel
 from stepwell.models.model import Model
 from stepwell.models.presets import ModelPresets
 from stepwell.models.request import CachedContext, ModelRequest, ToolSchema
@@ -14,10 +15,12 @@ from stepwell.models.response import (
     ToolCallStart,
     UsageReport,
 )
+from stepwell.models.retrying import RetryingModel
 from stepwell.models.settings import ModelSettings, ResponseFormat, ThinkingEffort
 
 __all__ = [
     "CachedContext",
+    "FallbackModel",
     "Model",
     "ModelPresets",
     "ModelRequest",
@@ -25,6 +28,7 @@ __all__ = [
     "ModelSettings",
     "ResponseEnd",
     "ResponseFormat",
+    "RetryingModel",
     "StreamPart",
     "TextDelta",
     "ThinkingDelta",
