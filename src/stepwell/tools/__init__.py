@@ -3,6 +3,7 @@
 from stepwell.tools.context import ToolContext
 from stepwell.tools.executor import ToolBatch, ToolExecutor
 from stepwell.tools.function_tool import BaseTool, FunctionTool, tool
+from stepwell.tools.llm_query import LlmQueryTool
 from stepwell.tools.registry import ToolLike, Tools, as_tool
 from stepwell.tools.tool import InputRequired, Tool, ToolEffect, ToolFailure, ToolOutput
 
@@ -10,6 +11,7 @@ __all__ = [
     "BaseTool",
     "FunctionTool",
     "InputRequired",
+    "LlmQueryTool",
     "Tool",
     "ToolBatch",
     "ToolContext",

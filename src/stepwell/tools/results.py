@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopReason, StopSignal
-from stepwell.errors import ErrorType, InvalidToolArgumentsError, described, text_of
+from stepwell.errors import ErrorType, InvalidToolArgumentsError, ModelError, described, text_of
 from stepwell.messages import ToolCall, Usage
 from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
 from stepwell.tools.formatting import json_value, shown
@@ -43,6 +43,10 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
     match value:
         case ToolOutput():
             _refuse_odd(value)
+            if isinstance(value.value, ToolFailure):  # one that was charged for
+                finished = completed(execution, value.value)
+                paid = replace(finished.execution, usage=value.usage, cost=value.cost)
+                return replace(finished, execution=paid, metadata=json_value(value.metadata))
             plain, text = shown(value.value)
             done = replace(execution, text=text, value=plain, usage=value.usage, cost=value.cost)
             return Finished(execution=done, metadata=json_value(value.metadata))
@@ -86,6 +90,8 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
         text = f"tool {call.name!r} failed: {described(failure)}"
     info = ErrorInfo.from_exception(failure, default, tool_name=call.name)
     failed = replace(execution, outcome=outcome, text=f"Error: {text}", error=info)
+    if isinstance(failure, ModelError) and isinstance(failure.usage, Usage):
+        failed = replace(failed, usage=failure.usage, cost=failure.cost)  # the tool asked a model
     return Finished(execution=failed, failure=failure)
 
 

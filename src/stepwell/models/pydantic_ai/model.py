@@ -1,0 +1,188 @@
+"""The bridged model: one turn of a pydantic-ai model, whole or streamed, under our protocol."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from stepwell.errors import ConfigurationError
+from stepwell.models.request import ModelRequest
+from stepwell.models.response import ModelResponse, ResponseEnd, StreamPart, TextDelta
+from stepwell.models.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as ForeignModel
+
+    from stepwell.models.pydantic_ai.outgoing import Turn
+
+NO_SETTINGS = ModelSettings()
+
+
+class PydanticAiModel:
+    """A pydantic-ai model, given as an object or by a name that pydantic-ai knows.
+
+    ``settings`` hold for every turn and give way to those of the request; what only one provider
+    knows is set on the pydantic-ai model itself.
+
+    >>> PydanticAiModel("test").name
+    'test:test'
+    """
+
+    def __init__(
+        self,
+        model: "ForeignModel | str",
+        *,
+        name: str | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+    ) -> None:
+        if settings.model is not None:
+            raise ConfigurationError(
+                f"settings.model={settings.model!r} has no effect here; name the model in the "
+                "first argument of PydanticAiModel"
+            )
+        self._model = _resolved(model)
+        self._settings = settings
+        self._entered: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], asyncio.Event]
+        ] = WeakKeyDictionary()
+        self.name: str = name or self._model.model_id
+
+    def __repr__(self) -> str:
+        return f"PydanticAiModel({self.name})"
+
+    async def respond(self, request: ModelRequest) -> ModelResponse:
+        """The whole answer at once."""
+        return await self._respond(self._turn(request))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The same answer in parts.
+
+        A task of its own reads the provider's stream, since pydantic-ai holds it open with context
+        managers, which must be left in the task that entered them; whoever reads these parts may
+        stop anywhere.
+        """
+        parts: asyncio.Queue[StreamPart | None] = asyncio.Queue()
+        reading = asyncio.create_task(self._read(self._turn(request), parts))
+        try:
+            while (part := await parts.get()) is not None:
+                yield part
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    def _turn(self, request: ModelRequest) -> "Turn":
+        from stepwell.models.pydantic_ai.outgoing import turn_of
+
+        return turn_of(request, self._model, self._settings)
+
+    async def _respond(self, turn: "Turn") -> ModelResponse:
+        from pydantic_ai.direct import model_request
+
+        from stepwell.models.pydantic_ai.faults import as_model_error, faults
+        from stepwell.models.pydantic_ai.incoming import translated
+
+        try:
+            await self._enter()
+            response = await model_request(
+                self._model,
+                self._model.prepare_messages(turn.messages, turn.parameters),
+                model_settings=turn.settings,
+                model_request_parameters=turn.parameters,
+            )
+        except faults() as error:
+            raise as_model_error(self.name, error) from error
+        return translated(response, self.name)
+
+    async def _read(self, turn: "Turn", parts: "asyncio.Queue[StreamPart | None]") -> None:
+        """Put the parts of one streamed turn into the queue, and None behind the last."""
+        try:
+            if not await self._read_stream(turn, parts):
+                response = await self._respond(turn)
+                if response.text:
+                    parts.put_nowait(TextDelta(response.text))
+                parts.put_nowait(ResponseEnd(response))
+        finally:
+            parts.put_nowait(None)
+
+    async def _read_stream(self, turn: "Turn", parts: "asyncio.Queue[StreamPart | None]") -> bool:
+        """Whether the model can stream at all; if so, the parts are in the queue."""
+        from pydantic_ai.direct import model_request_stream
+
+        from stepwell.models.pydantic_ai.faults import as_model_error, faults
+        from stepwell.models.pydantic_ai.incoming import StreamTranslation
+
+        translation = StreamTranslation(self.name)
+        try:
+            await self._enter()
+            async with model_request_stream(
+                self._model,
+                self._model.prepare_messages(turn.messages, turn.parameters),
+                model_settings=turn.settings,
+                model_request_parameters=turn.parameters,
+            ) as stream:
+                translation.begin(stream)
+                async for event in stream:
+                    for part in translation.parts(event):
+                        parts.put_nowait(part)
+        except NotImplementedError as error:
+            if translation.has_begun:
+                raise as_model_error(self.name, error, translation.spent()) from error
+            return False
+        except faults() as error:
+            raise as_model_error(self.name, error, translation.spent()) from error
+        for part in translation.end():
+            parts.put_nowait(part)
+        return True
+
+    async def _enter(self) -> None:
+        """Enter the model once per event loop, so that it has connections that belong to the loop.
+        It is left when the loop shuts down its generators, as ``asyncio.run`` does."""
+        loop = asyncio.get_running_loop()
+        known = self._entered.get(loop)
+        if known is not None:
+            await known[1].wait()
+            return
+        is_in = asyncio.Event()
+        stay = self._stay(loop, is_in)
+        self._entered[loop] = (stay, is_in)
+        await anext(stay)
+
+    async def _stay(
+        self, loop: asyncio.AbstractEventLoop, is_in: asyncio.Event
+    ) -> AsyncGenerator[None, None]:
+        try:
+            await self._model.__aenter__()
+            is_in.set()
+            try:
+                yield
+            finally:
+                await self._model.__aexit__(None, None, None)
+        finally:
+            self._entered.pop(loop, None)
+            is_in.set()
+
+
+def _resolved(model: "ForeignModel | str") -> "ForeignModel":
+    try:
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import Model, infer_model
+    except ImportError as error:
+        raise ConfigurationError(
+            "PydanticAiModel needs the package pydantic-ai-slim; install stepwell[pydantic-ai], "
+            f"and the provider's own extra of pydantic-ai-slim ({error})"
+        ) from error
+    if isinstance(model, Model):
+        return model
+    if not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"PydanticAiModel wraps a pydantic_ai.models.Model or its name, not {model!r:.80}"
+        )
+    try:
+        return infer_model(model)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the model {model!r} needs a package that is not installed: {error}"
+        ) from error
+    except (UserError, ValueError) as error:
+        raise ConfigurationError(f"pydantic-ai can't make the model {model!r}: {error}") from error
