@@ -1,7 +1,7 @@
 """What to do about errors: the policy, the facts it judges, and the criterion that votes."""
 
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from msgspec import Struct
@@ -48,6 +48,15 @@ class ErrorContext(Struct, frozen=True, kw_only=True):
     def tool_name(self) -> str | None:
         """The first tool that failed."""
         return next((error.tool_name for error in self.errors if error.tool_name), None)
+
+    @property
+    def provider_facts(self) -> dict[str, Any]:
+        """What is known of the first error that a provider gave: its kind, status, request id."""
+        error = next((error for error in self.errors if error.kind is not None), None)
+        if error is None:
+            return {}
+        facts = {"kind": error.kind, "status": error.status, "request_id": error.request_id}
+        return {name: fact for name, fact in facts.items() if fact is not None}
 
     @property
     def hopeless(self) -> ErrorInfo | None:
@@ -232,6 +241,7 @@ class ErrorPolicyCriterion:
                 "max_retries": self.policy.max_retries,
                 "handling": handling,
                 "tool_name": context.tool_name,
+                **context.provider_facts,
             },
             stop_reason=_stop_reason(handling, exhausted),
             hint=_hint(context, exhausted) if handling is ErrorHandling.STOP else None,
@@ -313,7 +323,7 @@ def _hint(context: ErrorContext, exhausted: bool) -> str:
         )
     if exhausted:
         return "raise the limit with with_max_retries(n), or find out why it fails every time."
-    if context.type in (ErrorType.MODEL, ErrorType.UNKNOWN):
+    if context.tool_name is None or context.type in (ErrorType.MODEL, ErrorType.UNKNOWN):
         return "retry such errors with with_error_policy(ErrorPolicy.retry_all(5))."
     return (
         "let the model see such errors and try again with "

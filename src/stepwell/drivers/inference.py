@@ -1,14 +1,14 @@
 """One turn of a model inside a step: hooks, events, streaming, interruption. For the drivers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
-from stepwell.errors import DriverError, ModelError, ModelErrorKind
+from stepwell.errors import DriverError, ModelError
 from stepwell.events import (
     InferenceRequestStarted,
     InferenceResponseReceived,
@@ -22,10 +22,10 @@ from stepwell.models import (
     ModelRequest,
     ModelResponse,
     ResponseEnd,
-    StreamPart,
     TextDelta,
     ThinkingDelta,
 )
+from stepwell.models.attempts import close, incomplete, name_of, parts_of
 from stepwell.state import AgentState
 
 
@@ -34,8 +34,7 @@ class Inference:
 
     def __init__(self, model: Model, *, hooks: HookStack | None = None) -> None:
         self._model = model
-        self.model_name: str = getattr(model, "name", type(model).__name__)
-        self._streams = callable(getattr(model, "stream", None))
+        self.model_name = name_of(model)
         self._hooks = hooks or HookStack()
 
     async def ask(
@@ -122,7 +121,7 @@ class Inference:
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         chunks = _Chunks(state, holds_json=bool(request.tools) and request.response_format is None)
-        parts = self._model.stream(request) if self._streams else self._unstreamed(request)
+        parts = parts_of(self._model, request)
         try:
             async for part in parts:
                 match part:
@@ -139,19 +138,8 @@ class Inference:
                     case _:
                         pass
         finally:
-            if isinstance(parts, AsyncGenerator):  # so that its connection is let go of now
-                await parts.aclose()
-        raise ModelError(
-            f"the stream of {self.model_name} ended without its final part",
-            kind=ModelErrorKind.INCOMPLETE_STREAM,
-        )
-
-    async def _unstreamed(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """A model that can't stream gives its whole answer as one part."""
-        response = sound(await self._model.respond(request), self.model_name)
-        if response.text:
-            yield TextDelta(response.text)
-        yield ResponseEnd(response)
+            await close(parts)
+        raise incomplete(self.model_name)
 
 
 class _Chunks:

@@ -5,6 +5,7 @@ from typing import Protocol
 from stepwell.errors import ModelError, ModelErrorKind
 
 LONGEST_LINE = 8 * 1024 * 1024
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Framing(Protocol):
@@ -79,9 +80,6 @@ class ServerSentEvents:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that became whole with these bytes."""
-        if self._is_first and data:
-            self._is_first = False
-            data = data.removeprefix(b"\xef\xbb\xbf")
         events: list[bytes] = []
         for line in self._lines.feed(data):
             if line:
@@ -96,6 +94,9 @@ class ServerSentEvents:
         return [self._event()] if self._data else []
 
     def _keep(self, line: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
 

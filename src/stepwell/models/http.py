@@ -3,9 +3,11 @@ every fault of the HTTP library turned into a ``ModelError``.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -13,12 +15,21 @@ from msgspec import Struct
 from stepwell.errors import ModelError, ModelErrorKind, described
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 LARGEST_BODY = 32 * 1024 * 1024
+LARGEST_COMPLAINT = 256 * 1024
+SECONDS_TO_COMPLAIN = 5.0
+"""How long the body of an error answer is waited for: its status alone says enough."""
+
 SECONDS_TO_DRAIN = 0.1
 """How long the end of a stream is waited for after its last message, so that the connection can
 be used again."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OF_THE_LIBRARY = ("content-length", "transfer-encoding")
 
 
 class HttpCall(Struct, frozen=True, kw_only=True, eq=False):
@@ -43,6 +54,7 @@ class HttpReply:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
+        self._pieces = response.aiter_bytes()
         self._call = call
 
     @property
@@ -51,11 +63,16 @@ class HttpReply:
         media_type = self.headers.get("content-type", "").partition(";")[0]
         return media_type.strip().lower() == "application/json"
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in the pieces in which it arrives."""
+    async def chunk(self, *, within: float | None = None) -> bytes | None:
+        """The next piece of the body, as it arrives; None if it is over, or if none came within so
+        many seconds."""
         try:
-            async for chunk in self._response.aiter_bytes():
-                yield chunk
+            if within is None:
+                return await anext(self._pieces, None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    return await anext(self._pieces, None)
+            return None
         except _faults() as error:
             _raise(error, self._call, "while the answer was read")
 
@@ -63,7 +80,7 @@ class HttpReply:
         """The whole body, if it is not too large."""
         pieces: list[bytes] = []
         length = 0
-        async for chunk in self.chunks():
+        while (chunk := await self.chunk()) is not None:
             length += len(chunk)
             if length > LARGEST_BODY:
                 raise ModelError(
@@ -74,16 +91,28 @@ class HttpReply:
             pieces.append(chunk)
         return b"".join(pieces)
 
+    async def complaint(self) -> bytes:
+        """The body of an error answer, as far as it comes."""
+        pieces: list[bytes] = []
+        length = 0
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(SECONDS_TO_COMPLAIN):
+                while length < LARGEST_COMPLAINT and (chunk := await self.chunk()) is not None:
+                    pieces.append(chunk)
+                    length += len(chunk)
+        return b"".join(pieces)
+
     async def drain(self) -> None:
         """Read the last bytes, if they are there already."""
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(SECONDS_TO_DRAIN):
-                async for _ in self.chunks():
+                while await self.chunk() is not None:
                     pass
 
     async def close(self) -> None:
         """Let go of the connection."""
         with suppress(*_faults()):
+            await self._pieces.aclose()
             await self._response.aclose()
 
 
@@ -91,6 +120,8 @@ async def sent(call: HttpCall) -> HttpReply:
     """The reply to a call, as soon as its head is there. Whoever asked closes it."""
     import httpx2
 
+    for name, value in call.headers.items():
+        _refuse_odd(name, value)
     client = call.client or await _client()
     timeout = httpx2.Timeout(call.read_timeout, connect=call.connect_timeout, pool=None)
     try:
@@ -119,11 +150,21 @@ async def _client() -> "httpx2.AsyncClient":
     import httpx2
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
-    client = httpx2.AsyncClient(limits=limits, headers={"user-agent": "stepwell"})
+    client = httpx2.AsyncClient(
+        limits=limits, headers={"user-agent": "stepwell"}, verify=_certificates()
+    )
     closer = _closed_with_the_loop(client, loop)
     _clients[loop] = (client, closer)
     await anext(closer)
     return client
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Loaded once: for each event loop anew it would take longer than many a turn."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 async def _closed_with_the_loop(
@@ -142,20 +183,51 @@ def _faults() -> tuple[type[Exception], ...]:
     return (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
 
 
+def _refuse_odd(name: str, value: Any) -> None:
+    """What can't stand in a header would otherwise be an error of the library that shows the
+    value, which may be secret."""
+    if not _HEADER_NAME.fullmatch(name):
+        wrong = "has a name that no header can have"
+    elif name.lower() in _OF_THE_LIBRARY:
+        wrong = "can't be chosen, since it says how the request is sent"
+    elif not isinstance(value, str):
+        wrong = f"has a {type(value).__name__} as value, not a text"
+    elif not value.isascii() or not (value.isprintable() and value == value.strip()):
+        wrong = "has a value with line breaks, blanks around it, or letters that are not ASCII"
+    else:
+        return
+    raise ModelError(
+        f"the request can't be sent: the header {name!r} {wrong}; correct extra_headers",
+        kind=ModelErrorKind.INVALID_REQUEST,
+    )
+
+
 def _raise(error: Exception, call: HttpCall, when: str) -> NoReturn:
     """The same fault as an error of the model. Its text is the library's, which names no header."""
     kind = _kind(error)
-    if kind is ModelErrorKind.TIMEOUT:
-        import httpx2
+    why = "" if kind is ModelErrorKind.TIMEOUT else f": {described(error)}"
+    what = _in_words(error, kind, call, when)
+    raise ModelError(f"{call.owner} {what} ({call.url}){why}", kind=kind) from error
 
-        to_connect = isinstance(error, httpx2.ConnectTimeout)
-        seconds = call.connect_timeout if to_connect else call.read_timeout
-        what = "could not be reached" if to_connect else f"sent nothing, {when},"
-        raise ModelError(
-            f"{call.owner} {what} for {seconds:g} seconds ({call.url})", kind=kind
-        ) from error
-    verb = "could not be reached" if kind is ModelErrorKind.CONNECT else f"broke off {when}"
-    raise ModelError(f"{call.owner} {verb} ({call.url}): {described(error)}", kind=kind) from error
+
+def _in_words(error: Exception, kind: ModelErrorKind, call: HttpCall, when: str) -> str:
+    import httpx2
+
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"could not be reached for {call.connect_timeout:g} seconds"
+        case httpx2.WriteTimeout():
+            return f"took nothing of the request for {call.read_timeout:g} seconds"
+        case httpx2.TimeoutException():
+            return f"sent nothing, {when}, for {call.read_timeout:g} seconds"
+        case _ if kind is ModelErrorKind.CONNECT:
+            return "could not be reached"
+        case _ if kind is ModelErrorKind.INVALID_REQUEST:
+            return "can't be asked so"
+        case _ if kind is ModelErrorKind.MALFORMED_RESPONSE:
+            return "sent what can't be read"
+        case _:
+            return f"broke off {when}"
 
 
 def _kind(error: Exception) -> ModelErrorKind:

@@ -3,6 +3,7 @@ over HTTP. One turn is here from end to end: request, reply, parts, response.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,11 +30,14 @@ from stepwell.models.response import (
 from stepwell.models.secrets import ApiKey, KeySource, from_environment, without
 from stepwell.models.settings import ModelSettings
 from stepwell.models.wire import ChatCompletions, StreamReader, WireFormat
+from stepwell.models.wire.format import checked
 
 if TYPE_CHECKING:
     import httpx2
 
 NO_SETTINGS = ModelSettings()
+SECONDS_OF_SILENCE = 2.0
+"""How long more is waited for, once an answer is whole and only the word that it is over lacks."""
 _NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexError, ValueError)
 """What reading JSON of another shape than documented raises."""
 
@@ -172,18 +176,21 @@ class ProviderModel:
                     for part in _last_parts(turn.whole(await reply.body()), with_text=True):
                         yield part
                     return
-                reader, framing = self.provider.wire.reader(), self.provider.framing()
-                async for chunk in reply.chunks():
+                reader, framing = turn.reader(), self.provider.framing()
+                began, patience = b"", None
+                while (chunk := await reply.chunk(within=patience)) is not None:
+                    began = began or chunk
                     for event in framing.feed(chunk):
                         for part in turn.read(event, reader):
                             yield part
                     if reader.is_over:
                         break
+                    patience = SECONDS_OF_SILENCE if reader.may_be_over else None
                 else:
                     for event in framing.end():
                         for part in turn.read(event, reader):
                             yield part
-                response = turn.collected(reader)
+                response = turn.collected(reader, began)
                 if reader.is_over:
                     await reply.drain()
                 for part in _last_parts(response, with_text=False):
@@ -205,6 +212,8 @@ class _Turn:
         self._model = self._request.settings.model or model.model
         self._key = ""
         self._request_id: str | None = None
+        self._reader: StreamReader | None = None
+        self._has_read = False
 
     async def sent(self, *, streaming: bool) -> HttpReply:
         """The reply, if it is not an error."""
@@ -231,19 +240,26 @@ class _Turn:
         if reply.status == 200:
             return reply
         try:
-            answer = await reply.body()
+            answer = await reply.complaint()
         finally:
             await reply.close()
         raise error_answer(owner.name, reply.status, reply.headers, answer, owner.clock.now())
 
     async def _headers(self) -> dict[str, str]:
+        """Each name once, in small letters; the key can't be replaced by another header."""
         auth = self._provider.auth
-        headers = {"content-type": "application/json", **self._provider.headers}
-        headers.update(self._request.settings.extra_headers)
+        headers = {"content-type": "application/json"}
+        for given in (self._provider.headers, self._request.settings.extra_headers):
+            headers.update({f"{name}".lower(): value for name, value in given.items()})
         if self._owner.key is not None:
             self._key = await self._owner.key.reveal()
-            headers[auth.header] = f"{auth.prefix}{self._key}"
+            headers[auth.header.lower()] = f"{auth.prefix}{self._key}"
         return headers
+
+    def reader(self) -> StreamReader:
+        """A reader for the stream; if it breaks off, what it has read so far was charged for."""
+        self._reader = self._provider.wire.reader()
+        return self._reader
 
     def read(self, event: bytes, reader: StreamReader) -> Iterable[StreamPart]:
         """The parts in one message of the stream."""
@@ -251,26 +267,31 @@ class _Turn:
             data = None if event == b"[DONE]" else json.decode(event)
             if type(data) is dict and data.get("error"):  # pyright: ignore[reportUnknownMemberType]
                 raise error_event(self._owner.name, data)
-            return reader.read(data)
+            self._has_read = True
+            return checked(reader.read(data))
         except _NOT_AS_EXPECTED as error:
-            raise _malformed("a message of the stream", event, error) from error
+            raise self._malformed("a message of the stream", event, described(error)) from error
 
-    def collected(self, reader: StreamReader) -> ModelResponse:
-        """The whole response, once the stream is over."""
+    def collected(self, reader: StreamReader, began: bytes) -> ModelResponse:
+        """The whole response, once the stream is over; ``began`` is how its body began."""
+        if not self._has_read:
+            self._refuse_blank(began)
+            raise self._malformed("the answer", began, "no stream of events")
         try:
             return self._priced(reader.response())
         except _NOT_AS_EXPECTED as error:
-            raise _malformed("the stream", b"", error) from error
+            raise self._malformed("the stream", b"", described(error)) from error
 
     def whole(self, body: bytes) -> ModelResponse:
         """The response in a body that came whole."""
+        self._refuse_blank(body)
         try:
             data = json.decode(body)
             if data.get("error"):
                 raise error_event(self._owner.name, data)
             return self._priced(self._provider.wire.response(data))
         except _NOT_AS_EXPECTED as error:
-            raise _malformed("the answer", body, error) from error
+            raise self._malformed("the answer", body, described(error)) from error
 
     def complete(self, error: ModelError) -> None:
         """Let the error say whose it is and what it cost, but never the key."""
@@ -281,6 +302,9 @@ class _Turn:
         if error.provider_text:
             error.provider_text = without(self._key, error.provider_text)
         error.request_id = error.request_id or self._request_id
+        if error.usage is None and self._reader is not None:
+            with suppress(*_NOT_AS_EXPECTED):
+                error.usage = self._reader.usage
         if isinstance(error.usage, Usage):
             error.cost = price(error.usage, self._model, provider=self._provider.prices)
 
@@ -288,6 +312,18 @@ class _Turn:
         model = response.model or self._model
         cost = response.cost or price(response.usage, model, provider=self._provider.prices)
         return replace(response, cost=cost, model=model, request_id=self._request_id)
+
+    def _refuse_blank(self, body: bytes) -> None:
+        if not body.strip():
+            raise ModelError("the answer is empty", kind=ModelErrorKind.EMPTY_RESPONSE)
+
+    def _malformed(self, what: str, data: bytes, why: str) -> ModelError:
+        shown = data[:200].decode("utf-8", "replace").strip()
+        text = f"{what} is not what the format says: {why}" + (f" in {shown}" if shown else "")
+        if shown and not shown.startswith(("{", "[")):  # not even the beginning of JSON
+            wire = self._provider.wire.name
+            text += f"; check that base_url {self._provider.base_url} leads to {wire}"
+        return ModelError(text, kind=ModelErrorKind.MALFORMED_RESPONSE)
 
 
 def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
@@ -301,15 +337,6 @@ def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamP
     if response.usage:
         yield UsageReport(response.usage)
     yield ResponseEnd(response)
-
-
-def _malformed(what: str, data: bytes, error: Exception) -> ModelError:
-    shown = data[:200].decode("utf-8", "replace")
-    return ModelError(
-        f"{what} is not what the format says: {described(error)}"
-        + (f" in {shown}" if shown else ""),
-        kind=ModelErrorKind.MALFORMED_RESPONSE,
-    )
 
 
 def _checked_address(address: str, owner: str) -> str:

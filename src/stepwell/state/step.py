@@ -91,9 +91,10 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     def failed(cls, error: BaseException, default: ErrorType = ErrorType.MODEL) -> "AgentStep":
         """A step in which nothing but an error happened."""
         failures = (ErrorInfo.from_exception(error, default),)
-        if isinstance(error, ModelError) and isinstance(error.usage, Usage):
-            return cls(failures=failures, usage=error.usage, cost=error.cost)
-        return cls(failures=failures)
+        if not isinstance(error, ModelError):
+            return cls(failures=failures)
+        usage = error.usage if isinstance(error.usage, Usage) else Usage()
+        return cls(failures=failures, usage=usage, cost=error.cost)
 
     @property
     def response(self) -> Message | None:

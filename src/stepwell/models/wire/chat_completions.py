@@ -28,9 +28,11 @@ from stepwell.models.wire.format import (
     data_url,
     empty,
     incomplete,
+    instruction_text,
     json_text,
     listed,
     parsed_call,
+    plain_name,
     refused,
     required_data,
     section,
@@ -127,11 +129,11 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
                     content = result.content
                     yield {"role": "tool", "tool_call_id": result.call_id, "content": content}
             case Role.DEVELOPER if not self.has_developer_role:
-                yield {"role": "system", "content": message.text}
+                yield {"role": "system", "content": instruction_text(message)}
             case Role.USER:
                 yield {"role": "user", "content": _content(message)}
             case _:
-                yield {"role": str(message.role), "content": message.text}
+                yield {"role": str(message.role), "content": instruction_text(message)}
 
     def _assistant(self, message: Message) -> Json:
         calls = [_sent_call(call) for call in message.tool_calls]
@@ -156,12 +158,18 @@ class ChatReader:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._refusal: list[str] = []
-        self._drafts: dict[int, CallDraft] = {}
-        self._usage = Usage()
+        self._drafts: list[CallDraft] = []
+        self._by_index: dict[int | None, CallDraft] = {}
+        self.usage = Usage()
         self._cost = 0.0
         self._model: str | None = None
         self._finish: str | None = None
         self.is_over = False
+
+    @property
+    def may_be_over(self) -> bool:
+        """Whether the reason to finish and the usage have come; some servers say no last word."""
+        return self._finish is not None and bool(self.usage)
 
     def read(self, event: Any) -> Iterable[StreamPart]:
         """The parts in one chunk."""
@@ -169,7 +177,7 @@ class ChatReader:
             self.is_over = True
             return ()
         if usage := event.get("usage"):
-            self._usage, self._cost = _usage(usage), _cost(usage)
+            self.usage, self._cost = _usage(usage), _cost(usage)
         choices = event.get("choices")
         if not choices:
             return ()
@@ -183,8 +191,9 @@ class ChatReader:
         parts: list[StreamPart] = []
         if content := delta.get("content"):
             text = content if isinstance(content, str) else _text(content)
-            self._text.append(text)
-            parts.append(TextDelta(text))
+            if text:
+                self._text.append(text)
+                parts.append(TextDelta(text))
         if thought := _reasoning(delta):
             self._thinking.append(thought)
             parts.append(ThinkingDelta(thought))
@@ -196,32 +205,39 @@ class ChatReader:
 
     def _call_parts(self, call: Mapping[str, Any]) -> Iterator[StreamPart]:
         function = section(call, "function")
-        index = call.get("index")
-        if index is None:  # some servers leave it out and send each call in one piece
-            index = len(self._drafts) - (0 if call.get("id") or not self._drafts else 1)
-        draft = self._drafts.get(index)
+        id, name = call.get("id") or "", function.get("name") or ""
+        draft = self._begun(call.get("index"), id, name)
         if draft is None:
-            name = function.get("name") or ""
-            draft = self._drafts[index] = CallDraft(len(self._drafts), call.get("id") or "", name)
+            draft = CallDraft(len(self._drafts), id, name)
+            self._drafts.append(draft)
+            self._by_index[call.get("index")] = draft
             yield draft.start()
-        draft.name = draft.name or function.get("name") or ""
+        draft.id, draft.name = draft.id or id, draft.name or name
         if arguments := function.get("arguments"):
             text = arguments if isinstance(arguments, str) else json_text(arguments)
             yield draft.add(text)
+
+    def _begun(self, index: int | None, id: str, name: str) -> CallDraft | None:
+        """The call that goes on in a delta, None if a new one begins. Some servers leave the index
+        out, some say 0 for every call, some give one call another id in each delta."""
+        draft = self._by_index.get(index)
+        if draft is None or not name or not draft.name:
+            return draft
+        return draft if (id or index is not None) and id in ("", draft.id) else None
 
     def response(self) -> ModelResponse:
         """The whole response. The reason to finish and either the usage or the last message must
         have come: what is missing then can't be text."""
         if self._finish is None:
-            raise incomplete("a finish reason", self._usage)
-        if not self.is_over and not self._usage:
-            raise incomplete("its last message [DONE]", self._usage)
+            raise incomplete("a finish reason", self.usage)
+        if not self.is_over and not self.usage:
+            raise incomplete("its last message [DONE]", self.usage)
         response = assembled(
             text=self._text,
-            calls=[draft.call() for draft in self._drafts.values()],
+            calls=[draft.call() for draft in self._drafts],
             thinking=(ThinkingPart("".join(self._thinking), origin=self._origin),),
             finish_reason=_finish_reason(self._finish),
-            usage=self._usage,
+            usage=self.usage,
             model=self._model,
             cost=self._cost,
         )
@@ -274,7 +290,7 @@ def _response_format(form: ResponseFormat) -> Json:
 
 
 def _sent_call(call: ToolCall) -> Json:
-    function = {"name": call.name, "arguments": json_text(call.arguments)}
+    function = {"name": plain_name(call.name), "arguments": json_text(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 
@@ -310,10 +326,14 @@ def _usage(usage: Any) -> Usage:
     of_input = section(usage, "prompt_tokens_details")
     of_output = section(usage, "completion_tokens_details")
     cached = of_input.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+    asked, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    reasoning = count(of_output.get("reasoning_tokens"))
+    if reasoning and count(usage.get("total_tokens")) == asked + said + reasoning:
+        said += reasoning  # some count it apart from the rest of the output
     return Usage(
-        input_tokens=count(usage.get("prompt_tokens")),
-        output_tokens=count(usage.get("completion_tokens")),
+        input_tokens=asked,
+        output_tokens=said,
         cached_tokens=count(cached),
         cache_write_tokens=count(of_input.get("cache_write_tokens")),
-        reasoning_tokens=count(of_output.get("reasoning_tokens")),
+        reasoning_tokens=reasoning,
     )

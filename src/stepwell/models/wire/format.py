@@ -1,5 +1,6 @@
 """What a wire format does, and the pieces that all of them are made of. Nothing here does I/O."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
@@ -11,6 +12,7 @@ from stepwell.messages import (
     FinishReason,
     ImagePart,
     Message,
+    TextPart,
     ThinkingPart,
     ToolCall,
     Usage,
@@ -19,11 +21,20 @@ from stepwell.models.request import ModelRequest
 from stepwell.models.response import (
     ModelResponse,
     StreamPart,
+    TextDelta,
+    ThinkingDelta,
     ToolCallDelta,
     ToolCallStart,
 )
 
 Json = dict[str, Any]
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+_TEXTS: dict[type[StreamPart], tuple[str, ...]] = {
+    TextDelta: ("text",),
+    ThinkingDelta: ("text",),
+    ToolCallStart: ("id", "name"),
+    ToolCallDelta: ("arguments",),
+}
 
 
 class StreamReader(Protocol):
@@ -36,6 +47,16 @@ class StreamReader(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether the message that ends every whole response has come."""
+        ...
+
+    @property
+    def may_be_over(self) -> bool:
+        """Whether nothing needs to follow, although more may; a long silence is then the end."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What the turn has used as far as it was told; also of a stream that broke off."""
         ...
 
     def response(self) -> ModelResponse:
@@ -131,10 +152,10 @@ def parsed_call(id: str, name: str, arguments: Any, signature: str | None = None
     if isinstance(arguments, Mapping):
         given = cast("Mapping[str, Any]", arguments)
         return ToolCall(id=id, name=name, arguments=given, signature=signature)
-    text = arguments or ""
+    text = arguments if isinstance(arguments, str) else json_text(arguments) if arguments else ""
     try:
         parsed: Any = json.decode(text) if text.strip() else {}
-    except DecodeError:
+    except (DecodeError, RecursionError):
         parsed = None
     if isinstance(parsed, dict):
         found = cast("dict[str, Any]", parsed)
@@ -166,6 +187,31 @@ def required_data(part: ImagePart | FilePart) -> str:
     return part.data
 
 
+def plain_id(id: str) -> str:
+    """A call's id in letters that every provider takes; another one may have made it."""
+    return _ODD.sub("_", id)
+
+
+def plain_name(name: str) -> str:
+    """The name in a call, made acceptable: models call tools that don't exist and can't.
+
+    >>> plain_name("files.read"), plain_name("")
+    ('files_read', 'unnamed')
+    """
+    return _ODD.sub("_", name)[:64] or "unnamed"
+
+
+def instruction_text(message: Message) -> str:
+    """The text of an instruction; what else is in it can't be sent, and is not left out quietly."""
+    for part in message.parts:
+        if not isinstance(part, TextPart):
+            raise refused(
+                f"a {message.role} message can't carry a {type(part).__name__}; put it into a "
+                "user's message"
+            )
+    return message.text
+
+
 def refused(what: str) -> ModelError:
     """A request that can't be sent as it is."""
     return ModelError(f"the request can't be sent: {what}", kind=ModelErrorKind.INVALID_REQUEST)
@@ -178,6 +224,7 @@ def unsupported(format_name: str, setting: str, instead: str = "leave it out") -
 
 def whole_or_raise(response: ModelResponse, *, refusal: str = "") -> ModelResponse:
     """The response, unless the model refused or a filter cut it; what was paid is kept."""
+    _expect_text(refusal)
     if refusal:
         kind, text = ModelErrorKind.REFUSAL, f"the model refused: {refusal[:500]}"
     elif response.finish_reason is FinishReason.CONTENT_FILTER:
@@ -214,18 +261,37 @@ def assembled(
     cost: float = 0.0,
 ) -> ModelResponse:
     """A response; one with calls ended because of them, whatever some servers say."""
-    tool_calls = tuple(calls)
-    if tool_calls and finish_reason is FinishReason.STOP:
+    tool_calls, thoughts = tuple(calls), tuple(thinking)
+    for call in tool_calls:
+        _expect_text(call.id, call.name, "" if call.signature is None else call.signature)
+    for thought in thoughts:
+        known_as = (thought.signature, thought.id)
+        _expect_text(thought.text, *("" if given is None else given for given in known_as))
+    if tool_calls and finish_reason in (FinishReason.STOP, FinishReason.OTHER):
         finish_reason = FinishReason.TOOL_CALLS
     return ModelResponse(
         text="".join(text),
         tool_calls=tool_calls,
-        thinking=tuple(part for part in thinking if part.text or part.signature),
+        thinking=tuple(part for part in thoughts if part.text or part.signature),
         finish_reason=finish_reason,
         usage=usage,
-        model=model,
+        model=model if isinstance(model, str) else None,
         cost=cost,
     )
+
+
+def checked(parts: Iterable[StreamPart]) -> list[StreamPart]:
+    """The parts, if what should be text in them is text; a server may send anything instead."""
+    given = list(parts)
+    for part in given:
+        _expect_text(*[getattr(part, field) for field in _TEXTS.get(type(part), ())])
+    return given
+
+
+def _expect_text(*values: Any) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r:.80} is not a text")
 
 
 def with_extra(body: Json, request: ModelRequest) -> Json:
@@ -255,4 +321,4 @@ def listed(data: Any, key: str) -> list[Any]:
 
 def count(value: Any) -> int:
     """A token count; providers leave them out, or send null."""
-    return int(value) if isinstance(value, int | float) else 0
+    return max(int(value), 0) if isinstance(value, int | float) else 0

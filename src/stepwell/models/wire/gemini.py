@@ -35,8 +35,10 @@ from stepwell.models.wire.format import (
     empty,
     format_in_words,
     incomplete,
+    instruction_text,
     json_text,
     listed,
+    plain_name,
     required_data,
     section,
     unsupported,
@@ -94,7 +96,8 @@ class Gemini(Struct, frozen=True, kw_only=True):
         if settings.parallel_tool_calls is not None:
             raise unsupported("Gemini", "parallel_tool_calls")
         prompt = Prompt.of(request)
-        instructions = [{"text": m.text} for m in prompt.instructions if m.text]
+        texts = (instruction_text(message) for message in prompt.instructions)
+        instructions = [{"text": text} for text in texts if text]
         form = request.format
         # A schema for the answer can't be combined with tools, so it is asked for in words.
         if form is not None and request.tools:
@@ -102,7 +105,7 @@ class Gemini(Struct, frozen=True, kw_only=True):
         tools = [_tool(schema) for schema in request.tools]
         talk = (*prompt.talk, request.instruction) if request.instruction else prompt.talk
         body = {
-            "contents": _contents(talk, signs=not model.startswith(("gemini-1", "gemini-2"))),
+            "contents": _contents(talk, signs=not _is_older(model)),
             "systemInstruction": {"parts": instructions} if instructions else None,
             "tools": [{"functionDeclarations": tools}] if tools else None,
             "toolConfig": _tool_config(settings) if tools else None,
@@ -129,23 +132,29 @@ class GeminiReader:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._drafts: list[CallDraft] = []
-        self._usage = Usage()
+        self.usage = Usage()
         self._model: str | None = None
         self._finish: str | None = None
         self._finish_message = ""
         self._blocked = ""
+        self._signature: str | None = None
 
     @property
     def is_over(self) -> bool:
         """Never: more usage may follow the reason to finish, and no event says that it is last."""
         return False
 
+    @property
+    def may_be_over(self) -> bool:
+        """Whether a reason to finish has come."""
+        return self._finish is not None
+
     def read(self, event: Any) -> Iterable[StreamPart]:
         """The parts in one piece."""
         if event is None:
             return ()
         if usage := event.get("usageMetadata"):
-            self._usage = _usage(usage)
+            self.usage = _usage(usage)
         self._model = event.get("modelVersion") or self._model
         self._blocked = section(event, "promptFeedback").get("blockReason") or self._blocked
         candidates = event.get("candidates")
@@ -163,30 +172,32 @@ class GeminiReader:
             raise ModelError(
                 f"the provider's filter blocked the prompt ({self._blocked})",
                 kind=ModelErrorKind.CONTENT_FILTER,
-                usage=self._usage,
+                usage=self.usage,
             )
         if self._finish is None:
             if not self._text and not self._drafts and not self._thinking:
-                raise empty("no candidates", self._usage)
-            raise incomplete("a finish reason", self._usage)
+                raise empty("no candidates", self.usage)
+            raise incomplete("a finish reason", self.usage)
         if self._finish in _MALFORMED:
             raise ModelError(
                 f"the model made a call that can't be read: {self._finish} {self._finish_message}",
                 kind=ModelErrorKind.MALFORMED_RESPONSE,
-                usage=self._usage,
+                usage=self.usage,
             )
         response = assembled(
             text=self._text,
             calls=[draft.call() for draft in self._drafts],
-            thinking=(ThinkingPart("".join(self._thinking), origin=ORIGIN),),
+            thinking=(ThinkingPart("".join(self._thinking), self._signature, origin=ORIGIN),),
             finish_reason=_FINISH_REASONS.get(self._finish, FinishReason.OTHER),
-            usage=self._usage,
+            usage=self.usage,
             model=self._model,
         )
         return whole_or_raise(response)
 
     def _parts(self, part: Mapping[str, Any]) -> Iterator[StreamPart]:
         text = part.get("text")
+        if "functionCall" not in part:
+            self._signature = part.get("thoughtSignature") or self._signature
         if text and part.get("thought"):
             self._thinking.append(text)
             yield ThinkingDelta(text)
@@ -210,6 +221,7 @@ def _contents(talk: Iterable[Message], *, signs: bool) -> list[Json]:
     for message in talk:
         role = "model" if message.role is Role.ASSISTANT else "user"
         parts = [sent for part in message.parts if (sent := _part(part)) is not None]
+        _sign_text(message, parts)
         calls = [part for part in parts if "functionCall" in part]
         if signs and calls and not any("thoughtSignature" in part for part in calls):
             calls[0]["thoughtSignature"] = UNSIGNED
@@ -222,18 +234,37 @@ def _contents(talk: Iterable[Message], *, signs: bool) -> list[Json]:
     return contents
 
 
+def _sign_text(message: Message, parts: list[Json]) -> None:
+    """A signature that came with text goes back with the text, or in an empty one."""
+    signature = next(
+        (
+            part.signature
+            for part in message.parts
+            if isinstance(part, ThinkingPart) and part.origin == ORIGIN and part.signature
+        ),
+        None,
+    )
+    if signature is None:
+        return
+    texts = [part for part in parts if "text" in part]
+    if not texts:
+        texts = [{"text": ""}]
+        parts[:0] = texts
+    texts[-1]["thoughtSignature"] = signature
+
+
 def _part(part: Part) -> Json | None:
     match part:
         case TextPart():
             return {"text": part.text} if part.text else None
         case ToolCall():
-            call = {"id": part.id, "name": part.name, "args": part.arguments}
+            call = {"id": part.id, "name": plain_name(part.name), "args": part.arguments}
             sent: Json = {"functionCall": call}
             return {**sent, "thoughtSignature": part.signature} if part.signature else sent
         case ToolResult():
             response = {"error" if part.is_error else "output": part.content}
-            answer = {"id": part.call_id, "name": part.tool_name, "response": response}
-            return {"functionResponse": answer}
+            name = plain_name(part.tool_name)
+            return {"functionResponse": {"id": part.call_id, "name": name, "response": response}}
         case ThinkingPart():
             return None
         case ImagePart():
@@ -284,14 +315,20 @@ def _generation_config(request: ModelRequest, model: str) -> Json:
 
 
 def _thinking_config(effort: ThinkingEffort | None, model: str) -> Json | None:
-    """Models up to 2.5 take a number of tokens, newer ones a word; none of those can think not."""
+    """Models up to 2.5 take a number of tokens, newer ones a word. Not all can think not, or only a
+    little."""
     if effort is None:
         return None
     shows = {"includeThoughts": effort is not ThinkingEffort.NONE}
-    if model.startswith(("gemini-1", "gemini-2")):
-        return {**shows, "thinkingBudget": _BUDGETS[effort]}
-    word = ThinkingEffort.MINIMAL if effort is ThinkingEffort.NONE else effort
-    return {**shows, "thinkingLevel": str(word)}
+    if _is_older(model):
+        least = 128 if "pro" in model else 0
+        return {**shows, "thinkingBudget": max(_BUDGETS[effort], least)}
+    is_least = effort in (ThinkingEffort.NONE, ThinkingEffort.MINIMAL)
+    return {**shows, "thinkingLevel": str(ThinkingEffort.LOW if is_least else effort)}
+
+
+def _is_older(model: str) -> bool:
+    return model.removeprefix("models/").startswith(("gemini-1", "gemini-2"))
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -35,8 +35,11 @@ from stepwell.models.wire.format import (
     empty,
     format_in_words,
     incomplete,
+    instruction_text,
     listed,
     parsed_call,
+    plain_id,
+    plain_name,
     refused,
     required_data,
     section,
@@ -95,7 +98,8 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
         prompt = Prompt.of(request)
         thinking, output = self._thinking(settings)
         tools = [_tool(schema) for schema in request.tools]
-        system = [{"type": "text", "text": m.text} for m in prompt.instructions if m.text]
+        texts = (instruction_text(message) for message in prompt.instructions)
+        system: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
         if form is not None:
             schema = closed(form.schema or {})
             if form.schema and form.strict and is_closed(schema):
@@ -136,7 +140,7 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
         if effort is ThinkingEffort.NONE:
             return {"type": "disabled"}, {}
         if self.thinking_budgets:
-            return {"type": "enabled", "budget_tokens": _BUDGETS[effort]}, {}
+            return {"type": "enabled", "budget_tokens": _budget(effort, settings.max_tokens)}, {}
         level = "low" if effort is ThinkingEffort.MINIMAL else str(effort)
         return {"type": "adaptive"}, {"effort": level}
 
@@ -152,8 +156,8 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
             blocks += [turns[turn]["content"][block : block + 1] for turn, block in sorted(marked)]
             for block in blocks:
                 block[0]["cache_control"] = self._mark()
-        if instruction is not None:
-            _said(turns, "user", {"type": "text", "text": instruction.text})
+        for block in _blocks(instruction) if instruction is not None else ():
+            _said(turns, "user", block)
         return turns
 
     def _mark(self) -> Json:
@@ -168,10 +172,15 @@ class MessagesReader:
     def __init__(self) -> None:
         self._blocks: dict[int, Json] = {}
         self._drafts: dict[int, CallDraft] = {}
-        self._usage: Json = {}
+        self._counts: Json = {}
         self._message: Mapping[str, Any] = {}
         self._stop_reason: str | None = None
         self.is_over = False
+
+    @property
+    def may_be_over(self) -> bool:
+        """Only when it is: every stream has a last event."""
+        return self.is_over
 
     def read(self, event: Any) -> Iterable[StreamPart]:
         """The parts in one event."""
@@ -182,23 +191,28 @@ class MessagesReader:
                 return self._started(event["index"], event["content_block"])
             case "message_start":
                 self._message = event["message"]
-                self._used(self._message.get("usage"))
+                self._count(self._message.get("usage"))
             case "message_delta":
                 self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
-                self._used(event.get("usage"))
+                self._count(event.get("usage"))
             case "message_stop":
                 self.is_over = True
             case _:
                 pass
         return ()
 
+    @property
+    def usage(self) -> Usage:
+        """The input is told at the start, the output near the end."""
+        return _usage(self._counts)
+
     def response(self) -> ModelResponse:
         """The whole response."""
-        usage = _usage(self._usage)
+        usage = self.usage
         if not self.is_over or self._stop_reason is None:
             raise incomplete("message_stop", usage)
         for index, draft in self._drafts.items():
-            self._blocks[index]["input"] = "".join(draft.pieces) or self._blocks[index]["input"]
+            self._blocks[index]["input"] = "".join(draft.pieces) or self._blocks[index].get("input")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         return _assembled(blocks, self._stop_reason, usage, self._message)
 
@@ -219,10 +233,11 @@ class MessagesReader:
             case "thinking_delta":
                 return self._grown(block, "thinking", delta["thinking"], ThinkingDelta)
             case "signature_delta":
-                block["signature"] = (block.get("signature") or "") + delta["signature"]
+                block["signature"] = delta["signature"]  # always whole, so it is not added
             case "input_json_delta":
-                piece = delta["partial_json"]
-                return (self._drafts[index].add(piece),) if piece else ()
+                # Tools that run at the provider have no draft.
+                piece, draft = delta["partial_json"], self._drafts.get(index)
+                return (draft.add(piece),) if piece and draft else ()
             case _:
                 pass
         return ()
@@ -235,8 +250,8 @@ class MessagesReader:
         block.setdefault("pieces", [block.get(field) or ""]).append(piece)
         return (part(piece),)
 
-    def _used(self, usage: Mapping[str, Any] | None) -> None:
-        self._usage.update({k: v for k, v in (usage or {}).items() if v is not None})
+    def _count(self, usage: Mapping[str, Any] | None) -> None:
+        self._counts.update({k: v for k, v in (usage or {}).items() if v is not None})
 
 
 def _assembled(
@@ -292,13 +307,18 @@ def _turns(talk: tuple[Message, ...]) -> tuple[list[Json], dict[int, tuple[int, 
     ends: dict[int, tuple[int, int]] = {}
     for index, message in enumerate(talk):
         role = "assistant" if message.role is Role.ASSISTANT else "user"
-        for part in message.parts:
-            block = _block(part)
-            if block is not None:
-                _said(turns, role, block)
-        if turns and turns[-1]["content"][-1]["type"] not in ("thinking", "redacted_thinking"):
+        for block in _blocks(message):
+            _said(turns, role, block)
+        if turns:
             ends[index] = (len(turns) - 1, len(turns[-1]["content"]) - 1)
     return turns, ends
+
+
+def _blocks(message: Message) -> list[Json]:
+    blocks = [block for part in message.parts if (block := _block(part)) is not None]
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+        blocks.pop()  # the model was cut off while it thought; a message can't end so
+    return blocks
 
 
 def _said(turns: list[Json], role: str, block: Json) -> None:
@@ -313,9 +333,10 @@ def _block(part: Part) -> Json | None:
         case TextPart():
             return {"type": "text", "text": part.text} if part.text.strip() else None
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
+            known_as = {"id": plain_id(part.id), "name": plain_name(part.name)}
+            return {"type": "tool_use", **known_as, "input": part.arguments}
         case ToolResult():
-            block: Json = {"type": "tool_result", "tool_use_id": part.call_id}
+            block: Json = {"type": "tool_result", "tool_use_id": plain_id(part.call_id)}
             if part.content.strip():
                 block["content"] = part.content
             return {**block, "is_error": True} if part.is_error else block
@@ -362,6 +383,16 @@ def _tool_choice(settings: ModelSettings) -> Json | None:
     if parallel is not None and choice != "none":
         chosen["disable_parallel_tool_use"] = not parallel  # pyright: ignore[reportArgumentType]
     return chosen
+
+
+def _budget(effort: ThinkingEffort, max_tokens: int | None) -> int:
+    budget = _BUDGETS[effort]
+    if max_tokens is not None and max_tokens <= budget:
+        raise refused(
+            f"max_tokens is {max_tokens}, of which thinking={effort} takes {budget}; set "
+            "max_tokens above that, or let it think less"
+        )
+    return budget
 
 
 def _max_tokens(thinking: Json | None) -> int:

@@ -32,9 +32,11 @@ from stepwell.models.wire.format import (
     data_url,
     empty,
     incomplete,
+    instruction_text,
     json_text,
     listed,
     parsed_call,
+    plain_name,
     refused,
     section,
     sequence_of,
@@ -71,8 +73,8 @@ class OpenAIResponses(Struct, frozen=True, kw_only=True):
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
         """The JSON to post."""
         settings = request.settings
-        for setting in ("stop", "seed"):
-            if getattr(settings, setting):
+        for setting, value in (("stop", settings.stop or None), ("seed", settings.seed)):
+            if value is not None:
                 raise unsupported("OpenAI's Responses format", setting, "use openai-chat")
         tools = [_tool(schema) for schema in request.tools]
         form = request.format
@@ -98,7 +100,7 @@ class OpenAIResponses(Struct, frozen=True, kw_only=True):
     def response(self, data: Any) -> ModelResponse:
         """The response in a whole answer."""
         usage = _usage(data.get("usage"))
-        if data.get("status") == "failed" or data.get("error"):
+        if data.get("status") in ("failed", "cancelled") or data.get("error"):
             raise _failed(data, usage)
         output = data.get("output")
         if not output and data.get("status") != "incomplete":
@@ -115,7 +117,8 @@ class ResponsesReader:
 
     def __init__(self, wire: OpenAIResponses) -> None:
         self._wire = wire
-        self._drafts: dict[int, CallDraft] = {}
+        self._drafts: list[CallDraft] = []
+        self._by_index: dict[int | None, CallDraft] = {}
         self._items: list[Any] = []
         self._final: Mapping[str, Any] | None = None
 
@@ -123,6 +126,16 @@ class ResponsesReader:
     def is_over(self) -> bool:
         """Whether the last event has come."""
         return self._final is not None
+
+    @property
+    def usage(self) -> Usage:
+        """Only the last event tells it."""
+        return Usage() if self._final is None else _usage(self._final.get("usage"))
+
+    @property
+    def may_be_over(self) -> bool:
+        """Only when it is: every stream has a last event."""
+        return self.is_over
 
     def read(self, event: Any) -> Iterable[StreamPart]:
         """The parts in one event."""
@@ -134,7 +147,7 @@ class ResponsesReader:
             case "response.output_item.added" if event["item"].get("type") == "function_call":
                 return self._call_started(event)
             case "response.function_call_arguments.delta":
-                draft = self._drafts.get(event["output_index"])
+                draft = self._by_index.get(event.get("output_index"))
                 return (draft.add(event["delta"]),) if draft and event["delta"] else ()
             case "response.output_item.done":
                 self._items.append(event["item"])
@@ -157,7 +170,8 @@ class ResponsesReader:
     def _call_started(self, event: Mapping[str, Any]) -> Iterator[StreamPart]:
         item = event["item"]
         draft = CallDraft(len(self._drafts), item.get("call_id") or "", item.get("name") or "")
-        self._drafts[event["output_index"]] = draft
+        self._drafts.append(draft)
+        self._by_index[event.get("output_index")] = draft  # without one, the newest goes on
         yield draft.start()
 
 
@@ -226,11 +240,14 @@ def _items(message: Message) -> Iterator[Json]:
                     "output": result.content,
                 }
         case Role.ASSISTANT:
-            yield from _assistant_items(message)
+            items = list(_assistant_items(message))
+            while items and items[-1].get("type") == "reasoning":
+                items.pop()  # the model was cut off while it thought; nothing belongs to it
+            yield from items
         case Role.USER:
             yield {"role": "user", "content": [_part(part) for part in message.parts]}
         case _:
-            yield {"role": str(message.role), "content": message.text}
+            yield {"role": str(message.role), "content": instruction_text(message)}
 
 
 def _assistant_items(message: Message) -> Iterator[Json]:
@@ -246,13 +263,14 @@ def _assistant_items(message: Message) -> Iterator[Json]:
                         "encrypted_content": part.signature,
                     }
                 )
-            case TextPart():
-                yield {"role": "assistant", "content": part.text}
+            case TextPart() if part.text:
+                said = {"type": "output_text", "text": part.text}
+                yield {"type": "message", "role": "assistant", "content": [said]}
             case ToolCall():
                 yield {
                     "type": "function_call",
                     "call_id": part.id,
-                    "name": part.name,
+                    "name": plain_name(part.name),
                     "arguments": json_text(part.arguments),
                 }
             case _:
