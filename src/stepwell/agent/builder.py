@@ -146,8 +146,13 @@ class AgentBuilder:
         return self._with(at_limit=choice)
 
     def with_cached_context(self, context: CachedContext) -> "AgentBuilder":
-        """Stable parts of the prompt, sent first in every request."""
-        return self._with(context=context)
+        """Add stable parts of the prompt, sent first in every request."""
+        known = self.plan.context
+        both = CachedContext(
+            messages=(*known.messages, *context.messages),
+            response_format=context.response_format or known.response_format,
+        )
+        return self._with(context=both)
 
     def with_system_prompt(self, prompt: str) -> "AgentBuilder":
         """Add an instruction to the stable parts of the prompt."""

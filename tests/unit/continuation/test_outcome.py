@@ -114,7 +114,7 @@ def test_explain_of_a_unanimous_stop_lists_all_votes():
         ("guard", "a guard forbade", "change or remove the criterion"),
         ("steps_limit", "the step limit", None),
         ("token_limit", "the token limit", None),
-        ("time_limit", "the time limit", None),
+        ("time_limit", "the time limit", "with_timeout"),
         ("cost_limit", "the cost limit", None),
         ("retry_limit", "the retries ran out", None),
         ("finish_reason", "finish reason is on the stop list", "shorten the list"),
