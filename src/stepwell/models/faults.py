@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
 from stepwell.errors import ModelError, ModelErrorKind
 
@@ -28,6 +28,7 @@ _BY_STATUS = {
     501: ModelErrorKind.INVALID_REQUEST,
     503: ModelErrorKind.OVERLOADED,
     504: ModelErrorKind.TIMEOUT,
+    524: ModelErrorKind.TIMEOUT,
     529: ModelErrorKind.OVERLOADED,
 }
 
@@ -40,6 +41,9 @@ _BY_WORD = {
     "exceed_context_size_error": ModelErrorKind.CONTEXT_TOO_LONG,
     "content_filter": ModelErrorKind.CONTENT_FILTER,
     "content_policy_violation": ModelErrorKind.CONTENT_FILTER,
+    "invalid_prompt": ModelErrorKind.CONTENT_FILTER,
+    "tool_use_failed": ModelErrorKind.MALFORMED_RESPONSE,
+    "json_validate_failed": ModelErrorKind.MALFORMED_RESPONSE,
     "invalid_api_key": ModelErrorKind.AUTHENTICATION,
     "api_key_invalid": ModelErrorKind.AUTHENTICATION,
     "authentication_error": ModelErrorKind.AUTHENTICATION,
@@ -54,6 +58,7 @@ _BY_WORD = {
     "resource_exhausted": ModelErrorKind.RATE_LIMIT,
     "too_many_requests": ModelErrorKind.RATE_LIMIT,
     "overloaded_error": ModelErrorKind.OVERLOADED,
+    "capacity_exceeded": ModelErrorKind.OVERLOADED,
     "unavailable": ModelErrorKind.OVERLOADED,
     "timeout_error": ModelErrorKind.TIMEOUT,
     "deadline_exceeded": ModelErrorKind.TIMEOUT,
@@ -69,7 +74,7 @@ _BY_WORD = {
 _BY_TEXT = (
     (
         re.compile(
-            r"context (length|window|size)|maximum context|prompt is too long|too many tokens"
+            r"context (length|window|size|limit)|maximum context|prompt is too long|too many tokens"
             r"|input token count|input is too long|exceeds? the maximum number of tokens"
             r"|reduce the length",
             re.IGNORECASE,
@@ -78,8 +83,13 @@ _BY_TEXT = (
     ),
     (re.compile(r"api key (not valid|expired)", re.IGNORECASE), ModelErrorKind.AUTHENTICATION),
     (re.compile(r"credit balance", re.IGNORECASE), ModelErrorKind.QUOTA),
-    (re.compile(r"content.?filter|content.?(management.)?policy", re.IGNORECASE), _FILTER),
+    (
+        re.compile(r"content.?filter|content.?(management.)?policy|was flagged", re.IGNORECASE),
+        _FILTER,
+    ),
 )
+_NEVER_FITS = re.compile(r"request too large for", re.IGNORECASE)
+"""A request larger than all that a rate limit allows at once; waiting does not help."""
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
@@ -103,10 +113,10 @@ def complaint_of(data: Any) -> Complaint:
     if isinstance(inner, str):
         return Complaint(text=inner, words=_words(outer))
     error = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
-    text = error.get("message") or error.get("detail") or outer.get("detail") or ""
+    text = error.get("message") or error.get("detail") or outer.get("detail") or error
     code = error.get("code")
     return Complaint(
-        text=text if isinstance(text, str) else json.encode(text).decode(),
+        text=_as_text(text) + _upstream(error.get("metadata")),
         words=_words(error),
         status=code if isinstance(code, int) and 400 <= code <= 599 else None,
         retry_after=_retry_delay(error.get("details")),
@@ -120,7 +130,7 @@ def error_answer(
     """The error that an answer with an error status stands for."""
     try:
         complaint = complaint_of(json.decode(body))
-    except DecodeError:
+    except (ValueError, RecursionError):  # no JSON, no UTF-8, or nested without end
         complaint = Complaint(text=" ".join(body[:4000].decode("utf-8", "replace").split()))
     if 300 <= status < 400:
         text = (
@@ -184,7 +194,9 @@ def _kind(complaint: Complaint, status: int | None) -> ModelErrorKind:
         kind = _BY_STATUS.get(status, of_class)
     if kind is None:
         kind = ModelErrorKind.SERVER
-    if kind is ModelErrorKind.INVALID_REQUEST:
+    if kind is ModelErrorKind.RATE_LIMIT and _NEVER_FITS.search(complaint.text):
+        return ModelErrorKind.CONTEXT_TOO_LONG
+    if kind is ModelErrorKind.INVALID_REQUEST or status == 403:
         return next((k for pattern, k in _BY_TEXT if pattern.search(complaint.text)), kind)
     return kind
 
@@ -213,6 +225,20 @@ def _error(
         provider_text=text,
         retry_after=wait,
     )
+
+
+def _as_text(said: Any) -> str:
+    if isinstance(said, str):
+        return said
+    return json.encode(said).decode() if said else ""
+
+
+def _upstream(metadata: Any) -> str:
+    """What a router was told by the provider behind it."""
+    if not isinstance(metadata, Mapping):
+        return ""
+    raw = _as_text(cast("Mapping[str, Any]", metadata).get("raw"))
+    return f": {raw}" if raw else ""
 
 
 def _words(error: Mapping[str, Any]) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class Lines:
         if self._begun:
             self._keep(whole[0])
             whole[0] = self.rest()
+        if len(data) > self._longest and any(len(line) > self._longest for line in whole):
+            raise too_long("line", self._longest)
         self._keep(rest)
         return [line[:-1] if line.endswith(b"\r") else line for line in whole]
 
@@ -57,10 +59,7 @@ class Lines:
             return
         self._length += len(data)
         if self._length > self._longest:
-            raise ModelError(
-                f"the stream has a line of more than {self._longest} bytes; no model answers so",
-                kind=ModelErrorKind.TOO_LARGE,
-            )
+            raise too_long("line", self._longest)
         self._begun.append(data)
 
 
@@ -76,6 +75,7 @@ class ServerSentEvents:
     def __init__(self) -> None:
         self._lines = Lines()
         self._data: list[bytes] = []
+        self._length = 0
         self._is_first = True
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -90,7 +90,7 @@ class ServerSentEvents:
 
     def end(self) -> list[bytes]:
         """The last event, which may lack its blank line; if it was cut off, its JSON is broken."""
-        self._keep(self._lines.rest())
+        self._keep(self._lines.rest().removesuffix(b"\r"))
         return [self._event()] if self._data else []
 
     def _keep(self, line: bytes) -> None:
@@ -99,10 +99,14 @@ class ServerSentEvents:
             line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            self._length += len(line)
+            if self._length > LONGEST_LINE:
+                raise too_long("message", LONGEST_LINE)
 
     def _event(self) -> bytes:
         event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         self._data.clear()
+        self._length = 0
         return event
 
 
@@ -124,3 +128,11 @@ class JsonLines:
         """The last line, which may lack its line end."""
         rest = self._lines.rest()
         return [rest] if rest.strip() else []
+
+
+def too_long(what: str, bound: int) -> ModelError:
+    """A stream that would fill the memory."""
+    return ModelError(
+        f"the stream has a {what} of more than {bound} bytes; no model answers so",
+        kind=ModelErrorKind.TOO_LARGE,
+    )

@@ -133,6 +133,14 @@ async def sent(call: HttpCall) -> HttpReply:
         )
     except _faults() as error:
         _raise(error, call, "before it answered")
+    except RuntimeError as error:
+        if call.client is None:
+            raise
+        raise ModelError(
+            f"{call.owner} can't be asked through the client it was given, which is closed or "
+            f"belongs to another event loop ({described(error)}); give each event loop an open one",
+            kind=ModelErrorKind.INVALID_REQUEST,
+        ) from error
 
 
 _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, object]]" = (

@@ -1,10 +1,11 @@
 """Presets and providers from a TOML file. What is unknown is named, and keys are refused."""
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
@@ -17,6 +18,9 @@ from stepwell.models.providers import KNOWN_PROVIDERS
 from stepwell.models.settings import ModelSettings
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
 
+_KEYS = re.compile(
+    r"key|token|secret|password|.*(api_?key|authorization|(auth|access)_token|secret|password)"
+)
 _FORMATS = {
     "chat_completions": ChatCompletions(),
     "responses": OpenAIResponses(),
@@ -132,10 +136,13 @@ def _provider(name: str, entry: ProviderEntry, path: Path) -> Provider:
 
 def _refuse_keys(data: Any, where: str) -> None:
     """A key in a file ends up in a repository; the file names the variable that holds it."""
+    if isinstance(data, list):
+        for item in cast("list[Any]", data):
+            _refuse_keys(item, where)
     if not isinstance(data, dict):
         return
-    for name, value in data.items():  # pyright: ignore[reportUnknownVariableType]
-        if str(name).lower() in ("api_key", "apikey", "key", "token", "authorization"):  # pyright: ignore[reportUnknownArgumentType]
+    for name, value in cast("dict[str, Any]", data).items():
+        if isinstance(value, str) and _KEYS.fullmatch(name.lower().replace("-", "_")):
             raise ConfigurationError(
                 f"{where} holds a key under {name!r}; put it into an environment variable and name "
                 'that with key_env = "..."'

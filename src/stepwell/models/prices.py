@@ -13,13 +13,13 @@ def price(usage: Usage, model: str, *, provider: str | None) -> float:
         return 0.0
     import genai_prices
 
-    used = genai_prices.Usage(
-        input_tokens=usage.input_tokens,
-        cache_read_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-    )
     try:
+        used = genai_prices.Usage(
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+        )
         return float(genai_prices.calc_price(used, model, provider_id=provider).total_price)
     except (LookupError, ValueError):  # no such model, or a usage that its prices can't cover
         return 0.0

@@ -27,7 +27,7 @@ from stepwell.models.response import (
     ToolCallStart,
     UsageReport,
 )
-from stepwell.models.secrets import ApiKey, KeySource, from_environment, without
+from stepwell.models.secrets import HIDDEN, ApiKey, KeySource, from_environment, without
 from stepwell.models.settings import ModelSettings
 from stepwell.models.wire import ChatCompletions, StreamReader, WireFormat
 from stepwell.models.wire.format import checked
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import httpx2
 
 NO_SETTINGS = ModelSettings()
-SECONDS_OF_SILENCE = 2.0
+SECONDS_OF_SILENCE = 5.0
 """How long more is waited for, once an answer is whole and only the word that it is over lacks."""
 _NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexError, ValueError)
 """What reading JSON of another shape than documented raises."""
@@ -97,9 +97,8 @@ class Provider(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f"which model of {self.name}? Write {self.name}:<model>")
         address = base_url or (self.base_url_env and from_environment(self.base_url_env))
         if not address and not self.base_url:
-            raise ConfigurationError(
-                f"{self.name} has no address: set {self.base_url_env} or give base_url=..."
-            )
+            way = f"set {self.base_url_env} or give" if self.base_url_env else "give"
+            raise ConfigurationError(f"{self.name} has no address: {way} base_url=...")
         provider = replace(
             self,
             base_url=_checked_address(address or self.base_url, self.name),
@@ -243,7 +242,8 @@ class _Turn:
             answer = await reply.complaint()
         finally:
             await reply.close()
-        raise error_answer(owner.name, reply.status, reply.headers, answer, owner.clock.now())
+        said = self._without_key(answer)
+        raise error_answer(owner.name, reply.status, reply.headers, said, owner.clock.now())
 
     async def _headers(self) -> dict[str, str]:
         """Each name once, in small letters; the key can't be replaced by another header."""
@@ -266,7 +266,7 @@ class _Turn:
         try:
             data = None if event == b"[DONE]" else json.decode(event)
             if type(data) is dict and data.get("error"):  # pyright: ignore[reportUnknownMemberType]
-                raise error_event(self._owner.name, data)
+                raise error_event(self._owner.name, json.decode(self._without_key(event)))
             self._has_read = True
             return checked(reader.read(data))
         except _NOT_AS_EXPECTED as error:
@@ -287,8 +287,9 @@ class _Turn:
         self._refuse_blank(body)
         try:
             data = json.decode(body)
-            if data.get("error"):
-                raise error_event(self._owner.name, data)
+            # A failed answer of OpenAI's Responses is read, since it tells what it cost.
+            if data.get("error") and data.get("status") != "failed":
+                raise error_event(self._owner.name, json.decode(self._without_key(body)))
             return self._priced(self._provider.wire.response(data))
         except _NOT_AS_EXPECTED as error:
             raise self._malformed("the answer", body, described(error)) from error
@@ -313,12 +314,17 @@ class _Turn:
         cost = response.cost or price(response.usage, model, provider=self._provider.prices)
         return replace(response, cost=cost, model=model, request_id=self._request_id)
 
+    def _without_key(self, data: bytes) -> bytes:
+        """Before a text is cut, so that not even a part of the key is left at its end."""
+        key = self._key.encode()
+        return data.replace(key, HIDDEN.encode()) if key else data
+
     def _refuse_blank(self, body: bytes) -> None:
         if not body.strip():
             raise ModelError("the answer is empty", kind=ModelErrorKind.EMPTY_RESPONSE)
 
     def _malformed(self, what: str, data: bytes, why: str) -> ModelError:
-        shown = data[:200].decode("utf-8", "replace").strip()
+        shown = self._without_key(data)[:200].decode("utf-8", "replace").strip()
         text = f"{what} is not what the format says: {why}" + (f" in {shown}" if shown else "")
         if shown and not shown.startswith(("{", "[")):  # not even the beginning of JSON
             wire = self._provider.wire.name
@@ -340,13 +346,19 @@ def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamP
 
 
 def _checked_address(address: str, owner: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(
-            f"{address!r} can't be the address of {owner}; write http(s)://host/path"
-        )
-    if parts.username or parts.password:
+    try:
+        parts = urlsplit(address)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_sound = is_whole and not any(letter.isspace() for letter in address)
+        named = parts.netloc if is_sound else address
+    except ValueError:  # brackets without an end, or a port that is none
+        is_sound, named = False, address
+    if "@" in named:
         raise ConfigurationError(
             f"the address of {owner} has a user name or password in it; give api_key=... instead"
+        )
+    if not is_sound:
+        raise ConfigurationError(
+            f"{address!r} can't be the address of {owner}; write http(s)://host/path"
         )
     return address

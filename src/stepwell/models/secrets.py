@@ -49,15 +49,17 @@ class ApiKey:
         return cls(read)
 
     async def reveal(self) -> str:
-        """The key itself; only for the header it is sent in."""
-        given = self.__source() if callable(self.__source) else self.__source
-        key = await given if isawaitable(given) else given
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ModelError(
-                f"the function that gives the key returned a {type(key).__name__}, not a text",
-                kind=ModelErrorKind.AUTHENTICATION,
-            )
-        _refuse_odd(key, "the key")
+        """The key itself; only for the header it is sent in. Raises ``ModelError``."""
+        try:
+            given = self.__source() if callable(self.__source) else self.__source
+            key = await given if isawaitable(given) else given
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"the function that gives the key returned a {type(key).__name__}, not a text"
+                )
+            _refuse_odd(key, "the key")
+        except ConfigurationError as error:
+            raise ModelError(str(error), kind=ModelErrorKind.AUTHENTICATION) from error
         return key
 
     def __repr__(self) -> str:

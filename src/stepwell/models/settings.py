@@ -100,9 +100,11 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
                 "typed result use Agent(output=YourModel)"
             )
         if given.get("type") == "json_object":
-            return cls()
+            return cls(schema=given.get("schema"))
         if given.get("type") == "json_schema":
-            inner = cast("Mapping[str, Any]", given.get("json_schema", given))
+            inner = cast("Mapping[str, Any]", given.get("json_schema", given) or {})
+            if not isinstance(inner.get("schema"), Mapping):
+                raise ConfigurationError("a json_schema format lacks its schema; give schema={...}")
             return cls(
                 schema=inner.get("schema"),
                 name=inner.get("name", "response"),

@@ -97,7 +97,7 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
             raise unsupported("Anthropic's Messages format", "seed")
         prompt = Prompt.of(request)
         thinking, output = self._thinking(settings)
-        tools = [_tool(schema) for schema in request.tools]
+        tools, choice = _tools(request, prompt.talk)
         texts = (instruction_text(message) for message in prompt.instructions)
         system: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
         if form is not None:
@@ -112,7 +112,7 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
             "tools": tools or None,
             "system": system or None,
             "messages": self._marked(prompt, request.instruction, (tools, system)),
-            "tool_choice": _tool_choice(settings) if tools else None,
+            "tool_choice": choice,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "stop_sequences": list(settings.stop) or None,
@@ -364,6 +364,16 @@ def _source(part: ImagePart | FilePart, default: str) -> Json:
     if media_type.startswith("text/"):
         raise refused("text files are sent as text: put their content into a TextPart")
     return {"type": "base64", "media_type": media_type, "data": required_data(part)}
+
+
+def _tools(request: ModelRequest, talk: Iterable[Message]) -> tuple[list[Json], Json | None]:
+    """The tools and the choice among them. A conversation with calls is refused without any, so
+    those that were called are then named, but can't be called."""
+    if request.tools:
+        return [_tool(schema) for schema in request.tools], _tool_choice(request.settings)
+    called = dict.fromkeys(plain_name(call.name) for message in talk for call in message.tool_calls)
+    named: list[Json] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+    return named, {"type": "none"} if named else None
 
 
 def _tool(schema: Any) -> Json:

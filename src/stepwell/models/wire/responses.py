@@ -282,7 +282,8 @@ def _part(part: Any) -> Json:
         case TextPart():
             return {"type": "input_text", "text": part.text}
         case ImagePart():
-            return {"type": "input_image", "image_url": data_url(part, "image/png")}
+            url = data_url(part, "image/png")
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
         case FilePart() if part.url is not None:
             return {"type": "input_file", "file_url": part.url}
         case FilePart():

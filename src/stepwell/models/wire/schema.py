@@ -18,6 +18,9 @@ _BOUNDS = frozenset(
 _NAMED = ("properties", "$defs", "definitions")
 """Keywords whose keys are names, not keywords."""
 
+_VALUES = ("const", "default", "enum", "examples", "required")
+"""Keywords under which there are values, not schemas."""
+
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same schema, in which no object may have more than the properties it names.
@@ -25,7 +28,7 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
     >>> closed({"type": "object", "properties": {"a": {}}})["additionalProperties"]
     False
     """
-    copy = {key: _mapped(value, closed, key in _NAMED) for key, value in schema.items()}
+    copy = {key: _changed(key, value, closed) for key, value in schema.items()}
     if "properties" in copy:
         copy.setdefault("additionalProperties", False)
     return copy
@@ -67,7 +70,7 @@ def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
     {'type': 'integer', 'description': 'minimum: 1'}
     """
     copy = {
-        key: _mapped(value, without_bounds, key in _NAMED)
+        key: _changed(key, value, without_bounds)
         for key, value in schema.items()
         if key not in _BOUNDS
     }
@@ -76,6 +79,10 @@ def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
         known = copy.get("description")
         copy["description"] = f"{known} ({bounds})" if known else bounds
     return copy
+
+
+def _changed(key: str, value: Any, change: Any) -> Any:
+    return value if key in _VALUES else _mapped(value, change, key in _NAMED)
 
 
 def _mapped(value: Any, change: Any, are_names: bool) -> Any:
@@ -94,10 +101,12 @@ def _nodes(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield schema
     for key, value in schema.items():
         inner: list[Any] = []
+        if key in _VALUES:
+            continue
         if isinstance(value, Mapping):
             mapping = cast("Mapping[str, Any]", value)
             inner = list(mapping.values()) if key in _NAMED else [mapping]
-        elif isinstance(value, list) and key not in ("enum", "required", "examples"):
+        elif isinstance(value, list):
             inner = cast("list[Any]", value)
         for item in inner:
             if isinstance(item, Mapping):
