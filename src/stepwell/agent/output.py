@@ -5,6 +5,8 @@ step. ``Agent(output=...)`` and ``with_output(...)`` add it.
 """
 
 import re
+from collections.abc import Mapping
+from inspect import isroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import json
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.agent.plan import AgentPlan
 from stepwell.continuation import StopReason
-from stepwell.errors import ConfigurationError
+from stepwell.errors import ConfigurationError, text_of
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import FinishReason, Message
 from stepwell.models import ResponseFormat
@@ -49,8 +51,10 @@ class TypedOutput:
         """The plan that asks for this output and checks it."""
         context = replace(plan.context, response_format=self.format)
         # The last after-step hook, so that it sees the answer that others leave.
-        hook = make_hook(HookTrigger.AFTER_STEP, self._checked, priority=-1000, name=SOURCE)
-        return replace(plan, context=context).with_hook(hook)
+        check = make_hook(HookTrigger.AFTER_STEP, self._checked, priority=-1000, name=SOURCE)
+        want = make_hook(HookTrigger.BEFORE_EXECUTION, _wanted, name=SOURCE)
+        others = tuple(hook for hook in plan.hooks if hook.name != SOURCE)
+        return replace(plan, context=context, hooks=(*others, want, check))
 
     def _checked(self, context: HookContext) -> HookContext | None:
         step = context.state.current_step
@@ -58,10 +62,10 @@ class TypedOutput:
             return None
         try:
             value = self._parsed(step.text)
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             return self._rejected(context, step, _complaint(error, step))
-        data = self._adapter.dump_python(value, mode="json")
-        return context.with_state(context.state.with_output(data, typed=value))
+        given = replace(step, output=self._adapter.dump_python(value, mode="json"))
+        return context.with_state(context.state.with_output(given, typed=value))
 
     def _parsed(self, text: str) -> Any:
         fenced = _FENCED.fullmatch(text)
@@ -70,20 +74,21 @@ class TypedOutput:
             return self._adapter.validate_json(text)
         found = json.decode(text)
         wraps = isinstance(found, dict) and "result" in found
-        return self._adapter.validate_python(found["result"] if wraps else found)
+        return self._adapter.validate_json(json.encode(found["result"] if wraps else found))
 
     def _rejected(self, context: HookContext, step: AgentStep, complaint: str) -> HookContext:
         state = context.state
         misfits = 1 + sum(MISFIT in taken.step.metadata for taken in state.steps)
-        noted = replace(step, metadata={**step.metadata, MISFIT: complaint})
+        noted = replace(step, output=None, metadata={**step.metadata, MISFIT: complaint})
         if misfits <= self._retries:
             again = self._asked_again(state, complaint)
-            state = state.with_step_amended(noted).with_output(None).with_message(again)
+            state = state.with_output(noted, typed=None).with_message(again)
             words = f"the answer does not fit {self.format.name}: {complaint}"
             return context.with_state(state).request_step(words, source=SOURCE)
-        state = state.with_step_amended(noted).with_output(None)
+        state = state.with_output(noted, typed=None)
         words = (
-            f"{misfits} answers did not fit {self.format.name}, and output_retries is "
+            f"{misfits} {'answer' if misfits == 1 else 'answers'} did not fit {self.format.name}, "
+            f"and output_retries is "
             f"{self._retries} (raise it, or make the type easier to fit); the last one: {complaint}"
         )
         return context.with_state(state).stop(words, reason=StopReason.ERROR, source=SOURCE)
@@ -100,17 +105,25 @@ class TypedOutput:
         )
 
 
+def _wanted(context: HookContext) -> HookContext:
+    return context.with_state(context.state.with_output_wanted())
+
+
 def _adapter(output_type: Any) -> "tuple[TypeAdapter[Any], dict[str, Any]]":
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
+    from pydantic_core import SchemaError
 
+    wanted = "use a pydantic model, a dataclass, a TypedDict or plain types"
+    if isroutine(output_type) or isinstance(output_type, Mapping):
+        raise ConfigurationError(f"{output_type!r:.80} can't be an output type: {wanted}")
     try:
         adapter = TypeAdapter[Any](output_type)
         return adapter, adapter.json_schema()
-    except PydanticUserError as error:
+    except (PydanticUserError, SchemaError, TypeError) as error:
+        why = str(error).splitlines()[0]
         raise ConfigurationError(
-            f"{output_type!r} can't be an output type: use a pydantic model, a dataclass, a "
-            f"TypedDict or plain types. {error.message.splitlines()[0]}"
+            f"{output_type!r:.80} can't be an output type: {wanted}. {why}"
         ) from None
 
 
@@ -132,11 +145,11 @@ def _name(output_type: Any) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
-def _complaint(error: "ValueError | ValidationError", step: AgentStep) -> str:
+def _complaint(error: Exception, step: AgentStep) -> str:
     if not step.text.strip():
         return "it is empty"
     if not hasattr(error, "errors"):
-        return f"it is not JSON ({error})"
+        return f"it can't be read ({text_of(error)})"
     wrong: list[str] = []
     for entry in cast("ValidationError", error).errors(include_url=False)[:10]:
         place = ".".join(str(part) for part in entry["loc"])

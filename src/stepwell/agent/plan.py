@@ -29,7 +29,13 @@ from stepwell.hooks import Hook, HookStack
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import FinishReason, Message
-from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings
+from stepwell.models import (
+    CachedContext,
+    Model,
+    ModelPresets,
+    ModelSettings,
+    ResponseFormat,
+)
 from stepwell.state import Budget
 from stepwell.tools import ToolExecutor, ToolLike, Tools
 
@@ -141,6 +147,12 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(
                 f"{self.events!r} is not an EventBus; listen with agent.wiretap"
             )
+        if not isinstance(self.settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{self.settings!r:.80} are no settings; write ModelSettings(temperature=0.2)"
+            )
+        if self.context.response_format is not None:
+            ResponseFormat.of(self.context.response_format)
         _check(self.clock, "clock", "monotonic()")
         tools = Tools(self.tools)
         hooks = HookStack(self.hooks)
@@ -161,6 +173,10 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:
         if self.driver is not None:
+            if self.model is not None or self.llm_preset is not None:
+                raise ConfigurationError(
+                    "an agent takes a model or a driver: a driver asks the model it was made with"
+                )
             _check(self.driver, "driver", "use_tools(state)")
             if isinstance(self.driver, BindableDriver):
                 return self.driver.bound_to(
@@ -224,7 +240,9 @@ def _check(part: object, kind: str, method: str) -> None:
             f"{part.__name__} is a class; give an instance, for example {part.__name__}(...)"
         )
     if not callable(getattr(part, method.partition("(")[0], None)):
-        raise ConfigurationError(f"{part!r} is not a {kind}; it has no {method} method")
+        makes_one = callable(getattr(part, kind, None))
+        hint = f"; call its {kind}(...) to get one" if makes_one else ""
+        raise ConfigurationError(f"{part!r:.200} is not a {kind}; it has no {method} method{hint}")
 
 
 def _at_limit(choice: str) -> AtLimit:

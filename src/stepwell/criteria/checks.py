@@ -37,6 +37,8 @@ class FinishReasonCheck:
             reason = f"finish reason {found} is on the stop list"
         else:
             reason = f"finish reason {found} does not stop the run"
+        if found is FinishReason.LENGTH:
+            reason += "; the answer was cut off at max_tokens"
         return ContinuationEvaluation(
             criterion="FinishReasonCheck",
             decision=ContinuationDecision.FORBID if stops else ContinuationDecision.ALLOW,

@@ -278,6 +278,11 @@ _NO_ERROR_VOTE = ContinuationEvaluation(
 )
 
 
+_HINTS: dict[str, str] = {
+    ModelErrorKind.CONNECT: "is the server running, and is the model's base_url right?",
+    ModelErrorKind.MALFORMED_RESPONSE: "check that the model's base_url leads to its format; if it "
+    "does, retry such errors with with_error_policy(ErrorPolicy.retry_all(5)).",
+}
 _HOPELESS_HINTS: dict[str, str] = {
     ModelErrorKind.AUTHENTICATION: "give a valid key: see the model's key_env or api_key.",
     ModelErrorKind.NOT_FOUND: "check the model's name and the base_url.",
@@ -321,6 +326,8 @@ def _hint(context: ErrorContext, exhausted: bool) -> str:
         return _HOPELESS_HINTS.get(
             context.hopeless.kind or "", "correct what the provider complains about."
         )
+    if (advice := _HINTS.get(context.provider_facts.get("kind", ""))) is not None:
+        return advice
     if exhausted:
         return "raise the limit with with_max_retries(n), or find out why it fails every time."
     if context.tool_name is None or context.type in (ErrorType.MODEL, ErrorType.UNKNOWN):

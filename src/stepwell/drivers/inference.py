@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from msgspec import DecodeError, json
+from msgspec import json
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
@@ -87,7 +87,7 @@ class Inference:
                 InferenceRequestStarted,
                 inference_id=inference_id(state, turn),
                 step_number=state.step_number,
-                model=self.model_name,
+                model=request.settings.model or self.model_name,
                 message_count=len(request.messages),
                 tool_count=len(request.tools),
             )
@@ -191,7 +191,7 @@ def repeats_arguments(text: str, response: ModelResponse) -> bool:
         return False
     try:
         leaked = json.decode(text)
-    except DecodeError:
+    except (ValueError, RecursionError):
         return False
     return any(leaked == call.arguments for call in response.tool_calls)
 

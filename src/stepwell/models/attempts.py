@@ -201,8 +201,7 @@ def refuse_what_is_no_model(given: Any, owner: str) -> None:
     """Say at construction what is wrong with a model."""
     if isinstance(given, str):
         raise ConfigurationError(
-            f"{owner} takes models, and {given!r} is a name; names are for Agent(...) and "
-            "ModelPresets. Give the model itself."
+            f"{owner} takes models, and {given!r} is a name; write ModelPresets().model({given!r})"
         )
     if isinstance(given, list | tuple):
         raise ConfigurationError(f"{owner} takes each model on its own: write {owner}(*models)")

@@ -180,7 +180,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
         return seconds
     try:
         date = parsedate_to_datetime(given)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max((date - now).total_seconds(), 0.0)

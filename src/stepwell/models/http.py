@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from msgspec import Struct
 
@@ -55,6 +55,7 @@ class HttpReply:
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._pieces = response.aiter_bytes()
+        self._length = 0
         self._call = call
 
     @property
@@ -63,51 +64,53 @@ class HttpReply:
         media_type = self.headers.get("content-type", "").partition(";")[0]
         return media_type.strip().lower() == "application/json"
 
-    async def chunk(self, *, within: float | None = None) -> bytes | None:
-        """The next piece of the body, as it arrives; None if it is over, or if none came within so
-        many seconds."""
+    @property
+    def time(self) -> float:
+        """Now, on the clock of ``chunk(until=...)``."""
+        return asyncio.get_running_loop().time()
+
+    async def chunk(self, *, until: float | None = None) -> bytes | None:
+        """The next piece of the body, as it arrives; None if it is over, or if none came in
+        time."""
+        piece = None
+        limit = asyncio.timeout_at(until)
         try:
-            if within is None:
-                return await anext(self._pieces, None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    return await anext(self._pieces, None)
-            return None
+            async with limit:
+                piece = await anext(self._pieces, None)
         except _faults() as error:
-            _raise(error, self._call, "while the answer was read")
+            if not limit.expired():
+                _raise(error, self._call, "while the answer was read")
+        self._length += 0 if piece is None else len(piece)
+        if self._length > LARGEST_BODY:
+            raise ModelError(
+                f"{self._call.owner} answered with more than {LARGEST_BODY} bytes",
+                kind=ModelErrorKind.TOO_LARGE,
+                status=self.status,
+            )
+        return piece
 
     async def body(self) -> bytes:
         """The whole body, if it is not too large."""
         pieces: list[bytes] = []
-        length = 0
         while (chunk := await self.chunk()) is not None:
-            length += len(chunk)
-            if length > LARGEST_BODY:
-                raise ModelError(
-                    f"{self._call.owner} answered with more than {LARGEST_BODY} bytes",
-                    kind=ModelErrorKind.TOO_LARGE,
-                    status=self.status,
-                )
             pieces.append(chunk)
         return b"".join(pieces)
 
     async def complaint(self) -> bytes:
         """The body of an error answer, as far as it comes."""
         pieces: list[bytes] = []
-        length = 0
-        with suppress(ModelError, TimeoutError):
-            async with asyncio.timeout(SECONDS_TO_COMPLAIN):
-                while length < LARGEST_COMPLAINT and (chunk := await self.chunk()) is not None:
-                    pieces.append(chunk)
-                    length += len(chunk)
+        until = self.time + SECONDS_TO_COMPLAIN
+        with suppress(ModelError):
+            while (chunk := await self.chunk(until=until)) and self._length < LARGEST_COMPLAINT:
+                pieces.append(chunk)
         return b"".join(pieces)
 
     async def drain(self) -> None:
         """Read the last bytes, if they are there already."""
-        with suppress(ModelError, TimeoutError):
-            async with asyncio.timeout(SECONDS_TO_DRAIN):
-                while await self.chunk() is not None:
-                    pass
+        until = self.time + SECONDS_TO_DRAIN
+        with suppress(ModelError):
+            while await self.chunk(until=until) is not None:
+                pass
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -161,7 +164,7 @@ async def _client() -> "httpx2.AsyncClient":
     client = httpx2.AsyncClient(
         limits=limits, headers={"user-agent": "stepwell"}, verify=_certificates()
     )
-    closer = _closed_with_the_loop(client, loop)
+    closer = _closed_with_the_loop(client, ref(loop))
     _clients[loop] = (client, closer)
     await anext(closer)
     return client
@@ -176,12 +179,13 @@ def _certificates() -> "ssl.SSLContext":
 
 
 async def _closed_with_the_loop(
-    client: "httpx2.AsyncClient", loop: asyncio.AbstractEventLoop
+    client: "httpx2.AsyncClient", loop: "ref[asyncio.AbstractEventLoop]"
 ) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        _clients.pop(loop, None)
+        if (living := loop()) is not None:
+            _clients.pop(living, None)
         await client.aclose()
 
 

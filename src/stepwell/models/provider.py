@@ -2,6 +2,7 @@
 over HTTP. One turn is here from end to end: request, reply, parts, response.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -27,7 +28,14 @@ from stepwell.models.response import (
     ToolCallStart,
     UsageReport,
 )
-from stepwell.models.secrets import HIDDEN, ApiKey, KeySource, from_environment, without
+from stepwell.models.secrets import (
+    HIDDEN,
+    SHORTEST_SECRET,
+    ApiKey,
+    KeySource,
+    from_environment,
+    without,
+)
 from stepwell.models.settings import ModelSettings
 from stepwell.models.wire import ChatCompletions, StreamReader, WireFormat
 from stepwell.models.wire.format import checked
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
 NO_SETTINGS = ModelSettings()
 SECONDS_OF_SILENCE = 5.0
 """How long more is waited for, once an answer is whole and only the word that it is over lacks."""
+_KEY_IN_QUERY = re.compile(r"(^|&)([\w-]*(key|token|password)|sig|signature)=", re.IGNORECASE)
 _NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexError, ValueError)
 """What reading JSON of another shape than documented raises."""
 
@@ -76,6 +85,20 @@ class Provider(Struct, frozen=True, kw_only=True):
     """Seconds without a byte after which a turn fails."""
 
     @classmethod
+    def named(cls, name: str) -> "Provider":
+        """A provider that is known by name, for a key or an address of your own.
+
+        >>> Provider.named("openai").model("gpt-5", api_key="sk-from-the-vault").name
+        'openai:gpt-5'
+        """
+        from stepwell.models.providers import KNOWN_PROVIDERS
+
+        if name not in KNOWN_PROVIDERS:
+            known = ", ".join(sorted(KNOWN_PROVIDERS))
+            raise ConfigurationError(f"no provider is called {name!r}; known: {known}")
+        return KNOWN_PROVIDERS[name]
+
+    @classmethod
     def compatible(cls, base_url: str, *, name: str = "compatible") -> "Provider":
         """Any server that speaks chat completions, by its address, as it ends before
         ``/chat/completions``."""
@@ -94,7 +117,9 @@ class Provider(Struct, frozen=True, kw_only=True):
         """One of its models. A client of your own (proxy, certificates) stays yours to close."""
         chosen = name or self.default_model
         if not chosen:
-            raise ConfigurationError(f"which model of {self.name}? Write {self.name}:<model>")
+            raise ConfigurationError(
+                f"which model of {self.name}? Name it: {self.name}:<model>, or .model(name)"
+            )
         address = base_url or (self.base_url_env and from_environment(self.base_url_env))
         if not address and not self.base_url:
             way = f"set {self.base_url_env} or give" if self.base_url_env else "give"
@@ -107,6 +132,9 @@ class Provider(Struct, frozen=True, kw_only=True):
         return ProviderModel(
             provider, chosen, self._key(api_key), client=client, clock=clock or SystemClock()
         )
+
+    def __repr__(self) -> str:
+        return f"Provider({self.name!r}, {self.base_url!r}, {self.wire.name})"
 
     def url(self, path: str) -> str:
         """The address with the path, which may have a query, as the address may."""
@@ -176,15 +204,17 @@ class ProviderModel:
                         yield part
                     return
                 reader, framing = turn.reader(), self.provider.framing()
-                began, patience = b"", None
-                while (chunk := await reply.chunk(within=patience)) is not None:
+                began, until = b"", None
+                while (chunk := await reply.chunk(until=until)) is not None:
                     began = began or chunk
-                    for event in framing.feed(chunk):
+                    events = framing.feed(chunk)
+                    for event in events:
                         for part in turn.read(event, reader):
                             yield part
                     if reader.is_over:
                         break
-                    patience = SECONDS_OF_SILENCE if reader.may_be_over else None
+                    if events:  # what is no event, such as a ping, does not make it wait longer
+                        until = reply.time + SECONDS_OF_SILENCE if reader.may_be_over else None
                 else:
                     for event in framing.end():
                         for part in turn.read(event, reader):
@@ -209,6 +239,7 @@ class _Turn:
         self._provider = model.provider
         self._request = replace(request, settings=request.settings.over(model.provider.settings))
         self._model = self._request.settings.model or model.model
+        self._name = f"{model.provider.name}:{self._model}"
         self._key = ""
         self._request_id: str | None = None
         self._reader: StreamReader | None = None
@@ -226,7 +257,7 @@ class _Turn:
             ) from error
         reply = await sent(
             HttpCall(
-                owner=owner.name,
+                owner=self._name,
                 url=provider.url(provider.wire.path(self._model, streaming=streaming)),
                 headers=await self._headers(),
                 body=body,
@@ -243,7 +274,7 @@ class _Turn:
         finally:
             await reply.close()
         said = self._without_key(answer)
-        raise error_answer(owner.name, reply.status, reply.headers, said, owner.clock.now())
+        raise error_answer(self._name, reply.status, reply.headers, said, owner.clock.now())
 
     async def _headers(self) -> dict[str, str]:
         """Each name once, in small letters; the key can't be replaced by another header."""
@@ -266,7 +297,7 @@ class _Turn:
         try:
             data = None if event == b"[DONE]" else json.decode(event)
             if type(data) is dict and data.get("error"):  # pyright: ignore[reportUnknownMemberType]
-                raise error_event(self._owner.name, json.decode(self._without_key(event)))
+                raise error_event(self._name, json.decode(self._without_key(event)))
             self._has_read = True
             return checked(reader.read(data))
         except _NOT_AS_EXPECTED as error:
@@ -289,7 +320,7 @@ class _Turn:
             data = json.decode(body)
             # A failed answer of OpenAI's Responses is read, since it tells what it cost.
             if data.get("error") and data.get("status") != "failed":
-                raise error_event(self._owner.name, json.decode(self._without_key(body)))
+                raise error_event(self._name, json.decode(self._without_key(body)))
             return self._priced(self._provider.wire.response(data))
         except _NOT_AS_EXPECTED as error:
             raise self._malformed("the answer", body, described(error)) from error
@@ -297,8 +328,8 @@ class _Turn:
     def complete(self, error: ModelError) -> None:
         """Let the error say whose it is and what it cost, but never the key."""
         text = str(error)
-        if self._owner.name not in text:
-            text = f"{self._owner.name}: {text}"
+        if self._name not in text:
+            text = f"{self._name}: {text}"
         error.args = (without(self._key, text),)
         if error.provider_text:
             error.provider_text = without(self._key, error.provider_text)
@@ -316,8 +347,9 @@ class _Turn:
 
     def _without_key(self, data: bytes) -> bytes:
         """Before a text is cut, so that not even a part of the key is left at its end."""
-        key = self._key.encode()
-        return data.replace(key, HIDDEN.encode()) if key else data
+        if len(self._key) < SHORTEST_SECRET:
+            return data
+        return data.replace(self._key.encode(), HIDDEN.encode())
 
     def _refuse_blank(self, body: bytes) -> None:
         if not body.strip():
@@ -356,6 +388,10 @@ def _checked_address(address: str, owner: str) -> str:
     if "@" in named:
         raise ConfigurationError(
             f"the address of {owner} has a user name or password in it; give api_key=... instead"
+        )
+    if is_sound and _KEY_IN_QUERY.search(urlsplit(address).query):
+        raise ConfigurationError(
+            f"the address of {owner} has a key in its query; give api_key=... instead"
         )
     if not is_sound:
         raise ConfigurationError(

@@ -10,6 +10,7 @@ from typing import NoReturn
 from stepwell.errors import ConfigurationError, ModelError, ModelErrorKind
 
 HIDDEN = "[hidden]"
+SHORTEST_SECRET = 8
 KeySource = Callable[[], "str | Awaitable[str]"]
 
 
@@ -40,8 +41,8 @@ class ApiKey:
             value = from_environment(variable)
             if value is None:
                 raise ConfigurationError(
-                    f"{owner} needs a key: set the environment variable {variable}, or give "
-                    "api_key=..."
+                    f"{owner} needs a key: set the environment variable {variable}, or give it in "
+                    f'code with Provider.named("{owner}").model(name, api_key=...)'
                 )
             return value
 
@@ -60,6 +61,11 @@ class ApiKey:
             _refuse_odd(key, "the key")
         except ConfigurationError as error:
             raise ModelError(str(error), kind=ModelErrorKind.AUTHENTICATION) from error
+        except (OSError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"the function that gives the key raised {type(error).__name__}",
+                kind=ModelErrorKind.AUTHENTICATION,
+            ) from error
         return key
 
     def __repr__(self) -> str:
@@ -81,8 +87,9 @@ def from_environment(variable: str) -> str | None:
 
 
 def without(secret: str, text: str) -> str:
-    """A text in which the secret does not occur any more."""
-    return text.replace(secret, HIDDEN) if secret and secret in text else text
+    """A text in which the secret does not occur any more. What is too short to be one, such as the
+    dummy keys of local servers, would only tear the text apart."""
+    return text.replace(secret, HIDDEN) if len(secret) >= SHORTEST_SECRET else text
 
 
 def _refuse_odd(key: str, what: str) -> None:

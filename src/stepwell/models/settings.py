@@ -51,6 +51,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.thinking is not None:
             force_setattr(self, "thinking", _effort(self.thinking))
 
+    def __repr__(self) -> str:
+        """Only what is set, and of headers only the names: their values may be secret."""
+        said = {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
+        if self.extra_headers:
+            said["extra_headers"] = list(self.extra_headers)
+        return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
     def over(self, base: "ModelSettings") -> "ModelSettings":
         """These settings, and the base's where these say nothing."""
         if base == _NOTHING_SET or self is base:

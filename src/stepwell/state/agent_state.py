@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.clock import Clock, SystemClock
@@ -161,10 +161,9 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
         A state that was stored and loaded has the value as JSON data.
         """
-        execution, step = self.execution, self.current_step
-        if execution is None or step is None or step.output is UNSET:
-            return self.final_response
-        return step.output if execution.typed_output is None else execution.typed_output
+        execution = self.execution
+        is_asked_for = execution is not None and execution.wants_output
+        return execution.output if execution and is_asked_for else self.final_response
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -324,14 +323,13 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """For hooks: another account of the step in flight; messages stay as they are."""
         return self._with_execution(in_flight=replace(self._in_flight(), step=step))
 
-    def with_output(self, data: Any, *, typed: Any = None) -> "AgentState":
-        """The step in flight gave the output that was asked for: JSON data, and the typed value."""
-        step = self._in_flight().step
-        if step is None:
-            raise ConfigurationError(NO_STEP_IN_FLIGHT)
-        return self.with_step_amended(replace(step, output=data))._with_execution(
-            typed_output=typed
-        )
+    def with_output_wanted(self) -> "AgentState":
+        """The execution is asked for a typed output."""
+        return self._with_execution(wants_output=True)
+
+    def with_output(self, step: AgentStep, *, typed: Any) -> "AgentState":
+        """For hooks: the step in flight, with its output as JSON data, and as a typed value."""
+        return self.with_step_amended(step)._with_execution(typed_output=typed)
 
     def with_step_timed(self, duration_seconds: float) -> "AgentState":
         """The step in flight took that long."""

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequest, StopSignal
 from stepwell.messages import History, Usage
@@ -49,7 +49,17 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     in_flight: InFlight | None = None
     signals: tuple[StopSignal, ...] = ()
     continue_requests: tuple[ContinueRequest, ...] = ()
+    wants_output: bool = False
+    """Whether an output type was asked for; the answer's text is then not the output."""
     typed_output: Any = None
+
+    @property
+    def output(self) -> Any:
+        """The newest step's output, typed if it is known so; None if it gave none."""
+        step = self.newest_step
+        if step is None or step.output is UNSET:
+            return None
+        return step.output if self.typed_output is None else self.typed_output
 
     @property
     def unrecorded_step(self) -> AgentStep | None:

@@ -12,6 +12,7 @@ from stepwell import (
     ErrorHandling,
     ErrorPolicy,
     HookContext,
+    Provider,
     ToolCallPresenceCheck,
     make_hook,
 )
@@ -125,6 +126,14 @@ MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
         r"ToolCallPresenceCheck.*give an",
     ),
     ("not a driver", lambda: Agent(driver=7), r"7 is not a driver; it has no use_tools\(state\)"),
+    (
+        "model and driver",
+        lambda: Agent(ScriptedModel([]), driver=DeterministicAgentDriver()),
+        r"a model or a driver",
+    ),
+    ("a provider", lambda: Agent(Provider.compatible("http://localhost/v1")), r"its model\("),
+    ("settings", lambda: agent(settings={"temperature": 1}), r"ModelSettings\(temperature"),
+    ("response format", lambda: agent(response_format="json"), r"a response format is a"),
     (
         "driver class",
         lambda: Agent(driver=DeterministicAgentDriver),

@@ -1,11 +1,12 @@
 """Typed output: validated values, bounded re-asks, and what the state keeps of them."""
 
 import dataclasses
+import datetime
 from typing import Any
 
 import pytest
 from msgspec import UNSET
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from stepwell import (
     Agent,
@@ -230,3 +231,64 @@ def test_a_type_without_a_schema_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="can't be an output type"):
         Agent(ScriptedModel([]), output=Plain)
+
+
+@pytest.mark.parametrize("output", [{"type": "object"}, lambda: 1, 7, "Invoice"])
+def test_what_is_no_type_is_refused(output: Any) -> None:
+    with pytest.raises(ConfigurationError, match="can't be an output type"):
+        Agent(ScriptedModel([]), output=output)
+
+
+class Strict(BaseModel, strict=True):
+    day: datetime.date
+    pair: tuple[int, int]
+
+
+async def test_a_list_of_strict_models_takes_what_the_model_alone_takes() -> None:
+    one = '{"day": "2020-01-01", "pair": [1, 2]}'
+
+    alone = await Agent(ScriptedModel([one]), output=Strict).run("Go.")
+    listed = await Agent(ScriptedModel([f"[{one}]"]), output=list[Strict]).run("Go.")
+
+    assert listed.output == [alone.output]
+
+
+class Picky(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def check(cls, value: str) -> str:
+        return value + 1 if value == "bad" else value  # type: ignore[operator]
+
+
+async def test_a_validator_that_raises_asks_again_too() -> None:
+    model = ScriptedModel(['{"name": "bad"}', '{"name": "good"}'])
+
+    assert (await Agent(model, output=Picky).run("Go.")).output == Picky(name="good")
+
+
+async def test_answers_nested_without_end_ask_again() -> None:
+    model = ScriptedModel(["[" * 100_000, '{"result": [1]}'])
+
+    assert (await Agent(model, output=list[Any]).run("Go.")).output == [1]
+
+
+async def test_a_run_that_gave_no_output_has_none_and_not_its_text() -> None:
+    failing = make_hook(HookTrigger.AFTER_STEP, lambda context: 1 / 0)
+    tool = MockTool.returning("look", 1)
+
+    broken = await Agent(ScriptedModel([GOOD]), output=Invoice, hooks=[failing]).run("Go.")
+    limited = Agent(ScriptedModel([call("look")]), tools=[tool], output=Invoice, max_steps=1)
+
+    assert broken.status is AgentStatus.FAILED
+    assert broken.output is None
+    assert (await limited.run("Go.")).output is None
+
+
+async def test_the_last_output_type_counts() -> None:
+    builder = AgentBuilder.base().with_model(ScriptedModel(['{"result": 4}']))
+
+    state = await builder.with_output(Invoice).with_output(int).build().run("Go.")
+
+    assert state.output == 4

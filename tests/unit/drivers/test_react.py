@@ -997,3 +997,11 @@ async def test_whatever_a_model_says_the_run_ends_as_data_with_a_valid_history(
     told = "".join(event.content for event in recorder.of(StreamEventReceived))
     answers = "".join(recorded.step.text for recorded in state.steps)
     assert told == (answers if heard else "")
+
+
+async def test_an_answer_that_is_json_and_not_quoted_is_taken_as_its_text() -> None:
+    model = ScriptedModel(['{"type": "final_answer", "answer": {"number": "A1"}}'])
+
+    state = await Agent(driver=ReActDriver(model)).run("Go.")
+
+    assert state.final_response == '{"number":"A1"}'

@@ -180,3 +180,12 @@ async def test_a_stream_that_is_left_is_closed() -> None:
                 break
 
     assert model.closed == 1
+
+
+async def test_text_nested_without_end_beside_a_call_is_only_text() -> None:
+    deep = "{" + '"a":{' * 100_000
+    first = [TextDelta(deep), ended(deep, CALL)]
+
+    parts = await heard_of(StreamingModel(first, [TextDelta("3"), ended("3")]))
+
+    assert texts(parts) == [deep, "3"]

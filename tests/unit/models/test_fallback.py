@@ -175,7 +175,7 @@ async def test_it_falls_back_on_the_chosen_kinds(
     ("models", "on", "words"),
     [
         ((), None, "at least one model"),
-        (("openai:gpt-5",), None, r"takes models, and 'openai:gpt-5' is a name.*the model itself"),
+        (("openai:gpt-5",), None, r"takes models, and 'openai:gpt-5' is a name.*ModelPresets"),
         (([ScriptedModel([])],), None, r"write FallbackModel\(\*models\)"),
         ((ScriptedModel,), None, "ScriptedModel is a class; call it"),
         ((ScriptedModel([]), 7), None, r"7 has no respond\(\)"),

@@ -842,3 +842,9 @@ def test_error_events_of_real_streams(event: Any, kind: ModelErrorKind, status: 
     assert (raised.kind, raised.status) == (kind, status)
     assert raised.retryable is kind.is_retryable
     assert "acme:large" in str(raised)
+
+
+def test_a_date_that_no_calendar_has_is_no_answer_to_how_long() -> None:
+    date = {"retry-after": "Wed, 21 Oct 99999999999 07:28:00 GMT"}
+
+    assert retry_after(date, datetime(2026, 1, 1, tzinfo=UTC)) is None

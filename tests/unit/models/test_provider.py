@@ -503,3 +503,30 @@ async def test_a_stream_that_is_left_early_lets_go_of_its_connection() -> None:
 
     assert closed == [True]
     assert client.is_closed is False, "a client of one's own stays open"
+
+
+def test_a_known_provider_takes_a_key_in_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    assert Provider.named("openai").model("gpt-5", api_key=lambda: "sk-1").name == "openai:gpt-5"
+    with pytest.raises(ConfigurationError, match=r'Provider\.named\("openai"\)'):
+        Provider.named("openai").model("gpt-5")
+    with pytest.raises(ConfigurationError, match=r"'opneai'; known: anthropic"):
+        Provider.named("opneai")
+
+
+@pytest.mark.parametrize(
+    "query", ["key=AIzaSecret", "api-version=1&api_key=sk-1", "access_token=x9", "sig=abc"]
+)
+def test_a_key_in_the_address_is_refused_and_not_shown(query: str) -> None:
+    with pytest.raises(ConfigurationError, match="has a key in its query") as refused:
+        Provider.compatible(f"{ADDRESS}?{query}").model("m")
+
+    assert query.rpartition("=")[2] not in str(refused.value)
+
+
+def test_headers_of_a_provider_are_not_shown() -> None:
+    acme = Provider(name="acme", base_url=ADDRESS, headers={"x-team": "canary-5c1"})
+
+    assert "canary-5c1" not in repr(acme)
+    assert "acme" in repr(acme)

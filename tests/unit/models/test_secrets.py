@@ -345,8 +345,9 @@ def test_blank_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("secret", "text", "left"),
     [
-        ("abc", "xabcx abc", "x[hidden]x [hidden]"),
-        ("abc", "nothing", "nothing"),
+        ("abcdefgh", "xabcdefghx abcdefgh", "x[hidden]x [hidden]"),
+        ("abcdefgh", "nothing", "nothing"),
+        ("ollama", "a dummy key: ollama:qwen3", "a dummy key: ollama:qwen3"),
         ("", "nothing", "nothing"),
     ],
 )

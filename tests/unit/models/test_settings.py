@@ -160,3 +160,9 @@ def test_what_is_no_response_format_is_refused_with_advice(given: Any, advice: s
 
 def test_no_format_is_no_format() -> None:
     assert ModelRequest(messages=()).format is None
+
+
+def test_only_what_is_set_is_shown_and_no_value_of_a_header() -> None:
+    settings = ModelSettings(temperature=0.0, extra_headers={"x-team-key": "canary-5c1"})
+
+    assert repr(settings) == "ModelSettings(temperature=0.0, extra_headers=['x-team-key'])"
