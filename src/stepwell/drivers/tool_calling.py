@@ -12,7 +12,16 @@ from stepwell.continuation import AgentStop
 from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix
 from stepwell.errors import ErrorType, HookError
 from stepwell.hooks import HookStack, signal_of
-from stepwell.messages import Message, Part, Role, TextPart, ToolCall, ToolResult, Usage
+from stepwell.messages import (
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from stepwell.models import (
     CachedContext,
     Model,
@@ -137,10 +146,9 @@ def spent(usage: Usage, cost: float, executions: Sequence[ToolExecution]) -> tup
 def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]) -> AgentStep:
     state, executions = batch.state, batch.executions
     text = "" if repeats_arguments(response.text, response) else response.text
-    said: tuple[Part, ...] = (TextPart(text), *calls) if text else calls
     usage, cost = spent(response.usage, response.cost, executions)
     return AgentStep(
-        messages=step_messages(state, (*response.thinking, *said), executions),
+        messages=step_messages(state, _said(response, text, calls), executions),
         tool_executions=executions,
         failures=batch.failures,
         usage=usage,
@@ -148,6 +156,19 @@ def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
         finish_reason=response.finish_reason,
         model=response.model,
     )
+
+
+def _said(response: ModelResponse, text: str, calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:
+    """The parts of the message: thinking, text, calls, or in the order in which they were given,
+    unless a hook changed what that tells of."""
+    spoken: tuple[Part, ...] = (TextPart(text),) if text else ()
+    thought = tuple(part for part in response.parts if isinstance(part, ThinkingPart))
+    told = "".join(part.text for part in response.parts if isinstance(part, TextPart))
+    given = tuple(part for part in response.parts if isinstance(part, ToolCall))
+    if (thought, told, given) != (response.thinking, text, response.tool_calls):
+        return (*response.thinking, *spoken, *calls)
+    usable = iter(calls)
+    return tuple(next(usable) if isinstance(p, ToolCall) else p for p in response.parts)
 
 
 def _call_id(state: AgentState, index: int) -> str:

@@ -4,7 +4,9 @@ from stepwell.models.provider import Auth, Provider
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
 from stepwell.models.wire.messages import VERSION
 
-_OPENAI_CHAT = ChatCompletions(max_tokens_field="max_completion_tokens", has_developer_role=True)
+_OPENAI_CHAT = ChatCompletions(
+    max_tokens_field="max_completion_tokens", has_developer_role=True, formats_with_tools=True
+)
 
 _KNOWN = (
     Provider(
@@ -87,6 +89,9 @@ _KNOWN = (
     ),
     Provider(
         name="mistral",
+        wire=ChatCompletions(
+            asks_for_usage=False, seed_field="random_seed", user_after_tools=False
+        ),
         base_url="https://api.mistral.ai/v1",
         key_env="MISTRAL_API_KEY",
         default_model="mistral-medium-latest",

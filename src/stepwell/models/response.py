@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from stepwell.messages import FinishReason, ThinkingPart, ToolCall, Usage
+from stepwell.messages import FinishReason, Part, ThinkingPart, ToolCall, Usage
 
 
 class ModelResponse(Struct, frozen=True, kw_only=True):
@@ -16,6 +16,9 @@ class ModelResponse(Struct, frozen=True, kw_only=True):
     cost: float = 0.0
     model: str | None = None
     request_id: str | None = None
+    parts: tuple[Part, ...] = ()
+    """The same in the order in which the model gave it, where it thought in between: some providers
+    want to see it so again."""
 
 
 class TextDelta(Struct, frozen=True, tag="text_delta"):

@@ -3,10 +3,13 @@
 import msgspec
 import pytest
 
+from stepwell import Message
 from stepwell.errors import ConfigurationError
+from stepwell.models import ModelRequest, ModelSettings, ToolSchema
 from stepwell.models.presets import ModelPresets
 from stepwell.models.provider import Provider
 from stepwell.models.providers import KNOWN_PROVIDERS
+from stepwell.models.wire import ChatCompletions
 
 NEED_KEYS = [known for known in KNOWN_PROVIDERS.values() if known.key_env is not None]
 NEED_NONE = [known for known in KNOWN_PROVIDERS.values() if known.key_env is None]
@@ -72,6 +75,25 @@ def test_a_provider_alone_means_its_default_model(monkeypatch: pytest.MonkeyPatc
 def test_anthropic_pins_the_version() -> None:
     """Newer versions refuse temperature and top_p."""
     assert KNOWN_PROVIDERS["anthropic"].headers["anthropic-version"] == "2023-06-01"
+
+
+@pytest.mark.parametrize("known", KNOWN_PROVIDERS.values(), ids=named)
+def test_chat_completions_are_spoken_as_each_takes_them(known: Provider) -> None:
+    if not isinstance(known.wire, ChatCompletions):
+        return
+    asked = ModelRequest(
+        messages=[Message.user("Hi")],
+        tools=(ToolSchema(name="clock", description="The time.", parameters={"type": "object"}),),
+        response_format={"type": "json_object"},
+        instruction=Message.system("Answer now."),
+        settings=ModelSettings(seed=7),
+    )
+    body = known.wire.body(asked, "any", streaming=True)
+    is_openai, is_mistral = known.name in ("openai-chat", "azure"), known.name == "mistral"
+
+    assert ("response_format" in body) == is_openai
+    assert (body["messages"][-1]["role"] == "system") == is_openai
+    assert ("random_seed" in body, "stream_options" in body) == (is_mistral, not is_mistral)
 
 
 @pytest.mark.parametrize("known", KNOWN_PROVIDERS.values(), ids=named)

@@ -1,56 +1,36 @@
 """OpenAI's chat completions, which most providers and local servers speak as well."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
 from stepwell.messages import (
     FilePart,
-    FinishReason,
     ImagePart,
     Message,
     Role,
     TextPart,
     ThinkingPart,
     ToolCall,
-    Usage,
 )
 from stepwell.models.request import ModelRequest
-from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
+from stepwell.models.response import ModelResponse
 from stepwell.models.settings import ResponseFormat
+from stepwell.models.wire.chat_completions_response import ORIGIN, ChatReader, whole_response
 from stepwell.models.wire.format import (
-    CallDraft,
     Json,
-    assembled,
     compact,
-    count,
     data_url,
-    empty,
-    incomplete,
+    format_in_words,
     instruction_text,
     json_text,
-    listed,
-    parsed_call,
     plain_name,
     refused,
     required_data,
-    section,
-    sequence_of,
-    whole_or_raise,
     with_extra,
 )
 from stepwell.models.wire.schema import strict_form
-
-_FINISH_REASONS = {
-    "stop": FinishReason.STOP,
-    "end_turn": FinishReason.STOP,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "error": FinishReason.ERROR,
-}
 
 
 class ChatCompletions(Struct, frozen=True, kw_only=True):
@@ -64,11 +44,19 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
     has_developer_role: bool = False
     replays_thinking: bool = False
     """Whether the server wants its reasoning back in the messages that called tools."""
+    formats_with_tools: bool = False
+    """Whether a response format may come with tools. Many servers make a grammar of the format, in
+    which no tool can be called; they are asked for it in words then."""
+    user_after_tools: bool = True
+    """Whether a user may speak right after a tool's result."""
+    asks_for_usage: bool = True
+    """Whether a stream tells its usage only when asked."""
+    seed_field: str = "seed"
 
     @property
     def name(self) -> str:
         """The word for this format."""
-        return "chat_completions"
+        return ORIGIN
 
     def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
         """The same for every model."""
@@ -78,9 +66,12 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
         """The JSON to post."""
         settings, form = request.settings, request.format
         tools = [_tool(schema) for schema in request.tools]
+        is_told = tools and not self.formats_with_tools
+        words = format_in_words(form.schema) if form is not None and is_told else ""
+        asks_for_usage = streaming and self.asks_for_usage
         body = {
             "model": model,
-            "messages": [m for message in sequence_of(request) for m in self._sent(message)],
+            "messages": self._messages(request, words),
             "tools": tools or None,
             "tool_choice": _tool_choice(settings.tool_choice) if tools else None,
             "parallel_tool_calls": settings.parallel_tool_calls if tools else None,
@@ -88,36 +79,39 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
             "top_p": settings.top_p,
             self.max_tokens_field: settings.max_tokens,
             "stop": list(settings.stop) or None,
-            "seed": settings.seed,
+            self.seed_field: settings.seed,
             "reasoning_effort": settings.thinking,
-            "response_format": None if form is None else _response_format(form),
+            "response_format": None if form is None or words else _response_format(form),
             "stream": True if streaming else None,
-            "stream_options": {"include_usage": True} if streaming else None,
+            "stream_options": {"include_usage": True} if asks_for_usage else None,
         }
         return with_extra(compact(body), request)
 
     def response(self, data: Any) -> ModelResponse:
         """The response in a whole answer."""
-        usage = _usage(data.get("usage"))
-        choices = data.get("choices")
-        if not choices:
-            raise empty("no choices", usage)
-        message = section(choices[0], "message")
-        thinking = _reasoning(message)
-        response = assembled(
-            text=(_text(message.get("content")),),
-            calls=[_call(call) for call in listed(message, "tool_calls")],
-            thinking=(ThinkingPart(thinking, origin=self.name),),
-            finish_reason=_finish_reason(choices[0].get("finish_reason")),
-            usage=usage,
-            model=data.get("model"),
-            cost=_cost(data.get("usage")),
-        )
-        return whole_or_raise(response, refusal=message.get("refusal") or "")
+        return whole_response(data)
 
-    def reader(self) -> "ChatReader":
+    def reader(self) -> ChatReader:
         """A reader for one streamed response."""
-        return ChatReader(self.name)
+        return ChatReader()
+
+    def _messages(self, request: ModelRequest, form: str) -> list[Json]:
+        sent: list[Json] = []
+        for message in (*request.context.messages, *request.messages):
+            self._say(sent, self._sent(message))
+        asked = request.instruction
+        if asked is not None and self.has_developer_role:
+            self._say(sent, self._sent(asked))
+        elif asked is not None:  # templates of local models only take a system's message in front
+            self._say(sent, [{"role": "user", "content": _content(asked)}])
+        return _with_format(sent, form) if form else sent
+
+    def _say(self, sent: list[Json], messages: Iterable[Json]) -> None:
+        for message in messages:
+            after_tool = bool(sent) and sent[-1]["role"] == "tool"
+            if after_tool and message["role"] == "user" and not self.user_after_tools:
+                sent.append({"role": "assistant", "content": "OK"})
+            sent.append(message)
 
     def _sent(self, message: Message) -> Iterator[Json]:
         match message.role:
@@ -143,105 +137,18 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
         thought = "".join(
             part.text
             for part in message.parts
-            if isinstance(part, ThinkingPart) and part.origin == self.name
+            if isinstance(part, ThinkingPart) and part.origin == ORIGIN
         )
         if self.replays_thinking and thought and calls:
             sent["reasoning_content"] = thought
         return sent
 
 
-class ChatReader:
-    """Collects the deltas of one response."""
-
-    def __init__(self, origin: str) -> None:
-        self._origin = origin
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._refusal: list[str] = []
-        self._drafts: list[CallDraft] = []
-        self._by_index: dict[int | None, CallDraft] = {}
-        self.usage = Usage()
-        self._cost = 0.0
-        self._model: str | None = None
-        self._finish: str | None = None
-        self.is_over = False
-
-    @property
-    def may_be_over(self) -> bool:
-        """Whether the reason to finish and the usage have come; some servers say no last word."""
-        return self._finish is not None and bool(self.usage)
-
-    def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts in one chunk."""
-        if event is None:  # [DONE]
-            self.is_over = True
-            return ()
-        if usage := event.get("usage"):
-            self.usage, self._cost = _usage(usage), _cost(usage)
-        choices = event.get("choices")
-        if not choices:
-            return ()
-        choice = choices[0]
-        self._model = event.get("model") or self._model
-        self._finish = choice.get("finish_reason") or self._finish
-        delta = choice.get("delta")
-        return self._parts(delta) if delta else ()
-
-    def _parts(self, delta: Mapping[str, Any]) -> list[StreamPart]:
-        parts: list[StreamPart] = []
-        if content := delta.get("content"):
-            text = content if isinstance(content, str) else _text(content)
-            if text:
-                self._text.append(text)
-                parts.append(TextDelta(text))
-        if thought := _reasoning(delta):
-            self._thinking.append(thought)
-            parts.append(ThinkingDelta(thought))
-        if refusal := delta.get("refusal"):
-            self._refusal.append(refusal)
-        for call in listed(delta, "tool_calls"):
-            parts.extend(self._call_parts(call))
-        return parts
-
-    def _call_parts(self, call: Mapping[str, Any]) -> Iterator[StreamPart]:
-        function = section(call, "function")
-        id, name = call.get("id") or "", function.get("name") or ""
-        draft = self._begun(call.get("index"), id, name)
-        if draft is None:
-            draft = CallDraft(len(self._drafts), id, name)
-            self._drafts.append(draft)
-            self._by_index[call.get("index")] = draft
-            yield draft.start()
-        draft.id, draft.name = draft.id or id, draft.name or name
-        if arguments := function.get("arguments"):
-            text = arguments if isinstance(arguments, str) else json_text(arguments)
-            yield draft.add(text)
-
-    def _begun(self, index: int | None, id: str, name: str) -> CallDraft | None:
-        """The call that goes on in a delta, None if a new one begins. Some servers leave the index
-        out, some say 0 for every call, some give one call another id in each delta."""
-        draft = self._by_index.get(index)
-        if draft is None or not name or not draft.name:
-            return draft
-        return draft if (id or index is not None) and id in ("", draft.id) else None
-
-    def response(self) -> ModelResponse:
-        """The whole response. The reason to finish and either the usage or the last message must
-        have come: what is missing then can't be text."""
-        if self._finish is None:
-            raise incomplete("a finish reason", self.usage)
-        if not self.is_over and not self.usage:
-            raise incomplete("its last message [DONE]", self.usage)
-        response = assembled(
-            text=self._text,
-            calls=[draft.call() for draft in self._drafts],
-            thinking=(ThinkingPart("".join(self._thinking), origin=self._origin),),
-            finish_reason=_finish_reason(self._finish),
-            usage=self.usage,
-            model=self._model,
-            cost=self._cost,
-        )
-        return whole_or_raise(response, refusal="".join(self._refusal))
+def _with_format(sent: list[Json], form: str) -> list[Json]:
+    """The messages with the format in words, in front where it stays the same over the steps."""
+    if sent and sent[0]["role"] in ("system", "developer"):
+        return [{**sent[0], "content": f"{sent[0]['content']}\n\n{form}"}, *sent[1:]]
+    return [{"role": "system", "content": form}, *sent]
 
 
 def _content(message: Message) -> str | list[Json]:
@@ -292,48 +199,3 @@ def _response_format(form: ResponseFormat) -> Json:
 def _sent_call(call: ToolCall) -> Json:
     function = {"name": plain_name(call.name), "arguments": json_text(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = section(call, "function")
-    return parsed_call(call.get("id") or "", function.get("name") or "", function.get("arguments"))
-
-
-def _text(content: Any) -> str:
-    """Text, or the text of a list of content parts, as some servers send it."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
-
-
-def _reasoning(message: Mapping[str, Any]) -> str:
-    return message.get("reasoning_content") or message.get("reasoning") or ""
-
-
-def _finish_reason(word: str | None) -> FinishReason:
-    return FinishReason.OTHER if word is None else _FINISH_REASONS.get(word, FinishReason.OTHER)
-
-
-def _cost(usage: Any) -> float:
-    """What the provider says it charged; few do."""
-    cost = usage.get("cost") if usage else None
-    return float(cost) if isinstance(cost, int | float) else 0.0
-
-
-def _usage(usage: Any) -> Usage:
-    if not usage:
-        return Usage()
-    of_input = section(usage, "prompt_tokens_details")
-    of_output = section(usage, "completion_tokens_details")
-    cached = of_input.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
-    asked, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-    reasoning = count(of_output.get("reasoning_tokens"))
-    if reasoning and count(usage.get("total_tokens")) == asked + said + reasoning:
-        said += reasoning  # some count it apart from the rest of the output
-    return Usage(
-        input_tokens=asked,
-        output_tokens=said,
-        cached_tokens=count(cached),
-        cache_write_tokens=count(of_input.get("cache_write_tokens")),
-        reasoning_tokens=reasoning,
-    )

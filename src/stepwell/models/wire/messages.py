@@ -1,30 +1,21 @@
-"""Anthropic's Messages, with prompt-cache marks and signed thinking that is sent back unchanged.
+"""Anthropic's Messages, with prompt-cache marks and signed thinking that is sent back unchanged."""
 
-Three marks are set: behind the instructions (and so behind the tools), behind what the last request
-ended with, and at the end. Between two steps only the tail is new; everything before is a hit.
-"""
-
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from stepwell.messages import (
-    FilePart,
     FinishReason,
-    ImagePart,
     Message,
-    Part,
-    Role,
-    TextPart,
     ThinkingPart,
     ToolCall,
-    ToolResult,
     Usage,
 )
 from stepwell.models.request import ModelRequest
 from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
-from stepwell.models.settings import ModelSettings, ThinkingEffort
+from stepwell.models.settings import ModelSettings, ResponseFormat, ThinkingEffort
 from stepwell.models.wire.format import (
     CallDraft,
     Json,
@@ -38,18 +29,16 @@ from stepwell.models.wire.format import (
     instruction_text,
     listed,
     parsed_call,
-    plain_id,
     plain_name,
     refused,
-    required_data,
     section,
     unsupported,
     whole_or_raise,
     with_extra,
 )
-from stepwell.models.wire.schema import closed, is_closed, without_bounds
+from stepwell.models.wire.messages_prompt import ORIGIN, turns_of
+from stepwell.models.wire.schema import anthropic_form
 
-ORIGIN = "messages"
 VERSION = "2023-06-01"
 """Newer versions refuse temperature and top_p."""
 
@@ -60,8 +49,10 @@ _BUDGETS = {
     ThinkingEffort.MINIMAL: 1024,
     ThinkingEffort.LOW: 4096,
     ThinkingEffort.MEDIUM: 12_288,
-    ThinkingEffort.HIGH: 32_768,
+    ThinkingEffort.HIGH: 20_480,  # with room for the answer within 32,000, Opus 4's bound
 }
+_NAMED_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+_NEWEST = (99, 0)
 _FINISH_REASONS = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP,
@@ -75,11 +66,12 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
     """The format, with what can be chosen in it.
 
     ``cache_ttl`` is how long the prompt cache keeps what is marked: ``5m``, ``1h``, or None for no
-    marks. ``thinking_budgets`` is for models before adaptive thinking, which want a token count.
+    marks. ``thinking_budgets`` is for models before adaptive thinking, which want a token count;
+    None goes by the model's name.
     """
 
     cache_ttl: str | None = "5m"
-    thinking_budgets: bool = False
+    thinking_budgets: bool | None = None
 
     @property
     def name(self) -> str:
@@ -96,22 +88,22 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
         if settings.seed is not None:
             raise unsupported("Anthropic's Messages format", "seed")
         prompt = Prompt.of(request)
-        thinking, output = self._thinking(settings)
+        thinking, output = self._thinking(settings, _version(model))
         tools, choice = _tools(request, prompt.talk)
         texts = (instruction_text(message) for message in prompt.instructions)
         system: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
         if form is not None:
-            schema = closed(form.schema or {})
-            if form.schema and form.strict and is_closed(schema):
-                output["format"] = {"type": "json_schema", "schema": without_bounds(schema)}
-            else:  # a promise can't be had, so it is asked for in words
+            promised = _promised(form, _version(model))
+            if promised is not None:
+                output["format"] = {"type": "json_schema", "schema": promised}
+            else:
                 system.append({"type": "text", "text": format_in_words(form.schema)})
         body = {
             "model": model,
             "max_tokens": settings.max_tokens or _max_tokens(thinking),
             "tools": tools or None,
             "system": system or None,
-            "messages": self._marked(prompt, request.instruction, (tools, system)),
+            "messages": turns_of(prompt, request.instruction, (tools, system), self.cache_ttl),
             "tool_choice": choice,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -133,37 +125,18 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
         """A reader for one streamed response."""
         return MessagesReader()
 
-    def _thinking(self, settings: ModelSettings) -> tuple[Json | None, Json]:
+    def _thinking(
+        self, settings: ModelSettings, version: tuple[int, int]
+    ) -> tuple[Json | None, Json]:
         effort = settings.thinking
         if effort is None:
             return None, {}
         if effort is ThinkingEffort.NONE:
             return {"type": "disabled"}, {}
-        if self.thinking_budgets:
+        if version < (4, 6) if self.thinking_budgets is None else self.thinking_budgets:
             return {"type": "enabled", "budget_tokens": _budget(effort, settings.max_tokens)}, {}
         level = "low" if effort is ThinkingEffort.MINIMAL else str(effort)
         return {"type": "adaptive"}, {"effort": level}
-
-    def _marked(
-        self, prompt: Prompt, instruction: Message | None, stable: tuple[list[Json], list[Json]]
-    ) -> list[Json]:
-        """The conversation as turns, with cache marks on what will be the same next time."""
-        turns, ends = _turns(prompt.talk)
-        if self.cache_ttl is not None:
-            tools, system = stable
-            blocks = [(system or tools)[-1:]] if system or tools else []
-            marked = {ends[index] for index in _mark_after(prompt) if index in ends}
-            blocks += [turns[turn]["content"][block : block + 1] for turn, block in sorted(marked)]
-            for block in blocks:
-                block[0]["cache_control"] = self._mark()
-        for block in _blocks(instruction) if instruction is not None else ():
-            _said(turns, "user", block)
-        return turns
-
-    def _mark(self) -> Json:
-        if self.cache_ttl == "5m":
-            return {"type": "ephemeral"}
-        return {"type": "ephemeral", "ttl": self.cache_ttl}
 
 
 class MessagesReader:
@@ -286,84 +259,17 @@ def _assembled(
     return whole_or_raise(response, refusal=refusal)
 
 
-def _mark_after(prompt: Prompt) -> Iterator[int]:
-    """The messages of the talk behind which the prefix is the same next time: the stable context,
-    what the last request ended with, and the newest."""
-    if prompt.stable:
-        yield prompt.stable - 1
-    assistants = (
-        index for index in range(len(prompt.talk) - 1, 0, -1) if prompt.talk[index].is_assistant()
-    )
-    last_answer = next(assistants, None)
-    if last_answer is not None:
-        yield last_answer - 1
-    if prompt.talk:
-        yield len(prompt.talk) - 1
+def _version(model: str) -> tuple[int, int]:
+    """The version in a Claude's name; one that names none is taken for a new one."""
+    named = _NAMED_VERSION.search(model)
+    return _NEWEST if named is None else (int(named[1]), int(named[2] or 0))
 
 
-def _turns(talk: tuple[Message, ...]) -> tuple[list[Json], dict[int, tuple[int, int]]]:
-    """The messages as turns of user and assistant, and at which block each message ends."""
-    turns: list[Json] = []
-    ends: dict[int, tuple[int, int]] = {}
-    for index, message in enumerate(talk):
-        role = "assistant" if message.role is Role.ASSISTANT else "user"
-        for block in _blocks(message):
-            _said(turns, role, block)
-        if turns:
-            ends[index] = (len(turns) - 1, len(turns[-1]["content"]) - 1)
-    return turns, ends
-
-
-def _blocks(message: Message) -> list[Json]:
-    blocks = [block for part in message.parts if (block := _block(part)) is not None]
-    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-        blocks.pop()  # the model was cut off while it thought; a message can't end so
-    return blocks
-
-
-def _said(turns: list[Json], role: str, block: Json) -> None:
-    """One more block, in the same turn if the same one goes on speaking."""
-    if not turns or turns[-1]["role"] != role:
-        turns.append({"role": role, "content": []})
-    turns[-1]["content"].append(block)
-
-
-def _block(part: Part) -> Json | None:
-    match part:
-        case TextPart():
-            return {"type": "text", "text": part.text} if part.text.strip() else None
-        case ToolCall():
-            known_as = {"id": plain_id(part.id), "name": plain_name(part.name)}
-            return {"type": "tool_use", **known_as, "input": part.arguments}
-        case ToolResult():
-            block: Json = {"type": "tool_result", "tool_use_id": plain_id(part.call_id)}
-            if part.content.strip():
-                block["content"] = part.content
-            return {**block, "is_error": True} if part.is_error else block
-        case ThinkingPart():
-            return _thought(part)
-        case ImagePart():
-            return {"type": "image", "source": _source(part, "image/png")}
-        case FilePart():
-            document = {"type": "document", "source": _source(part, "application/pdf")}
-            return {**document, "title": part.name} if part.name else document
-
-
-def _thought(part: ThinkingPart) -> Json | None:
-    if part.origin != ORIGIN or not part.signature:
+def _promised(form: ResponseFormat, version: tuple[int, int]) -> Json | None:
+    """The schema that the model can be held to, None if it must be asked for in words."""
+    if not form.schema or not form.strict or version < (4, 5):
         return None
-    if part.redacted:
-        return {"type": "redacted_thinking", "data": part.signature}
-    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
-
-
-def _source(part: ImagePart | FilePart, default: str) -> Json:
-    if part.url is not None:
-        return {"type": "url", "url": part.url}
-    media_type = part.media_type or default
-    if media_type.startswith("text/"):
-        raise refused("text files are sent as text: put their content into a TextPart")
-    return {"type": "base64", "media_type": media_type, "data": required_data(part)}
+    return anthropic_form(form.schema)
 
 
 def _tools(request: ModelRequest, talk: Iterable[Message]) -> tuple[list[Json], Json | None]:

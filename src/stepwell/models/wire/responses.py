@@ -55,11 +55,14 @@ _INCOMPLETE = {
 
 
 class OpenAIResponses(Struct, frozen=True, kw_only=True):
-    """The format.
+    """The format. ``summaries`` asks for the reasoning in words, which OpenAI only gives to
+    organisations that it has verified.
 
     >>> OpenAIResponses().path("gpt-5", streaming=True)
     '/responses'
     """
+
+    summaries: bool = False
 
     @property
     def name(self) -> str:
@@ -79,17 +82,18 @@ class OpenAIResponses(Struct, frozen=True, kw_only=True):
         tools = [_tool(schema) for schema in request.tools]
         form = request.format
         reasons = not model.startswith(_WITHOUT_REASONING)
-        effort = settings.thinking
+        summary = "auto" if self.summaries and reasons else None
+        asked = sequence_of(request)
         body = {
             "model": model,
-            "input": [item for message in sequence_of(request) for item in _items(message)],
+            "input": [item for message in asked for item in _items(message, reasons)],
             "tools": tools or None,
             "tool_choice": _tool_choice(settings.tool_choice) if tools else None,
             "parallel_tool_calls": settings.parallel_tool_calls if tools else None,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "max_output_tokens": settings.max_tokens,
-            "reasoning": {"effort": effort, "summary": "auto"} if effort else None,
+            "reasoning": compact({"effort": settings.thinking, "summary": summary}) or None,
             "text": None if form is None else {"format": _response_format(form)},
             "store": False,
             "include": ["reasoning.encrypted_content"] if reasons else None,
@@ -230,7 +234,7 @@ def _thinking(item: Mapping[str, Any]) -> ThinkingPart:
     )
 
 
-def _items(message: Message) -> Iterator[Json]:
+def _items(message: Message, reasons: bool) -> Iterator[Json]:
     match message.role:
         case Role.TOOL:
             if (result := message.tool_result) is not None:
@@ -240,7 +244,7 @@ def _items(message: Message) -> Iterator[Json]:
                     "output": result.content,
                 }
         case Role.ASSISTANT:
-            items = list(_assistant_items(message))
+            items = list(_assistant_items(message, reasons))
             while items and items[-1].get("type") == "reasoning":
                 items.pop()  # the model was cut off while it thought; nothing belongs to it
             yield from items
@@ -250,10 +254,10 @@ def _items(message: Message) -> Iterator[Json]:
             yield {"role": str(message.role), "content": instruction_text(message)}
 
 
-def _assistant_items(message: Message) -> Iterator[Json]:
+def _assistant_items(message: Message, reasons: bool) -> Iterator[Json]:
     for part in message.parts:
         match part:
-            case ThinkingPart() if part.origin == ORIGIN and part.signature:
+            case ThinkingPart() if reasons and part.origin == ORIGIN and part.signature:
                 summary = [{"type": "summary_text", "text": part.text}] if part.text else []
                 yield compact(
                     {

@@ -33,6 +33,7 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
             ChatCompletions(has_developer_role=True),
             ChatCompletions(max_tokens_field="max_completion_tokens"),
             ChatCompletions(has_developer_role=True, replays_thinking=True),
+            ChatCompletions(asks_for_usage=False, user_after_tools=False),
         ]
     ),
     streaming=st.booleans(),

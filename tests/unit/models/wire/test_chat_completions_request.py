@@ -24,7 +24,10 @@ from tests.unit.models.wire.shapes import misfits
 
 MODEL = "gpt-5.4-mini"
 PLAIN = ChatCompletions()
-OPENAI = ChatCompletions(max_tokens_field="max_completion_tokens", has_developer_role=True)
+OPENAI = ChatCompletions(
+    max_tokens_field="max_completion_tokens", has_developer_role=True, formats_with_tools=True
+)
+MISTRAL = ChatCompletions(asks_for_usage=False, seed_field="random_seed", user_after_tools=False)
 
 
 def body(*messages: Message, wire: ChatCompletions = PLAIN, **more: Any) -> dict[str, Any]:
@@ -50,6 +53,22 @@ def test_a_stream_is_asked_for_with_its_usage() -> None:
     assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
 
 
+def test_a_server_that_tells_its_usage_unasked_is_not_asked() -> None:
+    """Mistral answers 422 to stream_options."""
+    sent = MISTRAL.body(request(), MODEL, streaming=True)
+
+    assert sent["stream"] is True
+    assert "stream_options" not in sent
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_seed_may_have_another_name(seed: int) -> None:
+    sent = MISTRAL.body(request(seed=seed), MODEL, streaming=False)
+
+    assert sent["random_seed"] == seed
+    assert "seed" not in sent
+
+
 def test_context_first_then_the_conversation_then_the_instruction() -> None:
     sent = messages(
         Message.user("Hi"),
@@ -66,8 +85,36 @@ def test_context_first_then_the_conversation_then_the_instruction() -> None:
         ("user", "Hi"),
         ("assistant", "Hello"),
         ("system", "Be brief."),
-        ("system", "Answer now."),
+        ("user", "Answer now."),
     ]
+
+
+def test_the_instruction_at_the_end_is_a_users_where_systems_must_come_first() -> None:
+    """Chat templates of local models: system message must be at the beginning."""
+    asked = Message.system("Answer now.")
+    sent, to_openai = messages(instruction=asked), messages(instruction=asked, wire=OPENAI)
+
+    assert sent[-1] == {"role": "user", "content": "Answer now."}
+    assert to_openai[-1] == {"role": "system", "content": "Answer now."}
+
+
+def test_a_user_does_not_speak_right_after_a_tool_where_that_is_refused() -> None:
+    """Mistral: unexpected role 'user' after role 'tool'."""
+    asked = request(
+        Message.user("Hi"),
+        called(call("c1"), call("c2")),
+        answered("c1"),
+        answered("c2"),
+        instruction=Message.system("Answer now."),
+    )
+    talk = ["user", "assistant", "tool", "tool"]
+    sent, plain = (
+        [message["role"] for message in wire.body(asked, MODEL, streaming=False)["messages"]]
+        for wire in (MISTRAL, PLAIN)
+    )
+
+    assert sent == [*talk, "assistant", "user"]
+    assert plain == [*talk, "user"]
 
 
 def test_the_developer_role_is_sent_where_it_is_known() -> None:
@@ -274,11 +321,37 @@ def test_response_formats() -> None:
     assert form({"type": "json_object"}) == {"type": "json_object"}
     assert form(ResponseFormat(schema=PERSON, name="person")) == strict
     assert form(strict) == strict
-    assert form(strict, tools=(WEATHER,)) == strict
+    assert form(strict, tools=(WEATHER,), wire=OPENAI) == strict
     loose = form(ResponseFormat(schema=PERSON, strict=False))["json_schema"]
     assert (loose["strict"], loose["schema"]) == (False, PERSON)
     open_object = {"type": "object", "properties": {"a": {}}}
     assert form(open_object)["json_schema"]["strict"] is False, "OpenAI can't promise this one"
+
+
+@pytest.mark.parametrize("form", [ResponseFormat(schema=PERSON), ResponseFormat()])
+def test_with_tools_a_format_is_asked_for_in_words_where_it_would_hinder_calls(
+    form: ResponseFormat,
+) -> None:
+    """Ollama compiles the format into a grammar, in which there is no call; Groq refuses both."""
+    sent = body(response_format=form, tools=(WEATHER,))
+    asked, hi = sent["messages"]
+
+    assert "response_format" not in sent
+    assert asked["role"] == "system"
+    assert "JSON object" in asked["content"]
+    assert ('"name"' in asked["content"]) == (form.schema is not None)
+    assert hi == {"role": "user", "content": "Hi"}
+
+
+@pytest.mark.parametrize("first", [Message.system("Be kind."), Message.developer("Be kind.")])
+def test_a_format_in_words_belongs_to_the_first_instruction(first: Message) -> None:
+    told = (first, Message.user("Hi"), Message.system("Be brief."))
+    sent = messages(*told, response_format=PERSON, tools=(WEATHER,))
+    later = messages(*told, Message.user("Bye"), response_format=PERSON, tools=(WEATHER,))
+
+    assert [message["role"] for message in sent] == ["system", "user", "system"]
+    assert sent[0]["content"].startswith("Be kind.\n\nAnswer with one JSON object")
+    assert later[: len(sent)] == sent, "a prompt cache hits"
 
 
 def test_extra_body_is_merged_one_level_deep_and_wins() -> None:

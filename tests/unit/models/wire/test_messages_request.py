@@ -26,8 +26,10 @@ MODEL = "claude-sonnet-4-6"
 UNMARKED = AnthropicMessages(cache_ttl=None)
 
 
-def body(*messages: Message, wire: AnthropicMessages = UNMARKED, **more: Any) -> dict[str, Any]:
-    sent = wire.body(request(*messages, **more), MODEL, streaming=False)
+def body(
+    *messages: Message, wire: AnthropicMessages = UNMARKED, model: str = MODEL, **more: Any
+) -> dict[str, Any]:
+    sent = wire.body(request(*messages, **more), model, streaming=False)
     newest = {name: sent[name] for name in sent if name not in ("temperature", "top_p")}
     assert misfits(newest, PARAMS["messages"][0]) == []
     return sent
@@ -348,6 +350,38 @@ def test_older_models_get_a_budget_within_the_bound(effort: ThinkingEffort) -> N
     assert "output_config" not in sent
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "claude-3-7-sonnet-20250219",
+        "claude-3-7-sonnet-latest",
+        "claude-sonnet-4-20250514",
+        "claude-opus-4-0",
+        "claude-opus-4-1-20250805",
+        "claude-sonnet-4-5",
+        "claude-haiku-4-5-20251001",
+        "claude-opus-4-5@20251101",
+        "us.anthropic.claude-sonnet-4-20250514-v1:0",
+        "anthropic/claude-sonnet-4.5",
+    ],
+)
+def test_models_before_4_6_are_known_by_their_names(model: str) -> None:
+    sent = body(thinking="high", model=model)
+
+    assert sent["thinking"]["type"] == "enabled"
+    assert sent["max_tokens"] <= 32_000, "the least that any of them can write"
+    adaptive = body(thinking="low", model=model, wire=AnthropicMessages(thinking_budgets=False))
+    assert adaptive["thinking"] == {"type": "adaptive"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["claude-opus-4-6", "claude-sonnet-4-6-20260101", "claude-opus-5", "claude-latest", "x"],
+)
+def test_newer_and_unknown_models_think_adaptively(model: str) -> None:
+    assert body(thinking="high", model=model)["thinking"] == {"type": "adaptive"}
+
+
 def test_a_budget_that_the_bound_leaves_no_room_for_is_refused_with_advice() -> None:
     older = AnthropicMessages(thinking_budgets=True)
     with pytest.raises(ModelError, match=r"max_tokens.*4096") as raised:
@@ -367,6 +401,15 @@ def test_a_strict_schema_is_promised_and_an_open_one_asked_for_in_words() -> Non
     assert "output_config" not in loose
     assert '"name"' in loose["system"][-1]["text"]
     assert "JSON object" in any_json["system"][-1]["text"]
+
+
+@pytest.mark.parametrize("model", ["claude-3-7-sonnet-latest", "claude-sonnet-4-20250514"])
+def test_models_that_cannot_promise_a_schema_are_asked_in_words(model: str) -> None:
+    sent = body(response_format=PERSON, model=model)
+
+    assert "output_config" not in sent
+    assert '"name"' in sent["system"][-1]["text"]
+    assert "output_config" in body(response_format=PERSON, model="claude-haiku-4-5")
 
 
 def test_a_schema_goes_together_with_tools_and_effort() -> None:

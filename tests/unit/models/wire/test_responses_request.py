@@ -8,6 +8,7 @@ from stepwell import Message
 from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelSettings, ResponseFormat, ThinkingEffort
+from stepwell.models.wire import OpenAIResponses
 from tests.unit.models.wire.oracles import PARAMS, documented
 from tests.unit.models.wire.samples import (
     CLOCK,
@@ -144,6 +145,16 @@ def test_own_reasoning_is_sent_back_unchanged_and_before_the_rest() -> None:
     assert function_call["type"] == "function_call"
 
 
+@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-4o-mini", "ft:gpt-4o:me", "gpt-3.5-turbo"])
+def test_reasoning_is_not_sent_to_models_that_do_not_reason(model: str) -> None:
+    thought = ThinkingPart("Hmm.", "ZW5j", id="rs_1", origin="responses")
+    sent = items(
+        Message.user("Hi"), called(call("c1"), thinking=[thought]), answered("c1"), model=model
+    )
+
+    assert [item.get("type") for item in sent] == [None, "function_call", "function_call_output"]
+
+
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -260,7 +271,19 @@ def test_parallel_tool_calls(parallel: bool) -> None:
 
 @pytest.mark.parametrize("effort", list(ThinkingEffort))
 def test_thinking(effort: ThinkingEffort) -> None:
-    assert body(thinking=effort)["reasoning"] == {"effort": str(effort), "summary": "auto"}
+    assert body(thinking=effort)["reasoning"] == {"effort": str(effort)}
+
+
+def test_summaries_of_the_reasoning_are_told_when_they_are_wanted() -> None:
+    """OpenAI answers 400 to organisations that it has not verified."""
+    wire = OpenAIResponses(summaries=True)
+
+    def reasoning(model: str = MODEL, **more: Any) -> Any:
+        return wire.body(request(**more), model, streaming=False).get("reasoning")
+
+    assert reasoning(thinking="low") == {"effort": "low", "summary": "auto"}
+    assert reasoning() == {"summary": "auto"}
+    assert reasoning("gpt-4.1") is None
 
 
 def test_settings_have_their_words() -> None:
