@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from stepwell.messages import FinishReason, ThinkingPart, ToolCall, Usage
+from stepwell.messages import FinishReason, TextPart, ThinkingPart, ToolCall, Usage
 from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
 from stepwell.models.wire.format import (
     CallDraft,
@@ -39,11 +39,12 @@ def whole_response(data: Any) -> ModelResponse:
     if not choices:
         raise empty("no choices", usage)
     message = section(choices[0], "message")
-    thinking = _reasoning(message)
     response = assembled(
-        text=(_text(message.get("content")),),
-        calls=[_call(call) for call in listed(message, "tool_calls")],
-        thinking=(ThinkingPart(thinking, origin=ORIGIN),),
+        (
+            ThinkingPart(_reasoning(message), origin=ORIGIN),
+            TextPart(_text(message.get("content"))),
+            *(_call(call) for call in listed(message, "tool_calls")),
+        ),
         finish_reason=_finish_reason(choices[0].get("finish_reason")),
         usage=usage,
         model=data.get("model"),
@@ -134,9 +135,11 @@ class ChatReader:
         if not self.is_over and not self.usage:
             raise incomplete("its last message [DONE]", self.usage)
         response = assembled(
-            text=self._text,
-            calls=[draft.call() for draft in self._drafts],
-            thinking=(ThinkingPart("".join(self._thinking), origin=ORIGIN),),
+            (
+                ThinkingPart("".join(self._thinking), origin=ORIGIN),
+                TextPart("".join(self._text)),
+                *(draft.call() for draft in self._drafts),
+            ),
             finish_reason=_finish_reason(self._finish),
             usage=self.usage,
             model=self._model,

@@ -12,6 +12,7 @@ from stepwell.messages import (
     FinishReason,
     ImagePart,
     Message,
+    Part,
     TextPart,
     ThinkingPart,
     ToolCall,
@@ -251,17 +252,18 @@ def empty(what: str, usage: Usage) -> ModelError:
 
 
 def assembled(
+    parts: Iterable[Part],
     *,
-    text: Iterable[str],
-    calls: Iterable[ToolCall],
-    thinking: Iterable[ThinkingPart] = (),
     finish_reason: FinishReason,
     usage: Usage,
     model: str | None,
     cost: float = 0.0,
 ) -> ModelResponse:
     """A response; one with calls ended because of them, whatever some servers say."""
-    tool_calls, thoughts = tuple(calls), tuple(thinking)
+    given = tuple(part for part in parts if _says_something(part))
+    texts = tuple(part for part in given if isinstance(part, TextPart))
+    tool_calls = tuple(part for part in given if isinstance(part, ToolCall))
+    thoughts = tuple(part for part in given if isinstance(part, ThinkingPart))
     for call in tool_calls:
         _expect_text(call.id, call.name, "" if call.signature is None else call.signature)
     for thought in thoughts:
@@ -270,14 +272,40 @@ def assembled(
     if tool_calls and finish_reason in (FinishReason.STOP, FinishReason.OTHER):
         finish_reason = FinishReason.TOOL_CALLS
     return ModelResponse(
-        text="".join(text),
+        text="".join(part.text for part in texts),
         tool_calls=tool_calls,
-        thinking=tuple(part for part in thoughts if part.text or part.signature),
+        thinking=thoughts,
         finish_reason=finish_reason,
         usage=usage,
         model=model if isinstance(model, str) else None,
         cost=cost,
+        parts=given if _is_thought_between(given) else (),
     )
+
+
+def _says_something(part: Part) -> bool:
+    match part:
+        case TextPart():
+            return bool(part.text)
+        case ThinkingPart():
+            return bool(part.text or part.signature)
+        case _:
+            return True
+
+
+def _is_thought_between(parts: tuple[Part, ...]) -> bool:
+    """Whether the model thought after it had begun to speak, and spoke before it called."""
+    ranks = [1 if isinstance(part, TextPart) else 2 for part in parts if not _is_thought(part)]
+    begun = False
+    for part in parts:
+        if begun and _is_thought(part):
+            return ranks == sorted(ranks)
+        begun = begun or not _is_thought(part)
+    return False
+
+
+def _is_thought(part: Part) -> bool:
+    return isinstance(part, ThinkingPart)
 
 
 def checked(parts: Iterable[StreamPart]) -> list[StreamPart]:

@@ -185,9 +185,11 @@ class GeminiReader:
                 usage=self.usage,
             )
         response = assembled(
-            text=self._text,
-            calls=[draft.call() for draft in self._drafts],
-            thinking=(ThinkingPart("".join(self._thinking), self._signature, origin=ORIGIN),),
+            (
+                ThinkingPart("".join(self._thinking), self._signature, origin=ORIGIN),
+                TextPart("".join(self._text)),
+                *(draft.call() for draft in self._drafts),
+            ),
             finish_reason=_FINISH_REASONS.get(self._finish, FinishReason.OTHER),
             usage=self.usage,
             model=self._model,

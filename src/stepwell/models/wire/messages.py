@@ -9,8 +9,9 @@ from msgspec import Struct
 from stepwell.messages import (
     FinishReason,
     Message,
+    Part,
+    TextPart,
     ThinkingPart,
-    ToolCall,
     Usage,
 )
 from stepwell.models.request import ModelRequest
@@ -230,27 +231,23 @@ class MessagesReader:
 def _assembled(
     blocks: Iterable[Any], stop_reason: str | None, usage: Usage, message: Mapping[str, Any]
 ) -> ModelResponse:
-    text: list[str] = []
-    calls: list[ToolCall] = []
-    thinking: list[ThinkingPart] = []
+    parts: list[Part] = []
     for block in blocks:
         whole = "".join(block["pieces"]) if "pieces" in block else None
         match block.get("type"):
             case "text":
-                text.append(block.get("text") or "" if whole is None else whole)
+                parts.append(TextPart(block.get("text") or "" if whole is None else whole))
             case "tool_use":
-                calls.append(parsed_call(block["id"], block["name"], block.get("input")))
+                parts.append(parsed_call(block["id"], block["name"], block.get("input")))
             case "thinking":
                 thought = block.get("thinking") or "" if whole is None else whole
-                thinking.append(ThinkingPart(thought, block.get("signature"), origin=ORIGIN))
+                parts.append(ThinkingPart(thought, block.get("signature"), origin=ORIGIN))
             case "redacted_thinking":
-                thinking.append(ThinkingPart("", block.get("data"), origin=ORIGIN, redacted=True))
+                parts.append(ThinkingPart("", block.get("data"), origin=ORIGIN, redacted=True))
             case _:
                 pass
     response = assembled(
-        text=text,
-        calls=calls,
-        thinking=thinking,
+        parts,
         finish_reason=_FINISH_REASONS.get(stop_reason or "", FinishReason.OTHER),
         usage=usage,
         model=message.get("model"),

@@ -13,6 +13,7 @@ from stepwell.messages import (
     FinishReason,
     ImagePart,
     Message,
+    Part,
     Role,
     TextPart,
     ThinkingPart,
@@ -180,30 +181,26 @@ class ResponsesReader:
 
 
 def _assembled(output: Iterable[Any], data: Mapping[str, Any], usage: Usage) -> ModelResponse:
-    text: list[str] = []
+    parts: list[Part] = []
     refusal: list[str] = []
-    calls: list[ToolCall] = []
-    thinking: list[ThinkingPart] = []
     for item in output:
         match item.get("type"):
             case "message":
-                for part in listed(item, "content"):
-                    text.append(part.get("text") or "")
-                    refusal.append(part.get("refusal") or "")
+                for content in listed(item, "content"):
+                    parts.append(TextPart(content.get("text") or ""))
+                    refusal.append(content.get("refusal") or "")
             case "function_call":
-                calls.append(
+                parts.append(
                     parsed_call(
                         item.get("call_id") or "", item.get("name") or "", item.get("arguments")
                     )
                 )
             case "reasoning":
-                thinking.append(_thinking(item))
+                parts.append(_thinking(item))
             case _:
                 pass
     response = assembled(
-        text=text,
-        calls=calls,
-        thinking=thinking,
+        parts,
         finish_reason=_finish_reason(data),
         usage=usage,
         model=data.get("model"),

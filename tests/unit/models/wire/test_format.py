@@ -96,9 +96,7 @@ def test_the_text_of_an_instruction() -> None:
 )
 def test_calls_are_why_a_response_ended(reason: FinishReason, ended: FinishReason) -> None:
     def made(*calls: ToolCall) -> FinishReason | None:
-        return assembled(
-            text=(), calls=calls, finish_reason=reason, usage=Usage(), model=None
-        ).finish_reason
+        return assembled(calls, finish_reason=reason, usage=Usage(), model=None).finish_reason
 
     assert made(ToolCall(id="c1", name="add")) is ended
     assert made() is reason

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from stepwell import Agent, AnthropicMessages, HookTrigger, make_hook
 from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FinishReason, ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelResponse
 from stepwell.models.response import StreamPart
+from stepwell.testing import MockTool, ScriptedModel
 from tests.unit.models.wire.samples import (
     MESSAGES,
     arguments_of,
@@ -288,3 +291,59 @@ def test_the_stream_is_over_at_its_last_event() -> None:
     assert reader.is_over is False
     reader.read(STOP)
     assert reader.is_over is True
+
+
+BETWEEN = {
+    "model": "claude",
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+    "content": [
+        {"type": "thinking", "thinking": "First.", "signature": "s1"},
+        {"type": "text", "text": "I will look."},
+        {"type": "thinking", "thinking": "Then.", "signature": "s2"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    ],
+}
+
+
+def test_thinking_in_between_keeps_its_place() -> None:
+    response = AnthropicMessages().response(BETWEEN)
+
+    assert [type(part).__name__ for part in response.parts] == [
+        "ThinkingPart",
+        "TextPart",
+        "ThinkingPart",
+        "ToolCall",
+    ]
+    assert response.text == "I will look."
+    assert [thought.text for thought in response.thinking] == ["First.", "Then."]
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 3), (1, 3, 2, 1), (1,)])
+def test_the_usual_order_and_text_behind_calls_need_no_record(order: tuple[int, ...]) -> None:
+    content = [BETWEEN["content"][index] for index in order]  # type: ignore[index]
+
+    assert AnthropicMessages().response({**BETWEEN, "content": content}).parts == ()
+
+
+async def test_it_is_sent_back_in_that_place() -> None:
+    wire = AnthropicMessages(cache_ttl=None)
+    model = ScriptedModel([wire.response(BETWEEN), "Done."])
+
+    await Agent(model, tools=[MockTool.returning("look", 1)]).run("Go.")
+
+    body = wire.body(model.requests[1], "claude", streaming=False)
+    assert body["messages"][1]["content"] == BETWEEN["content"]
+
+
+async def test_a_hook_that_changes_the_response_changes_what_is_sent_back() -> None:
+    wire = AnthropicMessages(cache_ttl=None)
+    model = ScriptedModel([wire.response(BETWEEN), "Done."])
+    hook = make_hook(
+        HookTrigger.AFTER_INFERENCE,
+        lambda context: context.with_response(replace(context.response, text="Changed.")),
+    )
+
+    state = await Agent(model, tools=[MockTool.returning("look", 1)], hooks=[hook]).run("Go.")
+
+    assert state.messages[1].text == "Changed."
