@@ -72,14 +72,10 @@ class HttpReply:
     async def chunk(self, *, until: float | None = None) -> bytes | None:
         """The next piece of the body, as it arrives; None if it is over, or if none came in
         time."""
-        piece = None
-        limit = asyncio.timeout_at(until)
         try:
-            async with limit:
-                piece = await anext(self._pieces, None)
+            piece = await anext(self._pieces, None) if until is None else await self._by(until)
         except _faults() as error:
-            if not limit.expired():
-                _raise(error, self._call, "while the answer was read")
+            _raise(error, self._call, "while the answer was read")
         self._length += 0 if piece is None else len(piece)
         if self._length > LARGEST_BODY:
             raise ModelError(
@@ -88,6 +84,16 @@ class HttpReply:
                 status=self.status,
             )
         return piece
+
+    async def _by(self, time: float) -> bytes | None:
+        limit = asyncio.timeout_at(time)
+        try:
+            async with limit:
+                return await anext(self._pieces, None)
+        except TimeoutError:
+            if limit.expired():
+                return None
+            raise
 
     async def body(self) -> bytes:
         """The whole body, if it is not too large."""
