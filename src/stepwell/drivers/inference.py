@@ -185,6 +185,18 @@ class _Chunks:
         self._index += 1
 
 
+def tell_text(text: str, state: AgentState) -> None:
+    """A text that is there whole, as one chunk and the empty one that completes it."""
+    for index, content in enumerate((text, "") if text else ()):
+        state.scope.emitter.emit(
+            StreamEventReceived,
+            step_number=state.step_number,
+            content=content,
+            chunk_index=index,
+            is_complete=index == 1,
+        )
+
+
 def repeats_arguments(text: str, response: ModelResponse) -> bool:
     """Whether the text is only the arguments of one of the response's calls."""
     if not response.tool_calls or not text.lstrip().startswith("{"):

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import Inference
+from stepwell.drivers.inference import Inference, tell_text
 from stepwell.drivers.react_decision import (
     PlainMessages,
     ReActDecision,
@@ -20,7 +20,7 @@ from stepwell.drivers.react_decision import (
     explained,
     read_decision,
 )
-from stepwell.drivers.react_turns import Turns, tell_answer, tell_thoughts
+from stepwell.drivers.react_turns import Turns, tell_thoughts
 from stepwell.drivers.tool_calling import WRAP_UP, is_wrapping_up, with_usable_ids
 from stepwell.errors import (
     ConfigurationError,
@@ -147,7 +147,7 @@ class ReActDriver:
         if decision.call is not None:
             return decision
         if not self._final_via_inference:
-            tell_answer(decision.answer, turns.state)
+            tell_text(decision.answer, turns.state)
             return decision
         form = self._context.response_format
         request = self._request(turns.state, form, _instruction(turns.state, ANSWER_NOW))

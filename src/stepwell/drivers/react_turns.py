@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stepwell.drivers.inference import Inference
 from stepwell.drivers.react_decision import THOUGHT_ORIGIN, ReActDecision
 from stepwell.drivers.tool_calling import spent, step_messages
-from stepwell.events import StreamEventReceived, ThinkingReceived
+from stepwell.events import ThinkingReceived
 from stepwell.messages import FinishReason, Part, TextPart, ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.state import AgentState, AgentStep
@@ -87,15 +87,3 @@ def tell_thoughts(decision: ReActDecision, turns: Turns) -> None:
             turns.state.scope.emitter.emit(
                 ThinkingReceived, step_number=turns.state.step_number, content=thought
             )
-
-
-def tell_answer(answer: str, state: AgentState) -> None:
-    """The answer as one chunk, and the empty one that completes it."""
-    for index, content in enumerate((answer, "")):
-        state.scope.emitter.emit(
-            StreamEventReceived,
-            step_number=state.step_number,
-            content=content,
-            chunk_index=index,
-            is_complete=index == 1,
-        )

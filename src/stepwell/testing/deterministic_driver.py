@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.drivers.inference import tell_text
 from stepwell.drivers.tool_calling import is_wrapping_up, spent, step_messages, with_usable_ids
 from stepwell.errors import ErrorType, StepwellError
-from stepwell.events import StreamEventReceived
 from stepwell.hooks import HookStack
 from stepwell.messages import FinishReason, TextPart, ToolCall, Usage
 from stepwell.models import CachedContext, ModelSettings
@@ -167,7 +167,7 @@ class DeterministicAgentDriver:
                 type=scripted.error_type, exception="ScriptedError", message=scripted.response
             )
             return state.with_current_step(AgentStep(failures=(error,), usage=scripted.usage))
-        _tell_text(scripted.response, state)
+        tell_text(scripted.response, state)
         calls = with_usable_ids(_with_ids(scripted.calls, place), state)
         batch = ToolBatch(state=state)
         if calls and is_wrapping_up(state):
@@ -223,14 +223,3 @@ def _unexecuted(calls: tuple[ToolCall, ...], state: AgentState) -> tuple[ToolExe
         )
         for call in calls
     )
-
-
-def _tell_text(text: str, state: AgentState) -> None:
-    for index, content in enumerate((text, "") if text else ()):
-        state.scope.emitter.emit(
-            StreamEventReceived,
-            step_number=state.step_number,
-            content=content,
-            chunk_index=index,
-            is_complete=index == 1,
-        )
