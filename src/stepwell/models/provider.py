@@ -342,7 +342,9 @@ class _Turn:
 
     def _priced(self, response: ModelResponse) -> ModelResponse:
         model = response.model or self._model
-        cost = response.cost or price(response.usage, model, provider=self._provider.prices)
+        cost = response.cost
+        for name in (model, self._model):  # a server may call the model by a name of its own
+            cost = cost or price(response.usage, name, provider=self._provider.prices)
         return replace(response, cost=cost, model=model, request_id=self._request_id)
 
     def _without_key(self, data: bytes) -> bytes:

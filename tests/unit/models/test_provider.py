@@ -288,6 +288,15 @@ async def test_the_cost_that_the_provider_tells_counts_more_than_the_list() -> N
     assert response.cost == 0.5
 
 
+async def test_a_model_that_the_server_renames_is_priced_by_the_name_it_was_asked_by() -> None:
+    server = Server.json({**ANSWER, "model": "deployment-7"})
+
+    response = await server.model(prices="openai").respond(asked(model="gpt-4o"))
+
+    assert response.model == "deployment-7"
+    assert response.cost == pytest.approx(0.0035)
+
+
 async def test_a_model_without_a_price_costs_nothing_that_is_known() -> None:
     assert (await Server.json(ANSWER).model().respond(asked())).cost == 0.0
 
