@@ -30,12 +30,12 @@ from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
+from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState
 from stepwell.tools import ToolLike, Tools
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")
-NO_SETTINGS = ModelSettings()
 LATE_LISTENER_SECONDS = 5.0
 """How long the ``*_sync`` methods wait for async listeners before their event loop ends."""
 

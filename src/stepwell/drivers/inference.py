@@ -120,7 +120,7 @@ class Inference:
         return response
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
-        chunks = _Chunks(state, holds_json=bool(request.tools) and request.response_format is None)
+        chunks = _Chunks(state, holds_json=bool(request.tools))
         parts = parts_of(self._model, request)
         try:
             async for part in parts:

@@ -40,11 +40,11 @@ from stepwell.models import (
     ModelSettings,
     ResponseFormat,
 )
+from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, ErrorInfo, ToolOutcome
 from stepwell.tools import ToolBatch, ToolExecutor
 
 DEFAULT_EXTRACTION_RETRIES = 2
-NO_SETTINGS = ModelSettings()
 DECIDE_TO_ANSWER = "Decide for the final answer now."
 ANSWER_NOW = (
     "You have decided to answer. Write your answer to the user now, as it should be read: the "

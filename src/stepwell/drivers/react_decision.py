@@ -82,7 +82,8 @@ def _answer(found: Mapping[str, Any], thought: str, needs_answer: bool) -> ReAct
     answer: Any = found.get("answer")
     if not needs_answer:
         return ReActDecision(thought=thought)
-    if answer and isinstance(answer, dict | list):  # where JSON was asked for, many forget to quote
+    is_number = isinstance(answer, int | float)
+    if is_number or (answer and isinstance(answer, dict | list)):  # many forget to quote it
         answer = _json(answer)
     if not isinstance(answer, str) or not answer.strip():
         return Unusable(f'field "answer" must be text that is not empty, got {_shown(answer)}')

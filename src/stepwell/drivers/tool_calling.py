@@ -29,10 +29,10 @@ from stepwell.models import (
     ModelResponse,
     ModelSettings,
 )
+from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, AgentStep, ErrorInfo, ToolExecution
 from stepwell.tools import ToolBatch, ToolExecutor
 
-NO_SETTINGS = ModelSettings()
 WRAP_UP = Message.system(
     "The limit of this run is reached and no tool can be called any more. Answer now, as well as "
     "you can with what you know, and say what is left undone."

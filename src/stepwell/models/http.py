@@ -52,6 +52,7 @@ class HttpReply:
 
     def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
         self.status = response.status_code
+        self.url = call.url
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._pieces = response.aiter_bytes()

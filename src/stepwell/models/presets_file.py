@@ -61,7 +61,9 @@ class PresetsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     presets: dict[str, PresetEntry] = {}
 
 
-def read_presets(path: Path) -> tuple[dict[str, Callable[[], Model]], dict[str, Provider]]:
+def read_presets(
+    path: Path,
+) -> tuple[dict[str, Callable[[], Model] | str], dict[str, Provider]]:
     """The presets and providers in a file; raises ``ConfigurationError`` that names the place."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -76,7 +78,7 @@ def read_presets(path: Path) -> tuple[dict[str, Callable[[], Model]], dict[str, 
         raise ConfigurationError(f"the presets file {path}: {error}") from error
     providers = {name: _provider(name, entry, path) for name, entry in file.providers.items()}
     known = {**KNOWN_PROVIDERS, **providers}
-    presets: dict[str, Callable[[], Model]] = {}
+    presets: dict[str, Callable[[], Model] | str] = {}
     for name, entry in file.presets.items():
         for fallback in entry.fallbacks:
             if fallback not in file.presets or fallback == name:
@@ -84,7 +86,9 @@ def read_presets(path: Path) -> tuple[dict[str, Callable[[], Model]], dict[str, 
                     f"the presets file {path}: fallback {fallback!r} of {name!r} is not another "
                     "preset of the file"
                 )
-        presets[name] = partial(_model, name, file.presets, known)
+        # One that is only another name is looked up later, so that it finds providers from code.
+        is_plain = entry == PresetEntry(model=entry.model)
+        presets[name] = entry.model if is_plain else partial(_model, name, file.presets, known)
     return presets, providers
 
 

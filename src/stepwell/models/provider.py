@@ -2,9 +2,11 @@
 over HTTP. One turn is here from end to end: request, reply, parts, response.
 """
 
+import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,16 +38,16 @@ from stepwell.models.secrets import (
     from_environment,
     without,
 )
-from stepwell.models.settings import ModelSettings
+from stepwell.models.settings import NO_SETTINGS, ModelSettings
 from stepwell.models.wire import ChatCompletions, StreamReader, WireFormat
 from stepwell.models.wire.format import checked
 
 if TYPE_CHECKING:
     import httpx2
 
-NO_SETTINGS = ModelSettings()
 SECONDS_OF_SILENCE = 5.0
 """How long more is waited for, once an answer is whole and only the word that it is over lacks."""
+logger = logging.getLogger("stepwell.models")
 _KEY_IN_QUERY = re.compile(r"(^|&)([\w-]*(key|token|password)|sig|signature)=", re.IGNORECASE)
 _NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexError, ValueError)
 """What reading JSON of another shape than documented raises."""
@@ -81,7 +83,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     """The provider's name in the price list; None if its models cost nothing."""
     settings: ModelSettings = ModelSettings()
     connect_timeout: float = 10.0
-    read_timeout: float = 300.0
+    read_timeout: float = 180.0
     """Seconds without a byte after which a turn fails."""
 
     @classmethod
@@ -111,6 +113,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         api_key: str | KeySource | ApiKey | None = None,
         base_url: str | None = None,
         settings: ModelSettings = NO_SETTINGS,
+        read_timeout: float | None = None,
         client: "httpx2.AsyncClient | None" = None,
         clock: Clock | None = None,
     ) -> "ProviderModel":
@@ -124,10 +127,12 @@ class Provider(Struct, frozen=True, kw_only=True):
         if not address and not self.base_url:
             way = f"set {self.base_url_env} or give" if self.base_url_env else "give"
             raise ConfigurationError(f"{self.name} has no address: {way} base_url=...")
+        path = self.wire.path(chosen, streaming=False)
         provider = replace(
             self,
-            base_url=_checked_address(address or self.base_url, self.name),
+            base_url=_checked_address(address or self.base_url, self.name, path),
             settings=settings.over(self.settings),
+            read_timeout=self.read_timeout if read_timeout is None else read_timeout,
         )
         return ProviderModel(
             provider, chosen, self._key(api_key), client=client, clock=clock or SystemClock()
@@ -274,7 +279,10 @@ class _Turn:
         finally:
             await reply.close()
         said = self._without_key(answer)
-        raise error_answer(self._name, reply.status, reply.headers, said, owner.clock.now())
+        error = error_answer(self._name, reply.status, reply.headers, said, owner.clock.now())
+        if error.kind is ModelErrorKind.NOT_FOUND:  # is it the model, or the address?
+            error.args = (f"{error} (asked at {reply.url})",)
+        raise error
 
     async def _headers(self) -> dict[str, str]:
         """Each name once, in small letters; the key can't be replaced by another header."""
@@ -345,6 +353,8 @@ class _Turn:
         cost = response.cost
         for name in (model, self._model):  # a server may call the model by a name of its own
             cost = cost or price(response.usage, name, provider=self._provider.prices)
+        if not cost and response.usage and self._provider.prices is not None:
+            _tell_unpriced(self._name)
         return replace(response, cost=cost, model=model, request_id=self._request_id)
 
     def _without_key(self, data: bytes) -> bytes:
@@ -366,6 +376,12 @@ class _Turn:
         return ModelError(text, kind=ModelErrorKind.MALFORMED_RESPONSE)
 
 
+@cache
+def _tell_unpriced(model: str) -> None:
+    """Once for each model: a limit on cost does not hold for it."""
+    logger.warning("no price is known for %s, so it counts as free and max_cost has no hold", model)
+
+
 def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
     """How every stream ends: its calls, its usage, and the whole."""
     if with_text and response.text:
@@ -379,7 +395,7 @@ def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamP
     yield ResponseEnd(response)
 
 
-def _checked_address(address: str, owner: str) -> str:
+def _checked_address(address: str, owner: str, path: str) -> str:
     try:
         parts = urlsplit(address)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -390,6 +406,10 @@ def _checked_address(address: str, owner: str) -> str:
     if "@" in named:
         raise ConfigurationError(
             f"the address of {owner} has a user name or password in it; give api_key=... instead"
+        )
+    if is_sound and urlsplit(address).path.rstrip("/").endswith(path):
+        raise ConfigurationError(
+            f"the address of {owner} ends with {path}, which is added to it; leave that out"
         )
     if is_sound and _KEY_IN_QUERY.search(urlsplit(address).query):
         raise ConfigurationError(

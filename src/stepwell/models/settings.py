@@ -60,9 +60,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def over(self, base: "ModelSettings") -> "ModelSettings":
         """These settings, and the base's where these say nothing."""
-        if base == _NOTHING_SET or self is base:
+        if base == NO_SETTINGS or self is base:
             return self
-        if self == _NOTHING_SET:
+        if self == NO_SETTINGS:
             return base
         said = {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
         merged = replace(base, **said)
@@ -73,7 +73,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-_NOTHING_SET = ModelSettings()
+NO_SETTINGS = ModelSettings()
+"""Nothing is set, nothing is sent."""
 
 
 def _effort(word: str) -> ThinkingEffort:

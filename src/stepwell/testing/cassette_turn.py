@@ -24,7 +24,6 @@ from stepwell.models import (
 from stepwell.testing.redaction import REMOVED, Redaction
 
 Data = dict[str, Any]
-LONGEST_ATTACHMENT = 200
 
 
 class Nothing:
@@ -89,9 +88,9 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def whole(self) -> ModelResponse:
         """The response, or the error raised."""
-        if self.response is None:
-            raise (self.error or RecordedError(message="nothing was recorded")).again()
-        return self.response
+        if self.error is not None:
+            raise self.error.again()
+        return self.response or ModelResponse()
 
     def streamed(self) -> Iterator[StreamPart]:
         """The turn as parts, also if it was recorded whole."""
@@ -132,7 +131,6 @@ def request_data(request: ModelRequest, redaction: Redaction) -> Data:
     context, instruction = request.context, request.instruction
     data = {
         "context": said(context.messages) or None,
-        "context_format": _format_data(context.response_format, redaction),
         "messages": said(request.messages),
         "instruction": None if instruction is None else said((instruction,))[0],
         "tools": _plain(request.tools, redaction) or None,
@@ -181,7 +179,7 @@ def _comparable(part: Part, names: dict[str, str]) -> Part:
         case ToolResult():
             counted = names.setdefault(part.call_id, f"call_{len(names) + 1}")
             return replace(part, call_id=counted)
-        case ImagePart() | FilePart() if part.data and len(part.data) > LONGEST_ATTACHMENT:
+        case ImagePart() | FilePart() if part.data:
             digest = sha256(part.data.encode("utf-8", "surrogatepass")).hexdigest()
             return replace(part, data=f"{len(part.data)} characters, sha256 {digest}")
         case _:

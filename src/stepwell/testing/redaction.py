@@ -2,15 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 
 from stepwell.errors import ConfigurationError
 
 REMOVED = "[removed]"
+SHORTEST_ENCODED = 8
 
 _NAMES = (
     r"(?:[\w-]*(?:api[_-]?key|(?:access|auth|refresh)[_-]?token|client[_-]?secret"
-    r"|(?:secret|private)[_-]?key|password)|authorization)"
+    r"|(?:secret|private)(?:[_-]?access)?[_-]?key|passw(?:or)?d)|authorization|token|secret)"
 )
 _TOKEN = r"[A-Za-z0-9._~+/=-]"
 _LOOKS_LIKE_A_SECRET = (
@@ -21,17 +23,22 @@ _LOOKS_LIKE_A_SECRET = (
     r"|xai-[A-Za-z0-9_-]{8,}"
     r"|(?:gh[opsur]_|github_pat_|hf_)[A-Za-z0-9_]{8,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{12,}"
+    r"|xox[abeprs]-[A-Za-z0-9-]{8,}"
     r"|eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)+"
     r")",
     # Prose has bearers as well: a token is long or has a digit.
     rf"(?i:\bbearer)\s+(?P<bearer>(?=[A-Za-z._~+/=-]*\d){_TOKEN}{{6,}}|{_TOKEN}{{20,}})",
+    r"(?i:\bbasic)\s+(?P<basic>[A-Za-z0-9+/]{6,}={0,2})",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END )[\s\S])*(?:-----END [A-Z ]*-----)?",
     # As JSON, as JSON inside a JSON text, as Python shows a dict. A text may be cut off before
     # the closing quote.
     rf'"(?i:{_NAMES})"\s*:\s*"(?P<json>(?:\\.|[^"\\])+)',
     rf'\\"(?i:{_NAMES})\\"\s*:\s*\\"(?P<nested>[^"\\]+)',
     rf"'(?i:{_NAMES})'\s*:\s*'(?P<repr>[^']+)",
+    # As a line of a settings file, or a header.
+    rf"(?<![\w-])(?i:{_NAMES})\s*[=:]\s*[\"']?(?!(?i:basic|bearer)\b)(?P<line>[^\s\"',;\\]{{4,}})",
 )
-_VALUES = ("bearer", "json", "nested", "repr")
+_VALUES = ("bearer", "basic", "json", "nested", "repr", "line")
 _SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 
 
@@ -52,7 +59,7 @@ class Redaction:
             if secret is not None and not isinstance(secret, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"a secret is a text, not a {type(secret).__name__}")
             if secret:  # a variable that is not set is nothing to hide
-                known |= {secret, json.dumps(secret)[1:-1]}
+                known |= {secret, json.dumps(secret)[1:-1], *_encoded(secret)}
                 known.add(json.dumps(secret, ensure_ascii=False)[1:-1])
         longest_first = sorted(known, key=lambda secret: (-len(secret), secret))
         self._pattern = re.compile(
@@ -99,6 +106,16 @@ class Redaction:
             if match[group] != REMOVED:
                 spans.append(match.span(group))
         return spans
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    """The secret as it stands in base64, whatever is before and behind it."""
+    data = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        text = b64encode(bytes(before) + data).decode().rstrip("=")
+        sure = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+        if len(sure) >= SHORTEST_ENCODED:
+            yield sure
 
 
 def _without(whole: str, start: int, end: int, spans: Sequence[tuple[int, int]]) -> str:

@@ -14,16 +14,17 @@ from stepwell.models import (
     ModelResponse,
     ModelSettings,
 )
+from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget
 from stepwell.tools.context import ToolContext
 from stepwell.tools.function_tool import BaseTool
 from stepwell.tools.tool import ToolEffect, ToolFailure, ToolOutput
 
+KNOWN_PRESETS = ModelPresets()
 DESCRIPTION = (
     "Ask a language model one question and get its answer. It sees nothing of this conversation, "
     "so the prompt must say everything it needs to know."
 )
-NO_SETTINGS = ModelSettings()
 
 PROMPTS_FAULT = frozenset(
     {ModelErrorKind.REFUSAL, ModelErrorKind.CONTENT_FILTER, ModelErrorKind.CONTEXT_TOO_LONG}
@@ -54,13 +55,14 @@ class LlmQueryTool(BaseTool):
         self,
         model: Model | str,
         *,
+        model_presets: ModelPresets = KNOWN_PRESETS,
         name: str = "llm_query",
         description: str = DESCRIPTION,
         system_prompt: str | None = None,
         settings: ModelSettings = NO_SETTINGS,
         timeout: float | None = 120.0,
     ) -> None:
-        self._model = ModelPresets().model(model) if isinstance(model, str) else model
+        self._model = model_presets.model(model) if isinstance(model, str) else model
         if not callable(getattr(self._model, "respond", None)):
             raise InvalidToolError(
                 f"LlmQueryTool asks a model, and {model!r:.80} has no respond(); see stepwell.Model"

@@ -335,7 +335,7 @@ async def test_b154_a_decision_failure_ends_with_one_terminal_status() -> None:
         ({"type": "call_tool", "tool": 7}, "tool"),
         ({"type": "final_answer"}, "answer"),
         ({"type": "final_answer", "answer": " \n"}, "answer"),
-        ({"type": "final_answer", "answer": 42}, "answer"),
+        ({"type": "final_answer", "answer": []}, "answer"),
         ({"type": "final_answer", "answer": "x", "thought": ["a"]}, "thought"),
     ],
 )
@@ -999,9 +999,12 @@ async def test_whatever_a_model_says_the_run_ends_as_data_with_a_valid_history(
     assert told == (answers if heard else "")
 
 
-async def test_an_answer_that_is_json_and_not_quoted_is_taken_as_its_text() -> None:
-    model = ScriptedModel(['{"type": "final_answer", "answer": {"number": "A1"}}'])
+@pytest.mark.parametrize(
+    ("answer", "text"), [('{"number": "A1"}', '{"number":"A1"}'), ("3", "3"), ("0", "0")]
+)
+async def test_an_answer_that_is_not_quoted_is_taken_as_its_text(answer: str, text: str) -> None:
+    model = ScriptedModel([f'{{"type": "final_answer", "answer": {answer}}}'])
 
     state = await Agent(driver=ReActDriver(model)).run("Go.")
 
-    assert state.final_response == '{"number":"A1"}'
+    assert state.final_response == text

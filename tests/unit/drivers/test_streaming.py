@@ -122,12 +122,22 @@ async def test_text_that_begins_with_blanks_is_told_whole_and_at_once() -> None:
     assert texts(await heard_of(StreamingModel(answer))) == ["\n Hello", " {}"]
 
 
-async def test_json_is_not_held_back_where_it_was_asked_for() -> None:
+async def test_json_is_not_held_back_where_no_tool_could_be_called() -> None:
     answer = [TextDelta('{"b"'), TextDelta(": 2}"), ended('{"b": 2}')]
+    agent = Agent(StreamingModel(answer), response_format={"type": "json_object"})
 
-    parts = await heard_of(StreamingModel(answer), response_format={"type": "json_object"})
+    parts = [part async for part in agent.stream("Go.")]
 
     assert texts(parts) == ['{"b"', ": 2}"]
+
+
+async def test_arguments_are_held_back_beside_a_response_format_too() -> None:
+    first = [TextDelta('{"a":'), TextDelta(" 1}"), ended('{"a": 1}', CALL)]
+    model = StreamingModel(first, [TextDelta("{}"), ended("{}")])
+
+    parts = await heard_of(model, response_format={"type": "json_object"})
+
+    assert texts(parts) == ["{}"]
 
 
 async def test_thinking_is_told_apart_from_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 from stepwell import AgentBuilder, ModelPresets
 from stepwell.errors import ConfigurationError
 from stepwell.models import FallbackModel, ModelSettings, ThinkingEffort
-from stepwell.models.provider import Auth, ProviderModel
+from stepwell.models.provider import Auth, Provider, ProviderModel
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
 
 FULL = """
@@ -219,6 +219,19 @@ def test_the_known_formats_are_told(tmp_path: Path) -> None:
 
 def test_an_unknown_provider_is_named_when_the_model_is_made(tmp_path: Path) -> None:
     table = presets(tmp_path, "[presets.a]\nmodel = 'acmee:x'")
+    with pytest.raises(ConfigurationError, match=r"'acmee:x'; known: a.*openrouter"):
+        table.model("a")
+
+
+def test_a_preset_finds_a_provider_that_is_added_in_code(tmp_path: Path) -> None:
+    table = presets(tmp_path, "[presets.a]\nmodel = 'acme:x'")
+    acme = Provider(name="acme", base_url="https://acme.example/v1")
+
+    assert table.with_provider(acme).model("a").name == "acme:x"
+
+
+def test_an_unknown_provider_of_a_preset_with_settings_is_named(tmp_path: Path) -> None:
+    table = presets(tmp_path, "[presets.a]\nmodel = 'acmee:x'\nsettings = { seed = 1 }")
     with pytest.raises(ConfigurationError, match=r"'acmee' \(in model = 'acmee:x'\); known: .*xai"):
         table.model("a")
 

@@ -452,10 +452,6 @@ BASE = asking(
         ),
         ({"instruction": Message.system("Now.")}, "instruction: recorded nothing"),
         ({"response_format": ResponseFormat()}, r"response_format: recorded nothing, asked \{\}"),
-        (
-            {"context": replace(BASE.context, response_format={"type": "json_object"})},
-            "context_format",
-        ),
     ],
 )
 async def test_a_request_that_differs_is_named_with_the_place_and_the_way_to_record_it(
@@ -514,7 +510,7 @@ async def test_a_format_is_the_same_however_it_is_written(path: Path) -> None:
     assert (await CassetteModel(path).respond(asking(response_format=schema))).text == "{}"
 
 
-async def test_of_a_large_attachment_only_a_digest_is_written(path: Path) -> None:
+async def test_of_an_attachment_only_a_digest_is_written(path: Path) -> None:
     def picture(data: str) -> ModelRequest:
         image, file = ImagePart(data=data, media_type="image/png"), FilePart(data="aGk=", name="f")
         return ModelRequest(messages=(Message.user([image, file]),))
@@ -522,7 +518,7 @@ async def test_of_a_large_attachment_only_a_digest_is_written(path: Path) -> Non
     await CassetteModel(path, ScriptedModel(["A cat."])).respond(picture("A" * 5000))
 
     assert len(written(path)) < 1500
-    assert "aGk=" in written(path)
+    assert "aGk=" not in written(path)
     assert (await CassetteModel(path).respond(picture("A" * 5000))).text == "A cat."
     with pytest.raises(StepwellError, match=r"parts\[0\].data"):
         await CassetteModel(path).respond(picture("A" * 4999 + "B"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from stepwell import (
     ToolSchema,
 )
 from stepwell.testing import CassetteModel, ScriptedModel, call
+from stepwell.testing.redaction import Redaction
 
 
 class PartsModel:
@@ -156,6 +158,18 @@ async def test_what_looks_like_a_key_is_removed_without_being_named(path: Path, 
         ("the api_key is required", "the api_key is required"),
         ('{"keyboard": "qwertz"}', '{"keyboard": "qwertz"}'),
         ("[removed]", "[removed]"),
+        ("DB_PASSWORD=hunter22\nPORT=80", "DB_PASSWORD=[removed]\nPORT=80"),
+        ("api_key: abcd1234", "api_key: [removed]"),
+        ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI", "AWS_SECRET_ACCESS_KEY=[removed]"),
+        ("export TOKEN='tok-123456'", "export TOKEN='[removed]'"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [removed]"),
+        ("max_tokens=4096, tokens: 12345", "max_tokens=4096, tokens: 12345"),
+        ("slack xoxb-1234567890-abc", "slack [removed]"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend",
+            "[removed]\nend",
+        ),
+        ('{"token": "tok-123456"}', '{"token": "[removed]"}'),
     ],
 )
 async def test_texts_lose_their_secrets_and_nothing_else(
@@ -235,3 +249,15 @@ async def test_a_variable_that_is_not_set_hides_nothing(path: Path) -> None:
     await model.respond(asking("Hello"))
 
     assert '"Hello"' in written(path)
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy", "DB_PASS=", "some words before "])
+def test_a_named_secret_is_found_in_base64_too(before: str) -> None:
+    secret = "my-very-secret-passphrase"
+    encoded = b64encode(f"{before}{secret} and more".encode()).decode()
+
+    kept = Redaction([secret]).text(f"file: {encoded}")
+
+    assert "[removed]" in kept
+    inside = b64encode(secret.encode()).decode()
+    assert not any(inside[i : i + 12] in kept for i in range(len(inside) - 12))

@@ -5,17 +5,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from stepwell.errors import ConfigurationError
+from stepwell.errors import ConfigurationError, ModelErrorKind
 from stepwell.models.request import ModelRequest
 from stepwell.models.response import ModelResponse, ResponseEnd, StreamPart, TextDelta
-from stepwell.models.settings import ModelSettings
+from stepwell.models.settings import NO_SETTINGS, ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as ForeignModel
 
     from stepwell.models.pydantic_ai.outgoing import Turn
-
-NO_SETTINGS = ModelSettings()
 
 
 class PydanticAiModel:
@@ -130,7 +128,10 @@ class PydanticAiModel:
                 raise as_model_error(self.name, error, translation.spent()) from error
             return False
         except faults() as error:
-            raise as_model_error(self.name, error, translation.spent()) from error
+            failed = as_model_error(self.name, error, translation.spent())
+            if translation.has_begun and failed.status is None and not failed.retryable:
+                failed.kind, failed.retryable = ModelErrorKind.MALFORMED_RESPONSE, True
+            raise failed from error
         for part in translation.end():
             parts.put_nowait(part)
         return True

@@ -1,7 +1,8 @@
 """A conversation as Anthropic's turns of blocks, with prompt-cache marks.
 
-Three marks are set: behind the instructions (and so behind the tools), behind what the last request
-ended with, and at the end. Between two steps only the tail is new; everything before is a hit.
+Marks are set behind the instructions (and so behind the tools), behind other stable messages if
+there are any, behind what the last request ended with, and at the end: at most the four that are
+allowed. Between two steps only the tail is new; everything before is a hit.
 """
 
 from collections.abc import Iterator
