@@ -539,3 +539,36 @@ def test_headers_of_a_provider_are_not_shown() -> None:
 
     assert "canary-5c1" not in repr(acme)
     assert "acme" in repr(acme)
+
+
+def test_an_address_that_goes_too_far_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="ends with /chat/completions.*leave that out"):
+        Provider.compatible(f"{ADDRESS}/chat/completions/").model("m")
+
+
+async def test_what_is_not_found_says_where_it_was_looked_for() -> None:
+    error = await failure(Server.json({"detail": "Not Found"}, status=404).model())
+
+    assert error.kind is ModelErrorKind.NOT_FOUND
+    assert f"asked at {ADDRESS}/chat/completions" in str(error)
+
+
+def test_a_model_can_be_more_or_less_patient_than_its_provider() -> None:
+    acme = Provider(name="acme", base_url=ADDRESS, read_timeout=60)
+
+    assert acme.model("m").provider.read_timeout == 60
+    assert acme.model("m", read_timeout=5).provider.read_timeout == 5
+
+
+async def test_a_model_whose_price_should_be_known_and_is_not_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = Server.json({**ANSWER, "model": None}).model(prices="openai")
+
+    for _ in range(3):
+        await model.respond(asked(model="nonesuch-1"))
+
+    told = [record.getMessage() for record in caplog.records if "price" in record.getMessage()]
+    assert told == [
+        "no price is known for acme:nonesuch-1, so it counts as free and max_cost has no hold"
+    ]

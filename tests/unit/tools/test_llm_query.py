@@ -18,6 +18,7 @@ from stepwell import (
     InvalidToolError,
     LlmQueryTool,
     ModelError,
+    ModelPresets,
     ModelRequest,
     ModelResponse,
     ModelSettings,
@@ -249,3 +250,11 @@ async def test_a_cancellation_of_the_run_ends_the_question() -> None:
     assert helper.ended
     assert state.stop is not None
     assert state.stop.stop_reason is StopReason.USER_REQUESTED
+
+
+async def test_it_knows_the_presets_it_is_given() -> None:
+    presets = ModelPresets({"fast": lambda: ScriptedModel(["Paris."])})
+
+    state = await run_asking("fast", model_presets=presets)
+
+    assert execution_of(state).text == "Paris."
