@@ -542,7 +542,7 @@ def test_headers_of_a_provider_are_not_shown() -> None:
 
 
 def test_an_address_that_goes_too_far_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="ends with /chat/completions.*leave that out"):
+    with pytest.raises(ConfigurationError, match=r"ends with /chat/completions.*leave that out"):
         Provider.compatible(f"{ADDRESS}/chat/completions/").model("m")
 
 
