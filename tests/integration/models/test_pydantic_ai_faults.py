@@ -16,7 +16,7 @@ from stepwell import (
     ModelSettings,
 )
 from stepwell.models.pydantic_ai import PydanticAiModel
-from tests.integration.models.pydantic_ai_doubles import Heard, asking, heard
+from tests.integration.models.pydantic_ai_doubles import Heard, asking, heard, parts_of, streaming
 
 
 def http_error(status: int, body: object = None, **headers: str) -> Exception:
@@ -140,3 +140,19 @@ async def test_what_failed_fallbacks_were_charged_for_is_kept():
 async def test_another_model_can_not_be_chosen_by_a_setting():
     with pytest.raises(ModelError, match="the model of a PydanticAiModel is fixed"):
         await heard(settings=ModelSettings(model="other"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        (ValueError("odd event"), ModelErrorKind.MALFORMED_RESPONSE, True),
+        (theirs_errors.ContentFilterError("no"), ModelErrorKind.CONTENT_FILTER, False),
+        (http_error(400, {"message": "bad field"}), ModelErrorKind.INVALID_REQUEST, False),
+    ],
+    ids=lambda value: f"{value!r:.30}",
+)
+async def test_a_request_that_is_being_answered_was_valid(error, kind, retryable):
+    with pytest.raises(ModelError) as raised:
+        await parts_of(streaming("Hel", error))
+
+    assert (raised.value.kind, raised.value.retryable) == (kind, retryable)

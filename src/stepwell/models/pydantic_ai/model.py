@@ -129,7 +129,8 @@ class PydanticAiModel:
             return False
         except faults() as error:
             failed = as_model_error(self.name, error, translation.spent())
-            if translation.has_begun and failed.status is None and not failed.retryable:
+            is_unclear = failed.kind is ModelErrorKind.INVALID_REQUEST and failed.status is None
+            if translation.has_begun and is_unclear:  # a request that is answered was valid
                 failed.kind, failed.retryable = ModelErrorKind.MALFORMED_RESPONSE, True
             raise failed from error
         for part in translation.end():
