@@ -171,6 +171,9 @@ class _Chunks:
         held = "".join(self._held)
         if held and not repeats_arguments(held, response):
             self._tell(held)
+        self.complete()
+
+    def complete(self) -> None:
         if self._index:
             self._tell("", is_complete=True)
 
@@ -187,14 +190,10 @@ class _Chunks:
 
 def tell_text(text: str, state: AgentState) -> None:
     """A text that is there whole, as one chunk and the empty one that completes it."""
-    for index, content in enumerate((text, "") if text else ()):
-        state.scope.emitter.emit(
-            StreamEventReceived,
-            step_number=state.step_number,
-            content=content,
-            chunk_index=index,
-            is_complete=index == 1,
-        )
+    chunks = _Chunks(state, holds_json=False)
+    if text:
+        chunks.add(text)
+    chunks.complete()
 
 
 def repeats_arguments(text: str, response: ModelResponse) -> bool:

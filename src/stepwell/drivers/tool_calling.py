@@ -161,12 +161,14 @@ def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
 def _said(response: ModelResponse, text: str, calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:
     """The parts of the message: thinking, text, calls, or in the order in which they were given,
     unless a hook changed what that tells of."""
-    spoken: tuple[Part, ...] = (TextPart(text),) if text else ()
+    usual = (*response.thinking, *((TextPart(text),) if text else ()), *calls)
+    if not response.parts:
+        return usual
     thought = tuple(part for part in response.parts if isinstance(part, ThinkingPart))
     told = "".join(part.text for part in response.parts if isinstance(part, TextPart))
     given = tuple(part for part in response.parts if isinstance(part, ToolCall))
     if (thought, told, given) != (response.thinking, text, response.tool_calls):
-        return (*response.thinking, *spoken, *calls)
+        return usual
     usable = iter(calls)
     return tuple(next(usable) if isinstance(p, ToolCall) else p for p in response.parts)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stepwell.errors import ConfigurationError
 from stepwell.models.fallback import FallbackModel
 from stepwell.models.model import Model
-from stepwell.models.provider import Auth, Provider
+from stepwell.models.provider import CONNECT_TIMEOUT, READ_TIMEOUT, Auth, Provider
 from stepwell.models.providers import KNOWN_PROVIDERS
 from stepwell.models.settings import ModelSettings
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
@@ -21,12 +21,8 @@ from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, Ope
 _KEYS = re.compile(
     r"key|token|secret|password|.*(api_?key|authorization|(auth|access)_token|secret|password)"
 )
-_FORMATS = {
-    "chat_completions": ChatCompletions(),
-    "responses": OpenAIResponses(),
-    "messages": AnthropicMessages(),
-    "gemini": Gemini(),
-}
+_WIRES = (ChatCompletions(), OpenAIResponses(), AnthropicMessages(), Gemini())
+_FORMATS = {wire.name: wire for wire in _WIRES}
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,8 +36,8 @@ class ProviderEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     headers: dict[str, str] = {}
     default_model: str | None = None
     prices: str | None = None
-    connect_timeout: float = 10.0
-    read_timeout: float = 300.0
+    connect_timeout: float = CONNECT_TIMEOUT
+    read_timeout: float = READ_TIMEOUT
 
 
 class PresetEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -45,6 +45,10 @@ from stepwell.models.wire.format import checked
 if TYPE_CHECKING:
     import httpx2
 
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 180.0
+"""Below the 300 seconds of a run, so that a silent provider can be asked again or replaced."""
+
 SECONDS_OF_SILENCE = 5.0
 """How long more is waited for, once an answer is whole and only the word that it is over lacks."""
 logger = logging.getLogger("stepwell.models")
@@ -82,8 +86,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     prices: str | None = None
     """The provider's name in the price list; None if its models cost nothing."""
     settings: ModelSettings = ModelSettings()
-    connect_timeout: float = 10.0
-    read_timeout: float = 180.0
+    connect_timeout: float = CONNECT_TIMEOUT
+    read_timeout: float = READ_TIMEOUT
     """Seconds without a byte after which a turn fails."""
 
     @classmethod

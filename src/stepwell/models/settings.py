@@ -53,7 +53,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __repr__(self) -> str:
         """Only what is set, and of headers only the names: their values may be secret."""
-        said = {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
+        said = self._said()
         if self.extra_headers:
             said["extra_headers"] = list(self.extra_headers)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in said.items())})"
@@ -64,13 +64,15 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return self
         if self == NO_SETTINGS:
             return base
-        said = {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
-        merged = replace(base, **said)
-        return replace(
-            merged,
-            extra_body={**base.extra_body, **self.extra_body},
-            extra_headers={**base.extra_headers, **self.extra_headers},
-        )
+        both = {
+            "extra_body": {**base.extra_body, **self.extra_body},
+            "extra_headers": {**base.extra_headers, **self.extra_headers},
+        }
+        return replace(base, **{**self._said(), **both})
+
+    def _said(self) -> dict[str, Any]:
+        """What is set."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
 
 
 NO_SETTINGS = ModelSettings()

@@ -998,6 +998,7 @@ async def test_a_stream_that_is_left_early_closes_its_connection(wire: str):
                 break
         await parts.aclose()  # pyright: ignore[reportAttributeAccessIssue]
         await server.until(lambda: server.disconnects)
+        assert server.disconnects == 1
 
 
 @PLAIN_AND_STREAMED
@@ -1009,6 +1010,7 @@ async def test_a_turn_that_is_cancelled_before_the_answer_closes_its_connection(
         with pytest.raises(asyncio.CancelledError):
             await task
         await server.until(lambda: server.disconnects)
+        assert server.disconnects == 1
 
 
 async def test_a_run_that_is_left_in_the_middle_closes_its_connection():
@@ -1018,6 +1020,7 @@ async def test_a_run_that_is_left_in_the_middle_closes_its_connection():
             break
         await parts.aclose()  # pyright: ignore[reportAttributeAccessIssue]
         await server.until(lambda: server.disconnects)
+        assert server.disconnects == 1
 
 
 PROGRAM = """

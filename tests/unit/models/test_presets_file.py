@@ -299,3 +299,13 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="is not TOML"):
         ModelPresets.from_toml(path)
+
+
+def test_a_provider_of_a_file_is_as_patient_as_one_from_code(tmp_path: Path) -> None:
+    table = presets(tmp_path, "[providers.acme]\nbase_url = 'https://acme.example/v1'")
+    made = table.model("acme:x")
+
+    assert isinstance(made, ProviderModel)
+    usual = Provider(name="acme", base_url="https://acme.example/v1")
+    assert made.provider.read_timeout == usual.read_timeout
+    assert made.provider.connect_timeout == usual.connect_timeout

@@ -295,17 +295,9 @@ def _says_something(part: Part) -> bool:
 
 def _is_thought_between(parts: tuple[Part, ...]) -> bool:
     """Whether the model thought after it had begun to speak, and spoke before it called."""
-    ranks = [1 if isinstance(part, TextPart) else 2 for part in parts if not _is_thought(part)]
-    begun = False
-    for part in parts:
-        if begun and _is_thought(part):
-            return ranks == sorted(ranks)
-        begun = begun or not _is_thought(part)
-    return False
-
-
-def _is_thought(part: Part) -> bool:
-    return isinstance(part, ThinkingPart)
+    order = [(ThinkingPart, TextPart, ToolCall).index(type(part)) for part in parts]
+    spoken = [rank for rank in order if rank]
+    return order != sorted(order) and spoken == sorted(spoken)
 
 
 def checked(parts: Iterable[StreamPart]) -> list[StreamPart]:
