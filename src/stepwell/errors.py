@@ -12,6 +12,8 @@ StepwellError
 ├── ModelError                           a model turn failed, with its kind
 ├── HookError                            a hook raised; names the hook and the trigger
 ├── DriverError                          a driver broke its contract
+├── SandboxError                         a command can't be confined as its policy asks
+│   └── NoSandboxError                   nothing on this machine can confine commands
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"
 └── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
@@ -192,6 +194,14 @@ class DriverError(StepwellError):
     """A driver broke its contract."""
 
     error_type = ErrorType.UNKNOWN
+
+
+class SandboxError(StepwellError):
+    """A command can't be confined as its policy asks, so it was not run."""
+
+
+class NoSandboxError(SandboxError):
+    """Nothing on this machine can confine commands; the message says what to install."""
 
 
 class RunNotCompletedError(StepwellError):

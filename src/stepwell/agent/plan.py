@@ -2,7 +2,7 @@
 plan; ``assembled`` turns it into a loop, and is the one place where the parts are put together.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -78,6 +78,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     max_retries: int | None = None
     at_limit: AtLimit = AtLimit.STOP
     max_parallel_tools: int = 8
+    completions: tuple["Callable[[AgentPlan], AgentPlan]", ...] = ()
     events: EventBus | None = None
     clock: Clock = SystemClock()
     new_id: IdFactory = new_id
@@ -117,6 +118,17 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(f"{name}.configure returned {plan!r}; return the changed plan")
         return replace(plan, capabilities=(*plan.capabilities, name))
 
+    def when_complete(self, change: "Callable[[AgentPlan], AgentPlan]") -> "AgentPlan":
+        """With a change that is made when the agent is built, and so sees the whole plan."""
+        return replace(self, completions=(*self.completions, change))
+
+    def completed(self) -> "AgentPlan":
+        """The whole plan, with the changes that waited for it."""
+        plan = replace(self, completions=())
+        for change in self.completions:
+            plan = change(plan)
+        return plan
+
     @property
     def budget(self) -> Budget:
         """The limits of this plan as a budget, for what it may pass on to subagents."""
@@ -138,6 +150,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def assembled(self) -> AgentLoop:
         """The loop that this plan describes; raises ``ConfigurationError`` if it can't be built."""
+        if self.completions:
+            return self.completed().assembled()
         if not isinstance(self.error_policy, ErrorPolicy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"{self.error_policy!r} is not an error policy; use for example "

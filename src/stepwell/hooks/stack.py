@@ -28,12 +28,16 @@ _FIELDS = {
 
 
 class Hook(Struct, frozen=True, kw_only=True, eq=False):
-    """A function, the moments it wants, and its priority (higher runs first)."""
+    """A function, the moments it wants, and its priority (higher runs first).
+
+    What a hook does before a tool also holds for subagents; ``inherited`` passes all of it on.
+    """
 
     function: HookFunction
     triggers: frozenset[HookTrigger]
     priority: int = 0
     name: str = ""
+    inherited: bool = False
 
 
 class HookStack:
@@ -128,6 +132,7 @@ def make_hook(
     *,
     priority: int = 0,
     name: str | None = None,
+    inherited: bool = False,
 ) -> Hook:
     """A hook for one moment or several; an unknown trigger is an error that lists the known."""
     if not callable(function):
@@ -138,6 +143,7 @@ def make_hook(
         triggers=frozenset(_trigger(trigger) for trigger in wanted),
         priority=priority,
         name=name or getattr(function, "__qualname__", type(function).__name__),
+        inherited=inherited,
     )
 
 
