@@ -182,7 +182,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             new_id=self.new_id,
             at_limit=_at_limit(self.at_limit),
             budget=self.budget,
-            tool_names=tools.names,
+            executor=executor,
         )
 
     def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:

@@ -54,14 +54,18 @@ class ToolCallPresenceCheck:
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Request after tool calls and before the first step; else allow stopping."""
         step = state.current_step
-        return _presence_vote(None if step is None else len(step.tool_calls))
+        if step is None:
+            return _presence_vote(None, ran_again=False)
+        return _presence_vote(len(step.tool_calls), ran_again=step.response is None)
 
 
 @cache
-def _presence_vote(calls: int | None) -> ContinuationEvaluation:
+def _presence_vote(calls: int | None, *, ran_again: bool) -> ContinuationEvaluation:
     """One vote for all steps with that many calls; None before the first step."""
     if calls is None:
         reason = "no step yet"
+    elif calls and ran_again:
+        reason = f"{calls} answered call{'s' if calls > 1 else ''} ran; the model has to see it"
     elif calls:
         reason = f"the model called {calls} tool{'s' if calls > 1 else ''}"
     else:

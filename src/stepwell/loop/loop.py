@@ -34,6 +34,7 @@ from stepwell.errors import DriverError, HookError, LimitReachedError, described
 from stepwell.events import AgentEvent, Emitter, EventBus, EventSource
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
+from stepwell.loop.resuming import resumed
 from stepwell.loop.telling import (
     tell_decision,
     tell_end,
@@ -54,6 +55,7 @@ from stepwell.loop.votes import (
 )
 from stepwell.scope import RunScope
 from stepwell.state import UNLIMITED, AgentState, AgentStep, Budget, ErrorInfo, StepExecution
+from stepwell.tools import ToolExecutor
 
 logger = logging.getLogger("stepwell.loop")
 
@@ -77,7 +79,7 @@ class AgentLoop:
         new_id: IdFactory = new_id,
         at_limit: AtLimit = AtLimit.STOP,
         budget: Budget = UNLIMITED,
-        tool_names: tuple[str, ...] = (),
+        executor: ToolExecutor | None = None,
     ) -> None:
         self.events = events or EventBus()
         self._driver = driver
@@ -87,7 +89,8 @@ class AgentLoop:
         self._new_id = new_id
         self._at_limit = at_limit
         self._budget = budget
-        self._tool_names = tool_names
+        self._executor = executor
+        self._tool_names = () if executor is None else executor.tools.names
         self._time_limits = tuple(
             c
             for c in criteria.criteria
@@ -272,7 +275,10 @@ class AgentLoop:
         driven = state
         try:
             with scope.backstop() as backstop:
-                driven = sound_step(await self._driver.use_tools(state), name)
+                if state.answered and self._executor is not None:
+                    driven = await resumed(state, self._executor)
+                else:
+                    driven = sound_step(await self._driver.use_tools(state), name)
             if backstop.signal is not None:
                 raise AgentStop(backstop.signal.while_running(name))
         except AgentStop as stop:

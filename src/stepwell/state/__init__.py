@@ -4,7 +4,7 @@ from stepwell.state.agent_state import AgentState
 from stepwell.state.budget import NOTHING, UNLIMITED, Budget
 from stepwell.state.errors import ErrorInfo
 from stepwell.state.execution import ExecutionState, InFlight
-from stepwell.state.pending import Pending, PendingKind
+from stepwell.state.pending import Answered, Approval, Pending, PendingKind
 from stepwell.state.step import AgentStep, StepExecution, StepType, ToolExecution, ToolOutcome
 
 __all__ = [
@@ -12,6 +12,8 @@ __all__ = [
     "UNLIMITED",
     "AgentState",
     "AgentStep",
+    "Answered",
+    "Approval",
     "Budget",
     "ErrorInfo",
     "ExecutionState",

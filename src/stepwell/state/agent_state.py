@@ -26,8 +26,8 @@ from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.late_result import LateResult
-from stepwell.state.pending import Pending, PendingKind
-from stepwell.state.step import AgentStep, StepExecution, ToolOutcome
+from stepwell.state.pending import Answered, Pending
+from stepwell.state.step import AgentStep, StepExecution, ToolExecution, ToolOutcome
 
 NO_USAGE = Usage()
 NO_STEP_IN_FLIGHT = (
@@ -171,6 +171,11 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return () if self.execution is None else self.execution.pending
 
     @property
+    def answered(self) -> tuple[Answered, ...]:
+        """Calls that run again in the next step, with the answers to what they asked."""
+        return () if self.execution is None else self.execution.answered
+
+    @property
     def signals(self) -> tuple[StopSignal, ...]:
         """Stop signals raised in this iteration."""
         return () if self.execution is None else self.execution.signals
@@ -227,9 +232,10 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return replace(self, metadata={**self.metadata, **changes})
 
     def with_answer(self, call_id: str, answer: Any) -> "AgentState":
-        """With the answer to a pending question as that call's result; the run can go on.
+        """With the answer to what a call waits for; the run can go on.
 
-        An answer that is not text is given to the model as JSON.
+        The answer to a question becomes the call's result, as JSON if it is not text. An approval
+        (True, False, or an ``Approval``) lets the call run, or not, when the run goes on.
         """
         execution = self._execution()
         asked = next((p for p in execution.pending if p.call_id == call_id), None)
@@ -237,9 +243,12 @@ class AgentState(Struct, frozen=True, kw_only=True):
             waiting = ", ".join(str(p.call_id) for p in execution.pending) or "(none)"
             raise StepwellError(f"nothing waits for an answer to {call_id!r}; waiting: {waiting}")
         left = tuple(p for p in execution.pending if p is not asked)
-        return self._with_late_result(call_id, answer, ToolOutcome.COMPLETED)._with_execution(
-            pending=left, status=AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS
-        )
+        if asked.resumes:
+            state = replace(self, execution=execution.answered_with(asked, answer))
+        else:
+            state = self._with_late(LateResult.of(call_id, answer, ToolOutcome.COMPLETED))
+        status = AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS
+        return state._with_execution(pending=left, status=status)
 
     def with_budget_granted(
         self, *, steps: int = 0, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0
@@ -257,12 +266,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     def with_budget_questions_dropped(self) -> "AgentState":
         """No longer waiting for more budget; a question of a tool still keeps the run paused."""
-        execution = self._execution()
-        left = tuple(p for p in execution.pending if p.kind is not PendingKind.BUDGET)
-        waits_no_more = execution.status is AgentStatus.PAUSED and not left
-        return self._with_execution(
-            pending=left, status=AgentStatus.IN_PROGRESS if waits_no_more else execution.status
-        )
+        return replace(self, execution=self._execution().without_budget_questions())
 
     # Votes raised by hooks, tools and drivers
 
@@ -338,26 +342,11 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     def with_step_recorded(self, recorded: StepExecution) -> "AgentState":
         """Third transition, by the loop: the step and its decision are history."""
-        execution = self._execution()
-        step = recorded.step
-        failed = step.has_errors
         return replace(
             self,
             updated_at=recorded.completed_at,
             cumulative_seconds=self.cumulative_seconds + recorded.duration_seconds,
-            execution=replace(
-                execution,
-                status=recorded.outcome.status,
-                steps=execution.steps.append(recorded),
-                outcome=recorded.outcome,
-                usage=execution.usage + step.usage,
-                cost=execution.cost + step.cost,
-                consecutive_failures=execution.consecutive_failures + 1 if failed else 0,
-                total_failures=execution.total_failures + failed,
-                in_flight=None,
-                signals=(),
-                continue_requests=(),
-            ),
+            execution=self._execution().recorded(recorded),
         )
 
     def with_outcome(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
@@ -369,14 +358,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
             self,
             updated_at=clock.now(),
             cumulative_seconds=self.cumulative_seconds + lost,
-            execution=replace(
-                execution,
-                status=outcome.status,
-                outcome=outcome,
-                in_flight=None,
-                signals=(),
-                continue_requests=(),
-            ),
+            execution=execution.decided(outcome),
         )
 
     def with_outcome_corrected(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
@@ -391,7 +373,8 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_wrap_up(self) -> "AgentState":
         """A limit was reached; the next step answers without tools and is the last."""
         signals = tuple(s for s in self._execution().signals if not s.reason.is_limit)
-        return self._with_execution(wrapping_up=True, signals=signals)
+        state = self.with_answers_dropped("a limit of the run was reached")
+        return state._with_execution(wrapping_up=True, signals=signals)
 
     def with_pause(self, pending: Pending) -> "AgentState":
         """Paused at a limit instead of stopped, waiting for more budget."""
@@ -402,16 +385,32 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """The run is over: the next one starts its wall clock anew, and what is not paused waits
         for nothing."""
         state = self._with_execution(entered_monotonic=None, signals=(), continue_requests=())
-        if self.status is AgentStatus.PAUSED or not self.pending:
+        if self.status is AgentStatus.PAUSED:
             return state
         for asked in self.pending:
             if asked.call_id is not None:
                 unanswered = "Error: no answer was given, because the run ended."
-                state = state._with_late_result(asked.call_id, unanswered, ToolOutcome.NOT_RUN)
-        return state._with_execution(pending=())
+                late = LateResult.of(asked.call_id, unanswered, ToolOutcome.NOT_RUN)
+                state = state._with_late(late)
+        return state.with_answers_dropped("the run ended")._with_execution(pending=())
 
-    def _with_late_result(self, call_id: str, value: Any, outcome: ToolOutcome) -> "AgentState":
-        late = LateResult(call_id, value, outcome)
+    def with_answers_dropped(self, why: str) -> "AgentState":
+        """Calls that were answered do not run again after all; their results say why."""
+        state = self
+        for answered in self._execution().answered:
+            text = f"Error: Not run, because {why}."
+            late = LateResult.of(answered.call.id, text, ToolOutcome.NOT_RUN)
+            state = state._with_late(late)
+        return state._with_execution(answered=())
+
+    def with_answers_used(self, executions: Iterable[ToolExecution]) -> "AgentState":
+        """The calls that were answered ran again; their results take the placeholders' places."""
+        state = self._with_execution(answered=())
+        for ran in executions:
+            state = state._with_late(LateResult.from_execution(ran))
+        return state
+
+    def _with_late(self, late: LateResult) -> "AgentState":
         return replace(
             self,
             messages=History[Message].of(late.in_messages(self.messages)),

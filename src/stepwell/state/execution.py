@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequest, StopSignal
 from stepwell.messages import History, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import NOTHING, Budget
-from stepwell.state.pending import Pending
+from stepwell.state.pending import Answered, Approval, Pending, PendingKind
 from stepwell.state.step import AgentStep, StepExecution
 
 
@@ -44,6 +45,8 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     total_failures: int = 0
     granted: Budget = NOTHING
     pending: tuple[Pending, ...] = ()
+    answered: tuple[Answered, ...] = ()
+    """Calls that run again in the next step, with the answers to what they asked."""
     wrapping_up: bool = False
     entered_monotonic: float | None = None
     in_flight: InFlight | None = None
@@ -52,6 +55,45 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     wants_output: bool = False
     """Whether an output type was asked for; the answer's text is then not the output."""
     typed_output: Any = None
+
+    def decided(self, outcome: ContinuationOutcome) -> "ExecutionState":
+        """With its last decision; what was in flight and the votes are done with."""
+        return replace(
+            self,
+            status=outcome.status,
+            outcome=outcome,
+            in_flight=None,
+            signals=(),
+            continue_requests=(),
+        )
+
+    def recorded(self, record: StepExecution) -> "ExecutionState":
+        """With one more step and its decision."""
+        step, failed = record.step, record.step.has_errors
+        return replace(
+            self.decided(record.outcome),
+            steps=self.steps.append(record),
+            usage=self.usage + step.usage,
+            cost=self.cost + step.cost,
+            consecutive_failures=self.consecutive_failures + 1 if failed else 0,
+            total_failures=self.total_failures + failed,
+        )
+
+    def answered_with(self, asked: Pending, answer: Any) -> "ExecutionState":
+        """The call that asked will run again; the history keeps its placeholder until then."""
+        if asked.kind is PendingKind.APPROVAL:
+            answer = Approval.of(answer)
+        waiting = () if self.newest_step is None else self.newest_step.tool_executions
+        call = next(e.call for e in waiting if e.call.id == asked.call_id)
+        answered = Answered(call=call, answer=answer, kept=asked.kept)
+        return replace(self, answered=(*self.answered, answered))
+
+    def without_budget_questions(self) -> "ExecutionState":
+        """Waiting for no more budget; a question of a tool still keeps it paused."""
+        left = tuple(p for p in self.pending if p.kind is not PendingKind.BUDGET)
+        waits_no_more = self.status is AgentStatus.PAUSED and not left
+        status = AgentStatus.IN_PROGRESS if waits_no_more else self.status
+        return replace(self, pending=left, status=status)
 
     @property
     def output(self) -> Any:

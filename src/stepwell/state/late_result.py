@@ -8,46 +8,66 @@ from msgspec.structs import replace
 
 from stepwell.messages import Message
 from stepwell.state.execution import ExecutionState
-from stepwell.state.step import ToolOutcome
+from stepwell.state.step import StepExecution, ToolExecution, ToolOutcome
 
 
 class LateResult(Struct, frozen=True):
-    """What a waiting call came to: an answer, or the end of the run without one."""
+    """What a waiting call came to: an answer, its own result, or the end of the run without."""
 
     call_id: str
     value: Any
+    text: str
     outcome: ToolOutcome
+    is_error: bool
+    ran_again: bool = False
+    """The call has another execution, in a step of its own; the one that waited stays as it was."""
 
-    @property
-    def text(self) -> str:
-        """What the model is shown."""
-        return self.value if isinstance(self.value, str) else json.encode(self.value).decode()
+    @classmethod
+    def of(cls, call_id: str, value: Any, outcome: ToolOutcome) -> "LateResult":
+        """An answer as the result; what is not text is shown as JSON."""
+        text = value if isinstance(value, str) else json.encode(value).decode()
+        return cls(call_id, value, text, outcome, outcome is not ToolOutcome.COMPLETED)
+
+    @classmethod
+    def from_execution(cls, ran: ToolExecution) -> "LateResult":
+        """What came of the call when it ran again."""
+        return cls(ran.call.id, ran.value, ran.text, ran.outcome, ran.is_error, ran_again=True)
 
     def in_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
         """The same messages, with this result in place of the placeholder."""
-        is_error = self.outcome is not ToolOutcome.COMPLETED
         for message in messages:
             result = message.tool_result
             if result is None or result.call_id != self.call_id:
                 yield message
             else:
-                late = replace(result, content=self.text, is_error=is_error)
+                late = replace(result, content=self.text, is_error=self.is_error)
                 yield replace(message, parts=(late,))
 
     def in_execution(self, execution: ExecutionState) -> ExecutionState:
-        """The same execution, with this result in the step that made the call: the last one."""
-        if not execution.steps:
+        """The same execution, with this result in the step that made the call."""
+        for index, recorded in self._steps_back_to_the_call(execution):
+            found = replace(
+                recorded.step,
+                tool_executions=tuple(self._in_place(e) for e in recorded.step.tool_executions),
+                messages=tuple(self.in_messages(recorded.step.messages)),
+            )
+            steps = execution.steps.replaced(index, replace(recorded, step=found))
+            execution = replace(execution, steps=steps)
+        return execution
+
+    def _in_place(self, execution: ToolExecution) -> ToolExecution:
+        if execution.call.id != self.call_id or self.ran_again:
             return execution
-        last = execution.steps[-1]
-        executions = [
-            replace(e, outcome=self.outcome, text=self.text, value=self.value)
-            if e.call.id == self.call_id
-            else e
-            for e in last.step.tool_executions
-        ]
-        step = replace(
-            last.step,
-            tool_executions=tuple(executions),
-            messages=tuple(self.in_messages(last.step.messages)),
-        )
-        return replace(execution, steps=execution.steps.replaced(-1, replace(last, step=step)))
+        return replace(execution, outcome=self.outcome, text=self.text, value=self.value)
+
+    def _steps_back_to_the_call(
+        self, execution: ExecutionState
+    ) -> Iterator[tuple[int, StepExecution]]:
+        """From the last step on back; those in between ran the call again, and it asked again."""
+        for index in range(len(execution.steps) - 1, -1, -1):
+            recorded = execution.steps[index]
+            if not any(e.call.id == self.call_id for e in recorded.step.tool_executions):
+                return
+            yield index, recorded
+            if recorded.step.messages:
+                return

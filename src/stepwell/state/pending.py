@@ -1,10 +1,13 @@
-"""What a paused run waits for."""
+"""What a paused run waits for, and what people answer."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
+
+from stepwell.errors import StepwellError
+from stepwell.messages import ToolCall
 
 
 class PendingKind(StrEnum):
@@ -16,10 +19,71 @@ class PendingKind(StrEnum):
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """One thing a paused run waits for; ``call_id`` names the tool call that asked, if one did."""
+    """One thing a paused run waits for; ``call_id`` names the tool call that asked, if one did.
+
+    The answer becomes the result of that call, or, with ``resumes``, the call runs again and is
+    given the answer and what it ``kept``.
+    """
 
     kind: PendingKind
     prompt: str
     call_id: str | None = None
     tool_name: str | None = None
     details: Mapping[str, Any] = {}
+    resumes: bool = False
+    kept: Any = None
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """An answer to a call that is to run again with it, in the next step."""
+
+    call: ToolCall
+    answer: Any
+    kept: Any = None
+
+
+class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's word on a call that waited for approval: yes, yes with other arguments, or no.
+
+    >>> Approval.denied("not on a Friday")
+    Approval(approved=False, message='not on a Friday', arguments=None)
+    >>> Approval.of(True) == Approval.granted()
+    True
+    """
+
+    approved: bool
+    message: str = ""
+    """For the model, when the call is denied."""
+    arguments: Mapping[str, Any] | None = None
+    """What to run the call with instead of the model's arguments."""
+
+    @classmethod
+    def granted(cls) -> "Approval":
+        """Run the call as it is."""
+        return cls(approved=True)
+
+    @classmethod
+    def edited(cls, arguments: Mapping[str, Any]) -> "Approval":
+        """Run the call, with these arguments."""
+        return cls(approved=True, arguments=arguments)
+
+    @classmethod
+    def denied(cls, message: str = "") -> "Approval":
+        """Don't run the call; the model is told why."""
+        return cls(approved=False, message=message)
+
+    @classmethod
+    def of(cls, answer: Any) -> "Approval":
+        """From an approval, True or False, or the JSON object that an approval is sent as."""
+        if isinstance(answer, Approval):
+            return answer
+        if isinstance(answer, bool):
+            return cls(approved=answer)
+        try:
+            return convert(answer, Approval)
+        except ValidationError as error:
+            raise StepwellError(
+                f"{answer!r:.80} does not say whether the call may run ({error}); answer True, "
+                'False, Approval.denied("why"), Approval.edited({...}), or the same as JSON: '
+                '{"approved": false, "message": "why"}'
+            ) from None

@@ -110,9 +110,11 @@ class AgentStep(Struct, frozen=True, kw_only=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls the model asked for."""
+        """The calls the model asked for; in a step without a model turn, those that ran again."""
         response = self.response
-        return () if response is None else response.tool_calls
+        if response is not None:
+            return response.tool_calls
+        return tuple([execution.call for execution in self.tool_executions])
 
     @property
     def has_tool_calls(self) -> bool:

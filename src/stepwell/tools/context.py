@@ -5,15 +5,19 @@ from msgspec import Struct
 from stepwell.events import ToolCallProgressed
 from stepwell.messages import ToolCall
 from stepwell.scope import Guard
-from stepwell.state import AgentState, Budget
+from stepwell.state import AgentState, Answered, Budget
 
 
 class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
-    """The state as it was when the call began, the call itself, cancellation and progress."""
+    """The state as it was when the call began, the call itself, cancellation and progress.
+
+    ``resumed`` is set when the call asked something before and now runs again with the answer.
+    """
 
     state: AgentState
     call: ToolCall
     guard: Guard
+    resumed: Answered | None = None
 
     @property
     def call_id(self) -> str:

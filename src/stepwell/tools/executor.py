@@ -25,7 +25,7 @@ from stepwell.errors import (
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
-from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, Answered, ErrorInfo, Pending, ToolExecution, ToolOutcome
 from stepwell.tools.context import ToolContext
 from stepwell.tools.registry import Tools
 from stepwell.tools.results import (
@@ -182,7 +182,9 @@ class ToolExecutor:
         begun, started = blank(call, self._clock.now()), self._clock.monotonic()
         finished: Finished | None = None
         with batch.scope.guard(tool.timeout) as guard:
-            context = ToolContext(state=batch.state, call=call, guard=guard)
+            context = ToolContext(
+                state=batch.state, call=call, guard=guard, resumed=batch.answer_to(call.id)
+            )
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))
             except asyncio.CancelledError as error:
@@ -330,6 +332,10 @@ class _Batch:
         signal = self._halted_by or self.scope.signal
         return "" if signal is None else signal.words
 
+    def answer_to(self, call_id: str) -> Answered | None:
+        """What a call that runs again was answered."""
+        return next((a for a in self.state.answered if a.call.id == call_id), None)
+
     def halt(self, signal: StopSignal) -> None:
         """Start no further call, and vote to stop."""
         self.state = self.state.with_signal(signal)
@@ -339,14 +345,21 @@ class _Batch:
         """The call has its result, and what it leads to flows into the state."""
         call_id = finished.execution.call.id
         self.executions[call_id] = finished.execution
-        if finished.signal is not None:
-            self.halt(finished.signal)
         if finished.waits_for is not None:
             self.state = self.state.with_pending(finished.waits_for)
+        if finished.signal is not None:
+            self._stop_for(finished.signal, finished.waits_for)
         if finished.metadata:
             self.state = self.state.with_metadata(finished.metadata)
         if finished.failure is not None:
             self._faults[call_id] = finished.failure
+
+    def _stop_for(self, signal: StopSignal, waits_for: Pending | None) -> None:
+        if waits_for is not None and waits_for.resumes:
+            # It asks about itself alone: an approval, a subagent. The other calls can go on.
+            self.state = self.state.with_signal(signal)
+        else:
+            self.halt(signal)
 
     def result(self, calls: Sequence[ToolCall]) -> ToolBatch:
         return ToolBatch(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ErrorType, InvalidToolArgumentsError, ModelError, described, text_of
 from stepwell.messages import ToolCall, Usage
-from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
+from stepwell.state import ErrorInfo, Pending, PendingKind, ToolExecution, ToolOutcome
 from stepwell.tools.formatting import json_value, shown
 from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
 
@@ -43,7 +43,7 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
     match value:
         case ToolOutput():
             _refuse_odd(value)
-            if isinstance(value.value, ToolFailure):  # one that was charged for
+            if isinstance(value.value, ToolFailure | InputRequired):  # one that was charged for
                 finished = completed(execution, value.value)
                 paid = replace(finished.execution, usage=value.usage, cost=value.cost)
                 return replace(finished, execution=paid, metadata=json_value(value.metadata))
@@ -125,11 +125,13 @@ def _waiting(execution: ToolExecution, asked: InputRequired) -> Finished:
     return Finished(
         execution=replace(execution, outcome=ToolOutcome.PENDING, text="Waiting for an answer."),
         waits_for=Pending(
-            kind=asked.kind,
+            kind=PendingKind(asked.kind),
             prompt=asked.prompt,
             call_id=call.id,
             tool_name=call.name,
             details=json_value(asked.details),
+            resumes=asked.resumes,
+            kept=asked.kept,
         ),
         signal=StopSignal(
             reason=StopReason.INPUT_REQUIRED,

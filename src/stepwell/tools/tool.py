@@ -70,8 +70,14 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
 
 
 class InputRequired(Struct, frozen=True, kw_only=True):
-    """Returned by a tool that needs a person: the run pauses until the answer is given."""
+    """Returned by a tool that needs a person: the run pauses until the answer is given.
+
+    The answer becomes the result of the call. With ``resumes`` the call runs again instead, and
+    finds the answer and what it ``kept`` in ``ToolContext.resumed``.
+    """
 
     prompt: str
     kind: PendingKind = PendingKind.QUESTION
     details: Mapping[str, Any] = {}
+    resumes: bool = False
+    kept: Any = None
