@@ -49,9 +49,15 @@ class Inference:
         return state, await self._answered(state, request, shows_text)
 
     async def receive(
-        self, state: AgentState, response: ModelResponse, *, turn: int = 1
+        self,
+        state: AgentState,
+        response: ModelResponse,
+        *,
+        turn: int = 1,
+        tells_text: bool = True,
     ) -> tuple[AgentState, ModelResponse]:
-        """What the after-inference hooks made of the response."""
+        """What the after-inference hooks made of the response. Without ``tells_text`` the event
+        says nothing of its text, which may hold secret arguments."""
         if self._hooks.has(HookTrigger.AFTER_INFERENCE):
             answer = await self._hooks.run(
                 HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response),
@@ -65,7 +71,7 @@ class Inference:
                 inference_id=inference_id(state, turn),
                 step_number=state.step_number,
                 model=response.model or self.model_name,
-                text=response.text,
+                text=response.text if tells_text else "",
                 tool_call_count=len(response.tool_calls),
                 finish_reason=response.finish_reason,
                 usage=response.usage,

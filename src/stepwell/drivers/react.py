@@ -123,7 +123,7 @@ class ReActDriver:
 
     async def use_tools(self, state: AgentState) -> AgentState:
         """One decision, and the tool call or the answer it leads to."""
-        turns = Turns(self._inference, state)
+        turns = Turns(self._inference, state, tells_text=not self._executor.tools.have_secrets)
         try:
             decision = await self._decided(turns)
         except (AgentStop, HookError) as stop:
@@ -136,7 +136,7 @@ class ReActDriver:
             return turns.state.with_current_step(turns.failed(error))
         calls = _calls(decision, turns.state)
         batch = await self._run(calls, turns.state) if calls else ToolBatch(state=turns.state)
-        return batch.state.with_current_step(turns.step(decision, calls, batch))
+        return batch.state.with_current_step(turns.step(decision, self._shown(calls), batch))
 
     # Asking
 
@@ -166,6 +166,8 @@ class ReActDriver:
             if isinstance(decision, ReActDecision):
                 return decision
             complaint = decision.problem
+            if not turns.tells_text:  # it quotes the reply
+                complaint = "the reply is not a decision as it was explained"
             if response.finish_reason is FinishReason.LENGTH:
                 complaint += "; it was cut off at the limit of tokens, so be brief"
         raise ModelError(
@@ -228,13 +230,17 @@ class ReActDriver:
         failure = ErrorInfo.from_exception(error, ErrorType.TOOL, tool_name=error.name)
         return replace(batch, failures=(*batch.failures, failure))
 
+    def _shown(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        return tuple([self._executor.tools.shown(call) for call in calls])
+
     def _cut_short(self, turns: Turns, stop: AgentStop | HookError) -> AgentStop:
         """The run ends between or after turns: what was said and paid is kept."""
         signal = stop.signal if isinstance(stop, AgentStop) else signal_of(stop)
         state = stop.state if isinstance(stop.state, AgentState) else turns.state
         decision = self._unfinished(turns)
         calls = _calls(decision, state)
-        step = turns.step(decision, calls, self._executor.skip(calls, state, signal))
+        batch = self._executor.skip(calls, state, signal)
+        step = turns.step(decision, self._shown(calls), batch)
         if isinstance(stop, HookError):
             failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
             step = replace(step, failures=(failure,))

@@ -17,13 +17,24 @@ from stepwell.tools import ToolBatch
 class Turns:
     """The model turns of one step: the state as it flows through them, and what they spent."""
 
-    __slots__ = ("_cost", "_inference", "_usage", "count", "decision", "last", "model", "state")
+    __slots__ = (
+        "_cost",
+        "_inference",
+        "_usage",
+        "count",
+        "decision",
+        "last",
+        "model",
+        "state",
+        "tells_text",
+    )
 
-    def __init__(self, inference: Inference, state: AgentState) -> None:
+    def __init__(self, inference: Inference, state: AgentState, *, tells_text: bool) -> None:
         self._inference = inference
         self._usage = Usage()
         self._cost = 0.0
         self.state = state
+        self.tells_text = tells_text
         self.count = 0
         """How many turns the model has answered."""
         self.last: ModelResponse | None = None
@@ -39,7 +50,9 @@ class Turns:
         )
         self.count, self.last = turn, response
         try:
-            self.state, self.last = await self._inference.receive(self.state, response, turn=turn)
+            self.state, self.last = await self._inference.receive(
+                self.state, response, turn=turn, tells_text=self.tells_text
+            )
         finally:
             self._usage += self.last.usage
             self._cost += self.last.cost

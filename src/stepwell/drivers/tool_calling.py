@@ -65,7 +65,7 @@ class ToolCallingDriver:
             raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
         batch = await self._run_tools(calls, state) if calls else ToolBatch(state=state)
-        return batch.state.with_current_step(_step(batch, response, calls))
+        return batch.state.with_current_step(self._step(batch, response, calls))
 
     def _request(self, state: AgentState) -> ModelRequest:
         wraps_up = is_wrapping_up(state)
@@ -86,7 +86,7 @@ class ToolCallingDriver:
         state = stop.state if isinstance(stop.state, AgentState) else state
         calls = with_usable_ids(response.tool_calls, state)
         batch = self._executor.skip(calls, state, signal)
-        step = _step(batch, response, calls)
+        step = self._step(batch, response, calls)
         if isinstance(stop, HookError):
             failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
             step = replace(step, failures=(failure,))
@@ -96,6 +96,23 @@ class ToolCallingDriver:
         if is_wrapping_up(state):
             return self._executor.refuse(calls, state, "no tool can be called any more")
         return await self._executor.run(calls, state)
+
+    def _step(
+        self, batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
+    ) -> AgentStep:
+        state, executions = batch.state, batch.executions
+        text = "" if repeats_arguments(response.text, response) else response.text
+        usage, cost = spent(response.usage, response.cost, executions)
+        shown = tuple([self._executor.tools.shown(call) for call in calls])
+        return AgentStep(
+            messages=step_messages(state, _said(response, text, shown), executions),
+            tool_executions=executions,
+            failures=batch.failures,
+            usage=usage,
+            cost=cost,
+            finish_reason=response.finish_reason,
+            model=response.model,
+        )
 
 
 def is_wrapping_up(state: AgentState) -> bool:
@@ -141,21 +158,6 @@ def spent(usage: Usage, cost: float, executions: Sequence[ToolExecution]) -> tup
     for execution in executions:
         usage, cost = usage + execution.usage, cost + execution.cost
     return usage, cost
-
-
-def _step(batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]) -> AgentStep:
-    state, executions = batch.state, batch.executions
-    text = "" if repeats_arguments(response.text, response) else response.text
-    usage, cost = spent(response.usage, response.cost, executions)
-    return AgentStep(
-        messages=step_messages(state, _said(response, text, calls), executions),
-        tool_executions=executions,
-        failures=batch.failures,
-        usage=usage,
-        cost=cost,
-        finish_reason=response.finish_reason,
-        model=response.model,
-    )
 
 
 def _said(response: ModelResponse, text: str, calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:

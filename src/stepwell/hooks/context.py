@@ -49,6 +49,8 @@ class HookContext(Struct, frozen=True, kw_only=True):
     exception: BaseException | None = None
     block_reason: str | None = None
     result: Any | UnsetType = UNSET
+    secret_arguments: frozenset[str] = frozenset()
+    """before_tool: names of arguments that a hook must not put where they are kept."""
 
     def with_state(self, state: AgentState) -> "HookContext":
         """Go on with another state."""

@@ -174,7 +174,8 @@ class DeterministicAgentDriver:
             batch = self._executor.refuse(calls, state, "no tool can be called any more")
         elif calls and scripted.executes_tools:
             batch = await self._executor.run(calls, state)
-        return batch.state.with_current_step(_step(scripted, batch, calls))
+        shown = tuple(self._executor.tools.shown(call) for call in calls)
+        return batch.state.with_current_step(_step(scripted, batch, shown))
 
     def _step_at(self, place: int) -> ScenarioStep:
         if not self.steps:

@@ -37,6 +37,7 @@ from stepwell.tools.results import (
     refused,
     timed_out,
 )
+from stepwell.tools.secrets import Scrubber, hidden, refuse_hidden
 from stepwell.tools.tool import Tool
 
 logger = logging.getLogger("stepwell.tools")
@@ -118,7 +119,7 @@ class ToolExecutor:
         batch = _Batch(state)
         batch.halt(signal)
         for call in calls:
-            batch.settle(self._unrun(call, batch))
+            self._keep(batch, self._unrun(call, batch))
         return batch.result(calls)
 
     def _runs_beside_others(self, name: str) -> bool:
@@ -128,14 +129,19 @@ class ToolExecutor:
     async def _prepare(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
         """Hooks, look-up and validation. None if the call was settled without running."""
         if batch.is_halted:
-            batch.settle(self._unrun(call, batch))
+            self._keep(batch, self._unrun(call, batch))
             return None
         if not self._hooks.has(HookTrigger.BEFORE_TOOL):
             return await self._checked(call, batch)
-        context = HookContext(trigger=HookTrigger.BEFORE_TOOL, state=batch.state, call=call)
+        context = HookContext(
+            trigger=HookTrigger.BEFORE_TOOL,
+            state=batch.state,
+            call=call,
+            secret_arguments=self.tools.secret_arguments(call.name),
+        )
         answer = await self._run_hooks(context, batch)
         if answer is None:
-            batch.settle(self._unrun(call, batch))
+            self._keep(batch, self._unrun(call, batch))
             return None
         call = call if answer.call is None else replace(answer.call, id=call.id)
         if answer.block_reason is not None:
@@ -152,6 +158,7 @@ class ToolExecutor:
         tool = self.tools.find(call.name)
         try:
             if tool is not None and call.malformed is None:
+                refuse_hidden(call, self.tools.secret_arguments(call.name))
                 return _Ready(tool, call, tool.validate(call.arguments))
             problem = _problem_with(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
@@ -183,7 +190,10 @@ class ToolExecutor:
         finished: Finished | None = None
         with batch.scope.guard(tool.timeout) as guard:
             context = ToolContext(
-                state=batch.state, call=call, guard=guard, resumed=batch.answer_to(call.id)
+                state=batch.state,
+                call=self.tools.shown(call),
+                guard=guard,
+                resumed=batch.answer_to(call.id),
             )
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))
@@ -244,9 +254,24 @@ class ToolExecutor:
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:
                 finished = _in_place_of(execution, self._substituted(execution.call, answer.result))
-        batch.settle(finished)
+        kept = self._keep(batch, finished)
         if ran:
-            self._tell_completed(finished.execution, batch)
+            self._tell_completed(kept, batch)
+
+    def _keep(self, batch: "_Batch", finished: Finished) -> ToolExecution:
+        """Everything a call came to enters the state here, without its secret arguments."""
+        call = finished.execution.call
+        secret = self.tools.secret_arguments(call.name)
+        if secret:
+            finished = Scrubber.of(call, secret).finished(finished)
+            finished = replace(
+                finished, execution=replace(finished.execution, call=hidden(call, secret))
+            )
+        if finished.execution.outcome is ToolOutcome.RAISED:
+            text, failure = finished.execution.text, finished.failure
+            logger.info("tool %s: %s", call.name, text.removeprefix("Error: "), exc_info=failure)
+        batch.settle(finished)
+        return finished.execution
 
     async def _run_hooks(self, context: HookContext, batch: "_Batch") -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
@@ -279,9 +304,13 @@ class ToolExecutor:
 
     def _block(self, call: ToolCall, reason: str, batch: "_Batch") -> None:
         why = f"Blocked: {reason}"
-        batch.settle(refused(blank(call, self._clock.now()), ToolOutcome.BLOCKED, why))
+        self._keep(batch, refused(blank(call, self._clock.now()), ToolOutcome.BLOCKED, why))
         batch.scope.emitter.emit(
-            ToolCallBlocked, tool=call.name, args=call.arguments, call_id=call.id, reason=reason
+            ToolCallBlocked,
+            tool=call.name,
+            args=self.tools.shown(call).arguments,
+            call_id=call.id,
+            reason=reason,
         )
 
     def _tell_started(self, call: ToolCall, batch: "_Batch") -> None:
@@ -289,7 +318,7 @@ class ToolExecutor:
             batch.scope.emitter.emit(
                 ToolCallStarted,
                 tool=call.name,
-                args=call.arguments,
+                args=self.tools.shown(call).arguments,
                 call_id=call.id,
                 step_number=batch.state.step_number,
             )
@@ -380,7 +409,8 @@ def _problem_with(call: ToolCall, tools: Tools) -> Exception:
     if call.name not in tools:
         return ToolNotFoundError(call.name, tools.names)
     return InvalidToolArgumentsError(
-        f"The arguments of tool {call.name!r} are not a JSON object: {call.malformed:.200}"
+        f"The arguments of tool {call.name!r} are not a JSON object: "
+        f"{tools.shown(call).malformed:.200}"
     )
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stepwell.errors import ConfigurationError, ToolNotFoundError
+from stepwell.messages import ToolCall
 from stepwell.models import ToolSchema
 from stepwell.tools.function_tool import FunctionTool
+from stepwell.tools.secrets import hidden, secret_arguments
 from stepwell.tools.tool import Tool
 
 ToolLike = Tool | Callable[..., Any]
@@ -39,6 +41,7 @@ class Tools:
         for name, factory in (lazy or {}).items():
             self._add(name, None, factory)
         self._schemas: tuple[ToolSchema, ...] | None = None
+        self._secret: dict[str, frozenset[str]] = {}
 
     def _add(self, name: str, tool: Tool | None, factory: Callable[[], ToolLike] | None) -> None:
         if name in self._tools:
@@ -82,6 +85,24 @@ class Tools:
         if tool is None:
             raise ToolNotFoundError(name, self.names)
         return tool
+
+    def secret_arguments(self, name: str) -> frozenset[str]:
+        """The arguments of that tool that are given to it and never kept."""
+        known = self._secret.get(name)
+        if known is None:
+            tool = self.find(name)
+            known = frozenset[str]() if tool is None else secret_arguments(tool.schema.parameters)
+            self._secret[name] = known
+        return known
+
+    @property
+    def have_secrets(self) -> bool:
+        """Whether any tool has arguments that are never kept; builds the lazy ones."""
+        return any(self.secret_arguments(name) for name in self.names)
+
+    def shown(self, call: ToolCall) -> ToolCall:
+        """The call as it may be kept and shown: without its secret arguments."""
+        return hidden(call, self.secret_arguments(call.name))
 
     def __iter__(self) -> Iterator[Tool]:
         return (self.get(name) for name in self.names)

@@ -3,7 +3,6 @@
 The executor calls them; each takes a blank execution that knows its call and its times.
 """
 
-import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -17,8 +16,6 @@ from stepwell.messages import ToolCall, Usage
 from stepwell.state import ErrorInfo, Pending, PendingKind, ToolExecution, ToolOutcome
 from stepwell.tools.formatting import json_value, shown
 from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
-
-logger = logging.getLogger("stepwell.tools")
 
 
 class Finished(Struct, frozen=True, kw_only=True, eq=False):
@@ -85,7 +82,6 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
     if isinstance(failure, InvalidToolArgumentsError):
         outcome, default, text = ToolOutcome.INVALID, ErrorType.VALIDATION, text_of(failure)
     else:
-        logger.info("tool %s raised %s", call.name, described(failure), exc_info=failure)
         outcome, default = ToolOutcome.RAISED, ErrorType.TOOL
         text = f"tool {call.name!r} failed: {described(failure)}"
     info = ErrorInfo.from_exception(failure, default, tool_name=call.name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, ge
 from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, InvalidToolError
 from stepwell.tools.context import ToolContext
 from stepwell.tools.docstrings import Described
+from stepwell.tools.secrets import secret_arguments
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -48,6 +49,7 @@ class Signature:
                 fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
         self._adapter, schema = _adapter(fields, tool_name)
         self.parameters = _without_titles(schema)
+        self._secret = secret_arguments(self.parameters)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history."""
@@ -112,7 +114,8 @@ class Signature:
             elif entry["type"] == "extra_forbidden":
                 unknown.append(place)
             else:
-                wrong.append(f"{place}: {entry['msg']} (got {entry['input']!r:.80})")
+                shown = "" if entry["loc"][0] in self._secret else f" (got {entry['input']!r:.80})"
+                wrong.append(f"{place}: {entry['msg']}{shown}")
         complaints = [
             f"missing required arguments: {', '.join(missing)}" if missing else "",
             f"unknown arguments: {', '.join(unknown)}" if unknown else "",

@@ -1,0 +1,133 @@
+"""Arguments that must not be kept: a tool marks them, as with pydantic's ``SecretStr``, and they
+reach the tool and nothing else. Called by the executor.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.errors import InvalidToolArgumentsError
+from stepwell.messages import ToolCall
+from stepwell.tools.results import Finished
+
+HIDDEN = "[secret]"
+"""What stands in place of a secret argument, for people and for the model."""
+
+SHORTEST = 4
+"""Shorter values are not looked for in results: they would be found everywhere."""
+
+
+def secret_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:
+    """The arguments that a JSON schema marks, as ``writeOnly`` or as a password."""
+    properties, definitions = (_mapping(parameters.get(part)) for part in ("properties", "$defs"))
+    return frozenset(
+        name for name, shape in properties.items() if _is_secret(shape, definitions, set())
+    )
+
+
+def hidden(call: ToolCall, secret: frozenset[str]) -> ToolCall:
+    """The call as it may be kept and shown."""
+    if not secret:
+        return call
+    arguments = {
+        name: HIDDEN if name in secret else value for name, value in call.arguments.items()
+    }
+    malformed = None if call.malformed is None else HIDDEN
+    return replace(call, arguments=arguments, malformed=malformed)
+
+
+def refuse_hidden(call: ToolCall, secret: frozenset[str]) -> None:
+    """A call whose secret is gone: the model copied it from the history, or it waited for long."""
+    gone = sorted(name for name in secret if call.arguments.get(name) == HIDDEN)
+    if gone:
+        raise InvalidToolArgumentsError(
+            f"The secret arguments of tool {call.name!r} are never kept, so {', '.join(gone)} must "
+            f"be given anew; {HIDDEN} only stands in its place. (An approval gives them with "
+            "Approval.edited({...}).)"
+        )
+
+
+class Scrubber(Struct, frozen=True):
+    """Takes the values of secret arguments out of what a call came to."""
+
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, call: ToolCall, secret: frozenset[str]) -> "Scrubber":
+        """For the secrets of this call; the longest first, since one may contain another."""
+        found = {text for name in secret for text in _texts(call.arguments.get(name))}
+        return cls(tuple(sorted(found, key=len, reverse=True)))
+
+    def finished(self, finished: Finished) -> Finished:
+        """The same result without the secrets; the exception, which may hold them, is let go."""
+        execution, waits_for, signal = finished.execution, finished.waits_for, finished.signal
+        error = execution.error
+        if error is not None:
+            error = replace(error, message=self.text(error.message))
+        if waits_for is not None:
+            told = self.value(waits_for.details)
+            waits_for = replace(waits_for, prompt=self.text(waits_for.prompt), details=told)
+        if signal is not None:
+            told = self.value(signal.context)
+            signal = replace(signal, message=self.text(signal.message), context=told)
+        clean = replace(
+            execution,
+            text=self.text(execution.text),
+            value=self.value(execution.value),
+            error=error,
+        )
+        return Finished(
+            execution=clean,
+            metadata=self.value(finished.metadata),
+            waits_for=waits_for,
+            signal=signal,
+        )
+
+    def text(self, text: str) -> str:
+        """The text without them."""
+        for value in self.values:
+            text = text.replace(value, HIDDEN)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """JSON data without them."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[Any, Any]", value)
+            return {self.value(key): self.value(item) for key, item in pairs.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in cast("Iterable[Any]", value)]
+        return HIDDEN if str(value) in self.values else value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _is_secret(shape: Any, definitions: Mapping[str, Any], seen: set[str]) -> bool:
+    if isinstance(shape, list):
+        return any(_is_secret(item, definitions, seen) for item in cast("list[Any]", shape))
+    if not isinstance(shape, Mapping):
+        return False
+    node = cast("Mapping[str, Any]", shape)
+    if node.get("writeOnly") is True or node.get("format") == "password":
+        return True
+    target = str(node.get("$ref", "")).rpartition("/")[2]
+    if target in definitions and target not in seen:
+        seen.add(target)
+        if _is_secret(definitions[target], definitions, seen):
+            return True
+    return any(_is_secret(item, definitions, seen) for item in node.values())
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[Any, Any]", value).values())
+    if isinstance(value, list | tuple):
+        for item in cast("Iterable[Any]", value):
+            yield from _texts(item)
+    elif not isinstance(value, bool | None) and len(str(value)) >= SHORTEST:
+        yield str(value)

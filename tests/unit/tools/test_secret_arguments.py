@@ -1,0 +1,186 @@
+"""Arguments marked secret reach the tool, and nothing else."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from stepwell import (
+    Agent,
+    AgentState,
+    AgentStatus,
+    BaseTool,
+    InputRequired,
+    ReActDriver,
+    ToolCall,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+    Tools,
+    make_hook,
+    tool,
+)
+from stepwell.testing import (
+    DeterministicAgentDriver,
+    EventRecorder,
+    ScenarioStep,
+    ScriptedModel,
+    call,
+)
+from stepwell.tools.secrets import HIDDEN
+
+CANARY = "hunter2-canary-0f3a"
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+
+
+@tool
+def sign_in(user: str, password: SecretStr, context: ToolContext) -> ToolOutput:
+    """Sign in."""
+    assert password.get_secret_value() == CANARY
+    assert CANARY not in repr(context.call)
+    return ToolOutput(
+        value={"echo": f"{user}:{CANARY}", "list": [CANARY]}, metadata={"last": CANARY}
+    )
+
+
+@tool
+def fails(password: SecretStr | None = None) -> str:
+    """Fail."""
+    raise ValueError(f"the server refused {CANARY}")
+
+
+@tool
+def refuses(login: Login) -> ToolFailure:
+    """Refuse."""
+    return ToolFailure(f"wrong password {login.password.get_secret_value()}", {"said": CANARY})
+
+
+@tool
+def asks(password: SecretStr) -> InputRequired:
+    """Ask."""
+    return InputRequired(prompt=f"Really {CANARY}?", details={"password": CANARY})
+
+
+TOOLS = [sign_in, fails, refuses, asks]
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("sign_in", {"user": "ada", "password": CANARY}),
+    ("fails", {"password": CANARY}),
+    ("refuses", {"login": {"user": "ada", "password": CANARY}}),
+    ("asks", {"password": CANARY}),
+    ("sign_in", {"user": "ada", "password": [CANARY * 40]}),
+    ("sign_in", {"user": "ada", "password": CANARY, "extra": 1}),
+]
+
+
+def everything(state: AgentState, events: EventRecorder, caplog: pytest.LogCaptureFixture) -> str:
+    return repr(state) + repr(events.events) + caplog.text + repr(caplog.records)
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+@pytest.mark.parametrize("kind", ["native", "react", "scripted"])
+async def test_a_secret_argument_is_nowhere_to_be_found(
+    name: str, arguments: dict[str, Any], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    decision = {"thought": "?", "type": "call_tool", "tool": name, "args": arguments}
+    parts: dict[str, Any] = {
+        "native": {"model": ScriptedModel([call(name, id="c1", **arguments), "Done."])},
+        "react": {
+            "driver": ReActDriver(
+                ScriptedModel(
+                    [json.dumps(decision), '{"thought": "", "type": "final_answer", "answer": "D"}']
+                )
+            )
+        },
+        "scripted": {
+            "driver": DeterministicAgentDriver.from_steps(
+                ScenarioStep.tool_call(name, arguments), ScenarioStep.final("Done.")
+            )
+        },
+    }
+    events = EventRecorder()
+    agent = Agent(**parts[kind], tools=TOOLS, max_retries=3)
+    agent.wiretap(events)
+    state = await agent.run("Sign me in")
+
+    assert state.steps[0].step.tool_executions[0].call.name == name
+    assert CANARY not in everything(state, events, caplog)
+    assert HIDDEN in repr(state.messages)
+
+
+async def test_what_is_not_marked_stays_as_it_is() -> None:
+    model = ScriptedModel([call("sign_in", id="c1", user="ada", password=CANARY), "Done."])
+    state = await Agent(model, tools=TOOLS).run("Sign me in")
+
+    kept = state.messages[1].tool_calls[0].arguments
+    assert dict(kept) == {"user": "ada", "password": HIDDEN}
+    assert state.messages[2].text == '{"echo":"ada:[secret]","list":["[secret]"]}'
+    assert state.metadata["last"] == HIDDEN
+
+
+async def test_broken_arguments_of_such_a_tool_are_not_shown() -> None:
+    broken = ToolCall(id="c1", name="sign_in", arguments={}, malformed=f'{{"password": "{CANARY}')
+    agent = Agent(ScriptedModel([broken, "Sorry."]), tools=TOOLS, max_retries=3)
+    state = await agent.run("Sign me in")
+
+    assert CANARY not in repr(state)
+    assert "not a JSON object" in state.messages[2].text
+
+
+async def test_a_secret_copied_from_the_history_is_refused_with_words() -> None:
+    model = ScriptedModel([call("sign_in", id="c1", user="ada", password=HIDDEN), "Sorry."])
+    state = await Agent(model, tools=TOOLS, max_retries=3).run("Sign me in")
+
+    assert "password must be given anew" in state.messages[2].text
+
+
+async def test_hooks_see_the_secret_and_which_argument_it_is() -> None:
+    seen: list[Any] = []
+    hook = make_hook("before_tool", lambda c: seen.append((c.call.arguments, c.secret_arguments)))
+    model = ScriptedModel([call("sign_in", id="c1", user="ada", password=CANARY), "Done."])
+    state = await Agent(model, tools=TOOLS, hooks=[hook]).run("Sign me in")
+
+    assert seen == [({"user": "ada", "password": CANARY}, frozenset({"password"}))]
+    assert CANARY not in repr(state)
+
+
+async def test_a_hooks_question_about_such_a_call_hides_it() -> None:
+    hook = make_hook(
+        "before_tool",
+        lambda c: c.with_result(InputRequired(prompt=f"{c.call}", details=dict(c.call.arguments))),
+    )
+    model = ScriptedModel([call("sign_in", id="c1", user="ada", password=CANARY), "Done."])
+    state = await Agent(model, tools=TOOLS, hooks=[hook]).run("Sign me in")
+
+    assert state.status is AgentStatus.PAUSED
+    assert CANARY not in repr(state)
+
+
+def test_the_mark_is_found_wherever_a_schema_has_it() -> None:
+    class Nested(BaseTool):
+        name = "nested"
+
+        def __call__(self, plain: str, one: Login, many: list[Login], maybe: SecretStr | None):
+            """Take secrets."""
+
+    assert Tools([Nested()]).secret_arguments("nested") == {"one", "many", "maybe"}
+
+
+async def test_a_reply_that_is_no_decision_is_not_quoted_where_tools_have_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    driver = ReActDriver(ScriptedModel([f'{{"args": "{CANARY}'] * 3))
+    events = EventRecorder()
+    agent = Agent(driver=driver, tools=TOOLS)
+    agent.wiretap(events)
+    state = await agent.run("Sign me in")
+
+    assert state.status is AgentStatus.FAILED
+    assert CANARY not in everything(state, events, caplog)
