@@ -50,7 +50,7 @@ class HookContext(Struct, frozen=True, kw_only=True):
     block_reason: str | None = None
     result: Any | UnsetType = UNSET
     secret_arguments: frozenset[str] = frozenset()
-    """before_tool: names of arguments that a hook must not put where they are kept."""
+    """before_tool and after_tool: names of arguments that a hook must not put where they are kept."""
 
     def with_state(self, state: AgentState) -> "HookContext":
         """Go on with another state."""

@@ -38,7 +38,7 @@ from stepwell.tools.results import (
     timed_out,
 )
 from stepwell.tools.secrets import Scrubber, hidden, refuse_hidden
-from stepwell.tools.tool import Tool
+from stepwell.tools.tool import InputRequired, Tool
 
 logger = logging.getLogger("stepwell.tools")
 
@@ -149,6 +149,9 @@ class ToolExecutor:
             return None
         if answer.result is UNSET:
             return await self._checked(call, batch)
+        if isinstance(answer.result, InputRequired):  # nothing runs yet, so nothing is told
+            self._keep(batch, self._substituted(call, answer.result))
+            return None
         self._tell_started(call, batch)
         await self._finish(self._substituted(call, answer.result), batch)
         return None
@@ -250,6 +253,7 @@ class ToolExecutor:
                 state=batch.state,
                 call=execution.call,
                 execution=execution,
+                secret_arguments=self.tools.secret_arguments(execution.call.name),
             )
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:

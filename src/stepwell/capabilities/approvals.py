@@ -1,0 +1,136 @@
+"""Asks a person before named tools run. Owns the question and the check that the answer is for
+this very call; that the run pauses and the call runs later is the loop's business.
+"""
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from msgspec import json
+from msgspec.structs import replace
+
+from stepwell.agent import AgentPlan
+from stepwell.errors import ConfigurationError
+from stepwell.hooks import HookContext, HookTrigger, make_hook
+from stepwell.messages import ToolCall
+from stepwell.state import Answered, Approval, PendingKind, ToolOutcome
+from stepwell.tools import InputRequired, Tools
+from stepwell.tools.secrets import hidden
+
+LAST = -10_000
+"""Behind all other hooks, so that what is approved is what runs."""
+
+APPROVAL_OF = "approval_of"
+
+
+class UseApprovals:
+    """Calls of these tools wait until a person approves, edits or denies them.
+
+    Tools are named, also by patterns such as ``"mcp_*"``, or chosen by ``when``, a function of the
+    call. The run pauses with reason ``input_required``; ``state.with_answer(call_id, True)``, or
+    an ``Approval``, and another ``agent.run(state)`` take it up again. An approval holds for one
+    call with exactly these arguments. Subagents ask for the same approvals.
+
+    >>> from stepwell import Agent, Approval
+    >>> from stepwell.testing import MockTool, ScriptedModel, call
+    >>> model = ScriptedModel([call("delete", id="c1", path="a"), "Fine, I left it."])
+    >>> tools = [MockTool.returning("delete", "gone")]
+    >>> agent = Agent(model, tools=tools, capabilities=[UseApprovals("delete")])
+    >>> state = agent.run_sync("Delete a")
+    >>> state.pending[0].prompt
+    'May delete run with {"path":"a"}?'
+    >>> agent.run_sync(state.with_answer("c1", Approval.denied("keep it"))).messages[2].text
+    'Error: Blocked: a person denied this call: keep it'
+    """
+
+    def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
+        if not tools and when is None:
+            raise ConfigurationError(
+                'name the tools that need approval, as in UseApprovals("bash", "write_file"), or '
+                "choose calls with UseApprovals(when=lambda call: ...)"
+            )
+        for name in tools:
+            if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"approvals are for tools by name, not {name!r:.80}")
+        self._tools = tools
+        self._when = when
+
+    def configure(self, plan: AgentPlan) -> AgentPlan:
+        """The plan in which these calls wait."""
+        ask = make_hook(HookTrigger.BEFORE_TOOL, self._asked, priority=LAST, name="UseApprovals")
+        tell = make_hook(HookTrigger.AFTER_TOOL, _told, name="UseApprovals", inherited=True)
+        return plan.with_hook(ask).with_hook(tell).when_complete(self._checked)
+
+    def _checked(self, plan: AgentPlan) -> AgentPlan:
+        """A name that matches nothing is a typing error, which would leave a tool unguarded."""
+        names = Tools(plan.tools).names
+        for pattern in self._tools:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ConfigurationError(
+                    f"no tool is called {pattern!r}, so nothing would wait for approval; tools: "
+                    f"{', '.join(sorted(names)) or '(none)'}"
+                )
+        return plan
+
+    def _asked(self, context: HookContext) -> HookContext | None:
+        call = context.call
+        if call is None:
+            return None
+        answered = _answer_to(call, context)
+        if answered is not None and not _is_approval(answered):
+            return None  # It was let through before, ran, and asked something itself.
+        if answered is None or answered.kept[APPROVAL_OF] != _identity(call, context):
+            return self._question(call, context) if self._needs_approval(call) else None
+        approval: Approval = answered.answer
+        if not approval.approved:
+            why = f": {approval.message}" if approval.message else ""
+            return context.block(f"a person denied this call{why}")
+        if approval.arguments is None:
+            return None
+        return context.with_call(replace(call, arguments=dict(approval.arguments)))
+
+    def _needs_approval(self, call: ToolCall) -> bool:
+        if any(fnmatchcase(call.name, pattern) for pattern in self._tools):
+            return True
+        return self._when is not None and bool(self._when(call))
+
+    def _question(self, call: ToolCall, context: HookContext) -> HookContext:
+        identity = _identity(call, context)
+        shown = json.encode(identity["arguments"]).decode()
+        return context.with_result(
+            InputRequired(
+                prompt=f"May {call.name} run with {shown:.1000}?",
+                kind=PendingKind.APPROVAL,
+                details=identity,
+                resumes=True,
+                kept={APPROVAL_OF: identity},
+            )
+        )
+
+
+def _answer_to(call: ToolCall, context: HookContext) -> Answered | None:
+    return next((a for a in context.state.answered if a.call.id == call.id), None)
+
+
+def _is_approval(answered: Answered) -> bool:
+    kept = answered.kept
+    return isinstance(kept, Mapping) and APPROVAL_OF in cast("Mapping[str, Any]", kept)
+
+
+def _identity(call: ToolCall, context: HookContext) -> dict[str, Any]:
+    """What an approval is bound to."""
+    shown = hidden(call, context.secret_arguments)
+    return {"tool": call.name, "arguments": dict(shown.arguments)}
+
+
+def _told(context: HookContext) -> HookContext | None:
+    """The model wrote other arguments than those that ran; it is told with the result."""
+    call, execution = context.call, context.execution
+    answered = None if call is None else _answer_to(call, context)
+    if call is None or execution is None or answered is None or not _is_approval(answered):
+        return None
+    is_edited = isinstance(answered.answer, Approval) and answered.answer.arguments is not None
+    if not is_edited or execution.outcome is not ToolOutcome.COMPLETED:
+        return None
+    arguments = json.encode(_identity(call, context)["arguments"]).decode()
+    return context.with_result(f"(A person changed the arguments to {arguments})\n{execution.text}")

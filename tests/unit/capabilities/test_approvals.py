@@ -1,0 +1,189 @@
+"""Calls that wait for a person: asked once, bound to the call, run or denied as the person says."""
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from stepwell import Agent, AgentState, AgentStatus, ConfigurationError, StopReason, make_hook, tool
+from stepwell.capabilities.approvals import UseApprovals
+from stepwell.messages import ToolCall
+from stepwell.state import Approval, ToolOutcome
+from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+
+EDIT_NOTE = '(A person changed the arguments to {"path":"b"})\n'
+
+
+def deleting(*turns: Any, **parts: Any) -> tuple[Agent, MockTool]:
+    delete = MockTool("delete", handler=lambda path: f"deleted {path}")
+    look = MockTool.returning("look", "three files")
+    approvals = parts.pop("approvals", UseApprovals("delete"))
+    model = ScriptedModel(list(turns) or [call("delete", id="c1", path="a"), "Done."])
+    return Agent(model, tools=[delete, look], capabilities=[approvals], **parts), delete
+
+
+def result(state: AgentState, call_id: str = "c1") -> str:
+    results = [m.tool_result for m in state.messages if m.tool_result is not None]
+    return next(r.content for r in results if r.call_id == call_id)
+
+
+async def test_the_call_waits_and_nothing_has_run() -> None:
+    agent, delete = deleting()
+    events = EventRecorder()
+    agent.wiretap(events)
+    state = await agent.run("Delete a")
+
+    assert delete.calls == []
+    assert (state.status, state.stop.stop_reason) == (  # type: ignore[union-attr]
+        AgentStatus.PAUSED,
+        StopReason.INPUT_REQUIRED,
+    )
+    asked = state.pending[0]
+    assert (asked.kind, asked.call_id, asked.tool_name) == ("approval", "c1", "delete")
+    assert asked.details == {"tool": "delete", "arguments": {"path": "a"}}
+    assert 'May delete run with {"path":"a"}?' in state.explain()
+    assert not [e for e in events.events if type(e).__name__.startswith("ToolCall")]
+
+
+@pytest.mark.parametrize("answer", [True, Approval.granted(), {"approved": True}])
+async def test_an_approved_call_runs_once_as_it_was(answer: Any) -> None:
+    agent, delete = deleting()
+    state = await agent.run((await agent.run("Delete a")).with_answer("c1", answer))
+
+    assert delete.calls == [{"path": "a"}]
+    assert (state.status, result(state)) == (AgentStatus.COMPLETED, "deleted a")
+
+
+@pytest.mark.parametrize("answer", [Approval.denied("keep it"), {"approved": False, "message": ""}])
+async def test_a_denied_call_never_runs_and_the_model_is_told(answer: Any) -> None:
+    agent, delete = deleting()
+    events = EventRecorder()
+    agent.wiretap(events)
+    state = await agent.run((await agent.run("Delete a")).with_answer("c1", answer))
+
+    assert delete.calls == []
+    assert "a person denied this call" in result(state)
+    assert state.steps[1].step.tool_executions[0].outcome is ToolOutcome.BLOCKED
+    assert state.status is AgentStatus.COMPLETED
+    assert "ToolCallBlocked" in [type(e).__name__ for e in events.events]
+
+
+async def test_an_edited_call_runs_with_the_persons_arguments_and_the_model_is_told() -> None:
+    agent, delete = deleting()
+    paused = await agent.run("Delete a")
+    state = await agent.run(paused.with_answer("c1", Approval.edited({"path": "b"})))
+
+    assert delete.calls == [{"path": "b"}]
+    assert result(state) == EDIT_NOTE + "deleted b"
+    assert dict(state.messages[1].tool_calls[0].arguments) == {"path": "a"}
+
+
+async def test_edited_arguments_are_checked_like_any_others() -> None:
+    agent, delete = deleting(max_retries=3)
+    paused = await agent.run("Delete a")
+    state = await agent.run(paused.with_answer("c1", Approval.edited({"pth": "b"})))
+
+    assert delete.calls == [] or "pth" not in delete.calls[0]
+    assert "Error" in result(state)
+
+
+async def test_an_approval_is_used_up_by_its_call() -> None:
+    turns = [call("delete", id="c1", path="a"), call("delete", id="c2", path="a"), "Done."]
+    agent, delete = deleting(*turns)
+    paused = await agent.run("Delete a")
+    again = await agent.run(paused.with_answer("c1", True))
+
+    assert len(delete.calls) == 1
+    assert [p.call_id for p in again.pending] == ["c2"]
+
+
+async def test_an_approval_does_not_hold_for_other_arguments() -> None:
+    path = "a"
+
+    def rewrites(context: Any) -> Any:
+        if context.call.name != "delete":
+            return None
+        arguments = {"path": path}
+        return context.with_call(ToolCall(id="", name="delete", arguments=arguments))
+
+    agent, delete = deleting(hooks=[make_hook("before_tool", rewrites)])
+    paused = await agent.run("Delete a")
+    path = "everything"
+    state = await agent.run(paused.with_answer("c1", True))
+
+    assert delete.calls == []
+    assert state.pending[0].details["arguments"] == {"path": "everything"}
+
+
+async def test_calls_that_need_no_approval_run_meanwhile() -> None:
+    turns = [
+        [
+            call("delete", id="c1", path="a"),
+            call("look", id="c2"),
+            call("delete", id="c3", path="b"),
+        ],
+        "Done.",
+    ]
+    agent, delete = deleting(*turns)
+    paused = await agent.run("Delete a and b")
+
+    assert [p.call_id for p in paused.pending] == ["c1", "c3"]
+    assert result(paused, "c2") == "three files"
+    answered = paused.with_answer("c1", True).with_answer("c3", Approval.denied("not b"))
+    state = await agent.run(answered)
+    assert delete.calls == [{"path": "a"}]
+    assert [result(state, c) for c in ("c1", "c2", "c3")] == [
+        "deleted a",
+        "three files",
+        "Error: Blocked: a person denied this call: not b",
+    ]
+
+
+async def test_a_function_may_choose_the_calls() -> None:
+    approvals = UseApprovals(when=lambda call: call.arguments.get("path") == "b")
+    turns = [call("delete", id="c1", path="a"), call("delete", id="c2", path="b"), "Done."]
+    agent, delete = deleting(*turns, approvals=approvals)
+    state = await agent.run("Delete both")
+
+    assert delete.calls == [{"path": "a"}]
+    assert [p.call_id for p in state.pending] == ["c2"]
+
+
+async def test_a_function_that_raises_lets_nothing_run() -> None:
+    agent, delete = deleting(approvals=UseApprovals(when=lambda call: 1 / 0 > 0))
+    state = await agent.run("Delete a")
+
+    assert (delete.calls, state.status) == ([], AgentStatus.FAILED)
+    assert "UseApprovals" in state.explain()
+
+
+def test_names_and_patterns_that_match_no_tool_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"no tool is called 'delte'.*delete, look"):
+        deleting(approvals=UseApprovals("delte"))
+    deleting(approvals=UseApprovals("del*"))
+    with pytest.raises(ConfigurationError, match="name the tools"):
+        UseApprovals()
+    with pytest.raises(ConfigurationError, match="by name"):
+        UseApprovals(["delete"])  # type: ignore[arg-type]
+
+
+async def test_a_secret_argument_is_not_kept_and_must_be_given_again() -> None:
+    ran: list[str] = []
+
+    @tool
+    def sign_in(password: SecretStr) -> str:
+        """Sign in."""
+        ran.append(password.get_secret_value())
+        return "in"
+
+    model = ScriptedModel([call("sign_in", id="c1", password="canary-77"), "Done."] * 2)
+    agent = Agent(model, tools=[sign_in], capabilities=[UseApprovals("sign_in")], max_retries=3)
+    paused = await agent.run("Sign in")
+
+    assert "canary-77" not in repr(paused)
+    state = await agent.run(paused.with_answer("c1", True))
+    assert "must be given anew" in result(state)
+    edited = paused.with_answer("c1", Approval.edited({"password": "canary-77"}))
+    state = await agent.run(edited)
+    assert ran == ["canary-77"]
+    assert "canary-77" not in repr(state)
