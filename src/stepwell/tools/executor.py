@@ -25,7 +25,7 @@ from stepwell.errors import (
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
-from stepwell.state import AgentState, Answered, ErrorInfo, Pending, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, Answered, ErrorInfo, ToolExecution, ToolOutcome
 from stepwell.tools.context import ToolContext
 from stepwell.tools.registry import Tools
 from stepwell.tools.results import (
@@ -380,19 +380,15 @@ class _Batch:
         self.executions[call_id] = finished.execution
         if finished.waits_for is not None:
             self.state = self.state.with_pending(finished.waits_for)
-        if finished.signal is not None:
-            self._stop_for(finished.signal, finished.waits_for)
+        if finished.signal is not None and finished.waits_for is not None:
+            # The model made the other calls without the answer, so they don't wait for it.
+            self.state = self.state.with_signal(finished.signal)
+        elif finished.signal is not None:
+            self.halt(finished.signal)
         if finished.metadata:
             self.state = self.state.with_metadata(finished.metadata)
         if finished.failure is not None:
             self._faults[call_id] = finished.failure
-
-    def _stop_for(self, signal: StopSignal, waits_for: Pending | None) -> None:
-        if waits_for is not None and waits_for.resumes:
-            # It asks about itself alone: an approval, a subagent. The other calls can go on.
-            self.state = self.state.with_signal(signal)
-        else:
-            self.halt(signal)
 
     def result(self, calls: Sequence[ToolCall]) -> ToolBatch:
         return ToolBatch(

@@ -156,7 +156,7 @@ async def test_an_answer_to_nothing_says_what_is_waited_for() -> None:
         paused.with_answer("c9", "yes")
 
 
-async def test_a_question_does_not_let_later_calls_of_the_batch_run() -> None:
+async def test_a_question_does_not_keep_the_other_calls_of_the_response_from_running() -> None:
     pay = MockTool.returning("pay", "paid")
 
     async def ask() -> InputRequired:
@@ -166,8 +166,8 @@ async def test_a_question_does_not_let_later_calls_of_the_batch_run() -> None:
     agent = Agent(ScriptedModel([calls]), tools=[FunctionTool(ask, parallel=False), pay])
     state = await agent.run("Go")
 
-    assert pay.calls == []
-    assert state.steps[0].step.tool_executions[1].outcome is ToolOutcome.NOT_RUN
+    assert len(pay.calls) == 1
+    assert state.steps[0].step.tool_executions[1].outcome is ToolOutcome.COMPLETED
     assert state.pending[0].kind is PendingKind.APPROVAL
     assert len(state.messages) == 4
 

@@ -1,0 +1,106 @@
+"""A task of the model's plan, how a plan is read from a state, and how it is shown."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct, ValidationError, convert, field
+
+from stepwell.agent.metadata_keys import TASKS
+from stepwell.state import AgentState
+
+NO_TASKS = "(no tasks)"
+
+
+class TaskStatus(StrEnum):
+    """How far a task is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+_CIRCLES = {
+    TaskStatus.COMPLETED: "●",
+    TaskStatus.IN_PROGRESS: "◐",
+    TaskStatus.PENDING: "○",
+}
+_WORDS = {
+    TaskStatus.COMPLETED: "completed",
+    TaskStatus.IN_PROGRESS: "in progress",
+    TaskStatus.PENDING: "pending",
+}
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One task of a plan. ``active_form`` says what is being done while it is in progress.
+
+    >>> task = Task(content="Run tests", status=TaskStatus.IN_PROGRESS, active_form="Running tests")
+    >>> task.label
+    'Running tests'
+    """
+
+    content: str
+    status: TaskStatus
+    active_form: str = field(name="activeForm")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left to do."""
+        return self.status is not TaskStatus.COMPLETED
+
+    @property
+    def label(self) -> str:
+        """The words that show the task, on one line."""
+        words = self.active_form if self.status is TaskStatus.IN_PROGRESS else self.content
+        return " ".join(words.split())
+
+
+def tasks_of(state: AgentState) -> tuple[Task, ...]:
+    """The plan in a state, for a user interface; empty if there is none.
+
+    What an application keeps under the same key, and is no plan, counts as none.
+
+    >>> tasks_of(AgentState.empty())
+    ()
+    """
+    stored = state.metadata.get(TASKS)
+    if not stored:
+        return ()
+    try:
+        return convert(stored, tuple[Task, ...])
+    except ValidationError:
+        return ()
+
+
+def render_tasks(tasks: Sequence[Task]) -> str:
+    """The plan as numbered lines, one per task.
+
+    >>> print(
+    ...     render_tasks(
+    ...         [
+    ...             Task(content="Read", status=TaskStatus.COMPLETED, active_form="Reading"),
+    ...             Task(content="Write", status=TaskStatus.IN_PROGRESS, active_form="Writing"),
+    ...         ]
+    ...     )
+    ... )
+    1. ● Read
+    2. ◐ Writing
+    """
+    lines = [
+        f"{number}. {_CIRCLES[task.status]} {task.label}"
+        for number, task in enumerate(tasks, start=1)
+    ]
+    return "\n".join(lines) or NO_TASKS
+
+
+def summarize_tasks(tasks: Sequence[Task]) -> str:
+    """How many tasks there are of each status.
+
+    >>> summarize_tasks([Task(content="Read", status=TaskStatus.PENDING, active_form="Reading")])
+    '1 task: 0 completed, 0 in progress, 1 pending'
+    """
+    if not tasks:
+        return NO_TASKS
+    statuses = [task.status for task in tasks]
+    counts = ", ".join(f"{statuses.count(status)} {word}" for status, word in _WORDS.items())
+    return f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {counts}"
