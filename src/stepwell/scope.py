@@ -97,7 +97,7 @@ class RunScope:
 
     __slots__ = (
         *("_cancellation", "_overdue", "_thread", "_timer"),
-        *("backstops", "batches", "emitter", "guards", "loop"),
+        *("backstops", "batches", "emitter", "guards", "loop", "shared"),
     )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
@@ -109,6 +109,8 @@ class RunScope:
         self.batches = 0
         """Batches of tool calls under way. They answer to signals themselves, also between two
         calls, and settle every call; no backstop may cut them off."""
+        self.shared: dict[str, object] = {}
+        """What the calls of a run know of each other, by name."""
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None

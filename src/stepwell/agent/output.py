@@ -4,30 +4,22 @@ A capability like any other: it sets the response format and looks at each final
 step. ``Agent(output=...)`` and ``with_output(...)`` add it.
 """
 
-import re
-from collections.abc import Mapping
-from inspect import isroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from msgspec import json
 from msgspec.structs import replace
 
+from stepwell.agent.output_type import OutputType, complaint
 from stepwell.agent.plan import AgentPlan
 from stepwell.continuation import StopReason
-from stepwell.errors import ConfigurationError, text_of
+from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookContext, HookTrigger, make_hook
-from stepwell.messages import FinishReason, Message
-from stepwell.models import ResponseFormat
+from stepwell.messages import Message
 from stepwell.state import AgentState, AgentStep
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
 
 SOURCE = "TypedOutput"
 MISFIT = "output_misfit"
 """The step's metadata key under which a rejected answer keeps what was wrong with it."""
-
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 
 class TypedOutput:
@@ -41,11 +33,8 @@ class TypedOutput:
         if not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"output retries must be 0 or more, got {retries!r}")
         self._retries = retries
-        self._adapter, schema = _adapter(output_type)
-        self._is_wrapped = schema.get("type") != "object"
-        if self._is_wrapped:
-            schema = _wrapped(schema)
-        self.format = ResponseFormat(schema=schema, name=_name(output_type))
+        self._type = OutputType(output_type)
+        self.format = self._type.format
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
         """The plan that asks for this output and checks it."""
@@ -61,20 +50,11 @@ class TypedOutput:
         if step is None or step.has_tool_calls or step.has_errors:
             return None
         try:
-            value = self._parsed(step.text)
+            value = self._type.parsed(step.text)
         except (ValueError, TypeError, RecursionError) as error:
-            return self._rejected(context, step, _complaint(error, step))
-        given = replace(step, output=self._adapter.dump_python(value, mode="json"))
+            return self._rejected(context, step, complaint(error, step.text, step.finish_reason))
+        given = replace(step, output=self._type.dumped(value))
         return context.with_state(context.state.with_output(given, typed=value))
-
-    def _parsed(self, text: str) -> Any:
-        fenced = _FENCED.fullmatch(text)
-        text = fenced[1] if fenced else text
-        if not self._is_wrapped:
-            return self._adapter.validate_json(text)
-        found = json.decode(text)
-        wraps = isinstance(found, dict) and "result" in found
-        return self._adapter.validate_json(json.encode(found["result"] if wraps else found))
 
     def _rejected(self, context: HookContext, step: AgentStep, complaint: str) -> HookContext:
         state = context.state
@@ -107,54 +87,3 @@ class TypedOutput:
 
 def _wanted(context: HookContext) -> HookContext:
     return context.with_state(context.state.with_output_wanted())
-
-
-def _adapter(output_type: Any) -> "tuple[TypeAdapter[Any], dict[str, Any]]":
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticUserError
-    from pydantic_core import SchemaError
-
-    wanted = "use a pydantic model, a dataclass, a TypedDict or plain types"
-    if isroutine(output_type) or isinstance(output_type, Mapping):
-        raise ConfigurationError(f"{output_type!r:.80} can't be an output type: {wanted}")
-    try:
-        adapter = TypeAdapter[Any](output_type)
-        return adapter, adapter.json_schema()
-    except (PydanticUserError, SchemaError, TypeError) as error:
-        why = str(error).splitlines()[0]
-        raise ConfigurationError(
-            f"{output_type!r:.80} can't be an output type: {wanted}. {why}"
-        ) from None
-
-
-def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """Providers want an object; what is none becomes the only property of one."""
-    definitions = schema.pop("$defs", None)
-    wrapped = {
-        "type": "object",
-        "properties": {"result": schema},
-        "required": ["result"],
-        "additionalProperties": False,
-    }
-    return {**wrapped, "$defs": definitions} if definitions else wrapped
-
-
-def _name(output_type: Any) -> str:
-    """A name that all providers accept."""
-    name = getattr(output_type, "__name__", "") or "output"
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
-
-
-def _complaint(error: Exception, step: AgentStep) -> str:
-    if not step.text.strip():
-        return "it is empty"
-    if not hasattr(error, "errors"):
-        return f"it can't be read ({text_of(error)})"
-    wrong: list[str] = []
-    for entry in cast("ValidationError", error).errors(include_url=False)[:10]:
-        place = ".".join(str(part) for part in entry["loc"])
-        is_plain = entry["type"] in ("missing", "json_invalid")
-        got = "" if is_plain else f" (got {entry['input']!r:.80})"
-        wrong.append(f"{place}: {entry['msg']}{got}" if place else f"{entry['msg']}{got}")
-    was_cut = step.finish_reason is FinishReason.LENGTH
-    return "; ".join(wrong) + ("; it was cut off at max_tokens" if was_cut else "")

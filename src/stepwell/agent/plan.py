@@ -36,6 +36,7 @@ from stepwell.models import (
     ModelSettings,
     ResponseFormat,
 )
+from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget
 from stepwell.tools import ToolExecutor, ToolLike, Tools
 
@@ -52,6 +53,13 @@ class AgentCapability(Protocol):
     def configure(self, plan: "AgentPlan") -> "AgentPlan":
         """The plan with this feature's tools, hooks, criteria and context added."""
         ...
+
+
+class Completion(Struct, frozen=True, eq=False):
+    """A change that waits for the whole plan."""
+
+    change: "Callable[[AgentPlan], AgentPlan]"
+    order: int
 
 
 class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
@@ -78,7 +86,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     max_retries: int | None = None
     at_limit: AtLimit = AtLimit.STOP
     max_parallel_tools: int = 8
-    completions: tuple["Callable[[AgentPlan], AgentPlan]", ...] = ()
+    completions: tuple["Completion", ...] = ()
     events: EventBus | None = None
     clock: Clock = SystemClock()
     new_id: IdFactory = new_id
@@ -118,16 +126,41 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(f"{name}.configure returned {plan!r}; return the changed plan")
         return replace(plan, capabilities=(*plan.capabilities, name))
 
-    def when_complete(self, change: "Callable[[AgentPlan], AgentPlan]") -> "AgentPlan":
-        """With a change that is made when the agent is built, and so sees the whole plan."""
-        return replace(self, completions=(*self.completions, change))
+    def when_complete(
+        self, change: "Callable[[AgentPlan], AgentPlan]", *, order: int = 0
+    ) -> "AgentPlan":
+        """With a change that is made when the agent is built, and so sees the whole plan.
+
+        Changes are made by order, lower first; those of one order as they were added.
+        """
+        return replace(self, completions=(*self.completions, Completion(change, order)))
 
     def completed(self) -> "AgentPlan":
         """The whole plan, with the changes that waited for it."""
-        plan = replace(self, completions=())
-        for change in self.completions:
-            plan = change(plan)
+        plan = replace(self, completions=(), events=self.events or EventBus())
+        for completion in sorted(self.completions, key=lambda completion: completion.order):
+            plan = completion.change(plan)
         return plan
+
+    def asked_apart(
+        self, given: "Model | str | None", owner: str
+    ) -> "tuple[Model, ModelSettings] | None":
+        """The model that a capability asks for itself: the given one, an object or a name, or the
+        agent's own with the settings that belong to the model. None if the plan lacks both model
+        and driver, which is told when it is assembled."""
+        if given is not None:
+            model = self.model_presets.model(given) if isinstance(given, str) else given
+            return model, NO_SETTINGS
+        model = self.model
+        if model is None and self.llm_preset is not None:
+            model = self.model_presets.model(self.llm_preset)
+        if model is None and self.driver is not None:
+            raise ConfigurationError(
+                f"{owner} can't tell which model the agent's driver asks; name one, as in "
+                f'{owner}(..., model="openai:gpt-5")'
+            )
+        own = ModelSettings(model=self.settings.model, extra_headers=self.settings.extra_headers)
+        return None if model is None else (model, own)
 
     @property
     def budget(self) -> Budget:

@@ -20,6 +20,8 @@ from stepwell.tools.secrets import hidden
 LAST = -10_000
 """Behind all other hooks, so that what is approved is what runs."""
 
+WHEN_ALL_TOOLS_ARE_KNOWN = 900
+
 APPROVAL_OF = "approval_of"
 
 
@@ -59,7 +61,11 @@ class UseApprovals:
         """The plan in which these calls wait."""
         ask = make_hook(HookTrigger.BEFORE_TOOL, self._asked, priority=LAST, name="UseApprovals")
         tell = make_hook(HookTrigger.AFTER_TOOL, _told, name="UseApprovals", inherited=True)
-        return plan.with_hook(ask).with_hook(tell).when_complete(self._checked)
+        return (
+            plan.with_hook(ask)
+            .with_hook(tell)
+            .when_complete(self._checked, order=WHEN_ALL_TOOLS_ARE_KNOWN)
+        )
 
     def _checked(self, plan: AgentPlan) -> AgentPlan:
         """A name that matches nothing is a typing error, which would leave a tool unguarded."""

@@ -80,6 +80,11 @@ class ContinuationOutcome(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def has_requests(self) -> bool:
+        """Whether anyone asked to go on, heard or not."""
+        return any(v.decision is ContinuationDecision.REQUEST for v in self.evaluations)
+
+    @property
     def forbidding_criterion(self) -> str | None:
         """The first criterion that forbade going on, in order of registration."""
         return next(

@@ -204,18 +204,24 @@ class AgentFinished(AgentEvent, frozen=True, kw_only=True):
 
 
 class SubagentSpawning(AgentEvent, frozen=True, kw_only=True):
-    """A subagent is about to run."""
+    """A subagent is about to run, for a call of the agent whose event this is."""
 
     name: str
     prompt: str
     depth: int
     max_depth: int
+    call_id: str
+    child_agent_id: str
 
 
 class SubagentCompleted(AgentEvent, frozen=True, kw_only=True):
-    """A subagent ended."""
+    """A subagent ended, or waits for a person."""
 
     name: str
     status: AgentStatus
     steps: int
     usage: Usage
+    depth: int
+    max_depth: int
+    call_id: str
+    child_agent_id: str

@@ -207,7 +207,7 @@ class ToolExecutor:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is a result
                 finished = raised(begun, error)
         if guard.signal is not None:
-            finished = interrupted(begun, guard.signal)
+            finished = interrupted(begun, guard.signal, finished)
         elif guard.timed_out or finished is None:
             finished = timed_out(begun, tool.timeout)
         execution = replace(

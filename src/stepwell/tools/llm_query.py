@@ -86,7 +86,7 @@ class LlmQueryTool(BaseTool):
         request = ModelRequest(
             messages=(Message.user(prompt),),
             context=self._context,
-            settings=_bounded(self._settings, left),
+            settings=bounded(self._settings, left),
             seconds_left=left.capped_by(Budget(seconds=self.timeout)).seconds,
         )
         try:
@@ -100,7 +100,7 @@ class LlmQueryTool(BaseTool):
         return ToolOutput(value=_answer(response), usage=response.usage, cost=response.cost)
 
 
-def _bounded(settings: ModelSettings, left: Budget) -> ModelSettings:
+def bounded(settings: ModelSettings, left: Budget) -> ModelSettings:
     """The settings, with an answer no longer than the tokens that are left."""
     if left.tokens is None or left.tokens >= (settings.max_tokens or ACCEPTED_EVERYWHERE):
         return settings

@@ -103,11 +103,15 @@ def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
     return Finished(execution=ended, failure=TimeoutError(message))
 
 
-def interrupted(execution: ToolExecution, signal: StopSignal) -> Finished:
-    """The run's deadline or a cancellation ended the tool."""
+def interrupted(
+    execution: ToolExecution, signal: StopSignal, came_to: Finished | None = None
+) -> Finished:
+    """The run's deadline or a cancellation ended the tool; what it still told it spent counts."""
     told = signal.while_running(f"tool {execution.call.name}")
     text = f"cancelled while it ran ({signal.words}); what it had begun may still take effect"
     ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=f"Error: {text}")
+    if came_to is not None:
+        ended = replace(ended, usage=came_to.execution.usage, cost=came_to.execution.cost)
     return Finished(execution=ended, signal=told)
 
 

@@ -1,0 +1,250 @@
+"""The tool that spawns a subagent: who it is, what it is given, how it runs, and what its parent
+is told. A child that waits for a person makes its parent wait, and both go on with the answer.
+"""
+
+import logging
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from stepwell.agent import AgentPlan
+from stepwell.agent.child import (
+    budget_for,
+    child_plan,
+    child_state,
+    run_child,
+    tools_by_name,
+)
+from stepwell.agent.registry import AgentRegistry
+from stepwell.agent.spec import AgentSpec
+from stepwell.capabilities.subagents.policy import SubagentPolicy
+from stepwell.continuation import AgentStatus
+from stepwell.errors import AgentNotFoundError, ConfigurationError, StepwellError
+from stepwell.events import SubagentCompleted, SubagentSpawning
+from stepwell.messages import Message
+from stepwell.models import Model
+from stepwell.state import AgentState
+from stepwell.tools import (
+    BaseTool,
+    InputRequired,
+    ToolContext,
+    ToolEffect,
+    ToolFailure,
+    ToolOutput,
+    Tools,
+)
+
+logger = logging.getLogger("stepwell.subagents")
+
+NAME = "spawn_subagent"
+FOREIGN_MODELS = frozenset({"sonnet", "opus", "haiku"})
+"""What files of one provider's program call its models; without a preset the parent's answers."""
+
+
+class SkillSource(Protocol):
+    """Where the skills come from that a spec names; a ``SkillLibrary`` is one."""
+
+    def get(self, name: str) -> Any:
+        """The skill, with its text as ``body``; raises ``StepwellError`` for an unknown one."""
+        ...
+
+
+class SpawnSubagentTool(BaseTool):
+    """Runs an agent of the registry on a task and gives back its answer."""
+
+    name = NAME
+    effect = ToolEffect.EXTERNAL
+
+    def __init__(
+        self,
+        registry: AgentRegistry,
+        policy: SubagentPolicy,
+        *,
+        skills: SkillSource | None = None,
+        plan: AgentPlan | None = None,
+        depth: int = 0,
+    ) -> None:
+        self._registry = registry
+        self._policy = policy
+        self._skills = skills
+        self._plan = plan
+        self._depth = depth
+        super().__init__(description=_described(registry))
+
+    def bound_to(self, plan: AgentPlan, *, depth: int = 0) -> "SpawnSubagentTool":
+        """The same tool for the agent of that plan, which is itself that deep."""
+        return SpawnSubagentTool(
+            self._registry, self._policy, skills=self._skills, plan=plan, depth=depth
+        )
+
+    async def __call__(
+        self, subagent: str, prompt: str, context: ToolContext
+    ) -> ToolOutput | ToolFailure:
+        """Spawn a subagent.
+
+        Args:
+            subagent: The name of the agent.
+            prompt: The whole task: the agent sees nothing of this conversation.
+        """
+        try:
+            spec = self._registry.get(subagent)
+        except AgentNotFoundError:
+            known = ", ".join(self._registry.names) or "(none)"
+            return ToolFailure(f"there is no subagent {subagent!r}; available: {known}")
+        if self._depth >= self._policy.max_depth:
+            return ToolFailure(
+                f"subagents may nest {self._policy.max_depth} deep, and this agent is at the "
+                "bottom; do the work yourself"
+            )
+        if not prompt.strip():
+            return ToolFailure("the prompt is empty; write the whole task into it")
+        try:
+            return await self._spawned(spec, prompt, context)
+        except ConfigurationError as error:
+            return ToolFailure(f"subagent {subagent!r} can't run: {error}")
+
+    async def _spawned(self, spec: AgentSpec, prompt: str, context: ToolContext) -> ToolOutput:
+        parent = self._parent()
+        if context.resumed is None:
+            begun = child_state(parent, prompt, context)
+        else:
+            waiting: AgentState = context.resumed.kept
+            begun = waiting.with_answer(_asks(waiting), context.resumed.answer)
+            if begun.status is AgentStatus.PAUSED:
+                return ToolOutput(value=_question(spec, begun))
+        plan = self._childs_plan(parent, spec, begun, context)
+        self._tell_spawning(spec, prompt, begun, context)
+        ended = await run_child(plan, begun, context)
+        self._tell_completed(spec, ended, context)
+        usage, cost = ended.usage - begun.usage, ended.cost - begun.cost
+        return ToolOutput(value=self._told(spec, ended), usage=usage, cost=cost)
+
+    # What the child is given
+
+    def _parent(self) -> AgentPlan:
+        if self._plan is None:
+            raise ConfigurationError("the tool belongs to no agent; add it with UseSubagents")
+        return self._plan
+
+    def _childs_plan(
+        self, parent: AgentPlan, spec: AgentSpec, begun: AgentState, context: ToolContext
+    ) -> AgentPlan:
+        offered = [name for name in Tools(parent.tools).names if name != NAME]
+        names = spec.offered_tools(self._policy.offered([*offered, NAME]))
+        plan = child_plan(
+            self._answering(parent, spec),
+            instructions=[*self._skill_texts(spec), Message.system(spec.system_prompt)],
+            tools=tools_by_name(parent, [name for name in names if name != NAME]).values(),
+            budget=budget_for(context, spec.budget or self._policy.budget, begun),
+        )
+        if NAME in names:
+            plan = plan.with_tools(self.bound_to(plan, depth=self._depth + 1))
+        return plan
+
+    def _answering(self, parent: AgentPlan, spec: AgentSpec) -> AgentPlan:
+        """The parent with the model and the settings that the spec asks for."""
+        settings = spec.model_settings
+        model = self._model(parent, spec)
+        if model is None:
+            return replace(parent, settings=settings.over(parent.settings))
+        own = replace(parent.settings, model=None)
+        return replace(
+            parent, model=model, llm_preset=None, driver=None, settings=settings.over(own)
+        )
+
+    def _model(self, parent: AgentPlan, spec: AgentSpec) -> Model | None:
+        if spec.preset is None:
+            return None
+        preset = self._policy.models.get(spec.preset, spec.preset)
+        is_foreign = preset.lower() in FOREIGN_MODELS and preset not in parent.model_presets.names
+        if is_foreign:
+            logger.info("%s asks for %r, which is no preset here", spec.name, preset)
+            return None
+        return parent.model_presets.model(preset)
+
+    def _skill_texts(self, spec: AgentSpec) -> list[Message]:
+        if spec.skills and self._skills is None:
+            raise ConfigurationError(
+                f"it needs the skills {', '.join(spec.skills)}, and no library was given; write "
+                "UseSubagents(registry, skills=library)"
+            )
+        texts: list[Message] = []
+        for name in spec.skills:
+            try:
+                texts.append(Message.system(self._skills.get(name).body if self._skills else ""))
+            except (StepwellError, LookupError) as error:
+                raise ConfigurationError(f"it needs the skill {name!r}: {error}") from None
+        return texts
+
+    # What the parent is told
+
+    def _told(self, spec: AgentSpec, ended: AgentState) -> str | ToolFailure | InputRequired:
+        if ended.status is AgentStatus.PAUSED:
+            return _question(spec, ended)
+        if ended.status is AgentStatus.FAILED:
+            step = ended.current_step
+            errors = "; ".join(error.text for error in step.errors) if step else ""
+            details = {"subagent": spec.name, "steps": ended.step_count}
+            return ToolFailure(
+                f"subagent {spec.name!r} failed: {errors or ended.explain()}", details
+            )
+        answer = ended.final_response or ""
+        if ended.status is not AgentStatus.COMPLETED:
+            reason = None if ended.stop is None else ended.stop.stop_reason
+            answer = f"(It was stopped before it was done: {reason}.)\n{answer}".strip()
+        elif not answer.strip():
+            answer = "(The subagent gave no final response.)"
+        longest = self._policy.summary_max_chars
+        if len(answer) > longest:
+            answer = f"{answer[:longest]}\n(Cut at {longest} of {len(answer)} characters.)"
+        return answer
+
+    def _tell_spawning(
+        self, spec: AgentSpec, prompt: str, begun: AgentState, context: ToolContext
+    ) -> None:
+        context.state.scope.emitter.emit(
+            SubagentSpawning,
+            name=spec.name,
+            prompt=prompt,
+            depth=self._depth,
+            max_depth=self._policy.max_depth,
+            call_id=context.call_id,
+            child_agent_id=begun.agent_id,
+        )
+
+    def _tell_completed(self, spec: AgentSpec, ended: AgentState, context: ToolContext) -> None:
+        context.state.scope.emitter.emit(
+            SubagentCompleted,
+            name=spec.name,
+            status=ended.status,
+            steps=ended.step_count,
+            usage=ended.usage,
+            depth=self._depth,
+            max_depth=self._policy.max_depth,
+            call_id=context.call_id,
+            child_agent_id=ended.agent_id,
+        )
+
+
+def _described(registry: AgentRegistry) -> str:
+    agents = "\n".join(f"- {spec.name}: {spec.description}" for spec in registry.specs)
+    return (
+        "Have another agent do a task of its own and get its answer. It sees nothing of this "
+        f"conversation. Available agents:\n{agents or '(none)'}"
+    )
+
+
+def _asks(waiting: AgentState) -> str:
+    """The call of the child that the parent asks for: its questions are asked one by one."""
+    return next(p.call_id for p in waiting.pending if p.call_id is not None)
+
+
+def _question(spec: AgentSpec, waiting: AgentState) -> InputRequired:
+    asked = next(p for p in waiting.pending if p.call_id is not None)
+    return InputRequired(
+        prompt=f"{spec.name}: {asked.prompt}",
+        kind=asked.kind,
+        details={**asked.details, "subagent": spec.name, "asked_by": asked.tool_name},
+        resumes=True,
+        kept=waiting,
+    )

@@ -1,0 +1,57 @@
+"""One question to a model apart from the conversation: for critics, extraction, summaries."""
+
+import asyncio
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStop
+from stepwell.drivers.inference import sound
+from stepwell.errors import ModelError, ModelErrorKind
+from stepwell.models import Model, ModelRequest, ModelResponse
+from stepwell.models.attempts import name_of
+from stepwell.state import AgentState, Budget
+from stepwell.tools.llm_query import bounded
+
+
+async def ask_apart(
+    model: Model,
+    request: ModelRequest,
+    state: AgentState,
+    *,
+    within: float | None = None,
+    left: Budget | None = None,
+) -> ModelResponse:
+    """The answer, within that time and what is left of the budget; nothing is streamed.
+
+    Raises ``ModelError``, also when no answer came in time. What ends the run ends the wait.
+    """
+    left = state.budget_left if left is None else left
+    request = replace(
+        request,
+        settings=bounded(request.settings, left),
+        seconds_left=left.capped_by(Budget(seconds=within)).seconds,
+    )
+    name = name_of(model)
+    with state.scope.guard(within) as guard:
+        try:
+            return sound(await model.respond(request), name)
+        except asyncio.CancelledError as error:
+            if guard.was_cancelled:
+                raise
+            raise ModelError(f"model {name} cancelled its own call") from error
+    if guard.signal is not None:
+        raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
+    raise ModelError(
+        f"model {name} gave no answer within {within or 0:g} s", kind=ModelErrorKind.TIMEOUT
+    )
+
+
+def between_tags(name: str, text: str) -> str:
+    """A text as material for a model, between tags that it can't hold: they are made from it.
+
+    >>> between_tags("task", "Add 2 and 2.").splitlines()[1]
+    'Add 2 and 2.'
+    """
+    mark = f"{name}-{sha256(text.encode(errors='replace')).hexdigest()[:12]}"
+    return f"<{mark}>\n{text}\n</{mark}>"
