@@ -2,7 +2,8 @@
 
 StepwellError
 ├── ConfigurationError (ValueError)      put together wrongly; raised at construction
-│   └── InvalidToolError                 a function or class that cannot become a tool
+│   ├── InvalidToolError                 a function or class that cannot become a tool
+│   └── DefinitionError (stepwell.agent) a file that defines an agent or a skill is wrong
 ├── SyncInsideLoopError (RuntimeError)   a *_sync method called inside a running event loop
 ├── AgentNotFoundError (LookupError)     a name that no registry knows
 ├── ToolError                            raised only where a caller asked for exceptions

@@ -20,85 +20,139 @@ from stepwell.drivers import BindableDriver, Driver
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.loop import AtLimit
-from stepwell.messages import Message
+from stepwell.messages import Message, Usage
 from stepwell.models import CachedContext
 from stepwell.state import UNLIMITED, AgentState, Budget
-from stepwell.tools import ToolContext, ToolLike, Tools
+from stepwell.tools import ToolContext, ToolLike
 
 SECONDS_TO_END = 5.0
 """How long a child may take to end in good order after its parent's call was ended."""
 
-_PURSE = "purse"
+SHORTEST_TIME = 0.001
+"""A child without any time left begins all the same, and says that it had none."""
+
+FIRST, LAST = 10_000, -10_000
+_PURSE, _SHARE = "purse", "share"
+
+Spent = tuple[int, float]
+"""Tokens and cost."""
 
 
 class Purse:
-    """What the children of one step may spend together: what their parent had left."""
+    """What an agent and its children spend in one step, of what the agent had left before it."""
 
-    def __init__(self, step_number: int, left: Budget) -> None:
+    def __init__(self, step_number: int, had: Budget, share: "SharedBudget | None") -> None:
         self.step_number = step_number
-        self.left = left
-        self._spent: dict[str, tuple[int, float]] = {}
+        self._had = had
+        self._share = share
+        self._turns: Spent = (0, 0.0)
+        self._shares: list[SharedBudget] = []
 
     @classmethod
-    def of(cls, context: ToolContext) -> "Purse":
+    def of(cls, state: AgentState) -> "Purse":
         """The purse of the step in flight, the same for all its calls."""
-        scope, number = context.state.scope, context.state.step_number
-        purse = scope.shared.get(_PURSE)
+        shared, number = state.scope.shared, state.step_number
+        purse = shared.get(_PURSE)
         if not isinstance(purse, Purse) or purse.step_number != number:
-            purse = scope.shared[_PURSE] = cls(number, context.budget_left)
+            share = shared.get(_SHARE)
+            share = share if isinstance(share, SharedBudget) else None
+            purse = shared[_PURSE] = cls(number, state.budget_left, share)
+            if share is not None:
+                share.in_flight = purse
         return purse
 
-    def note(self, child: str, tokens: int, cost: float) -> None:
-        """A child has spent that much since its call began."""
-        self._spent[child] = (tokens, cost)
+    def add(self, share: "SharedBudget") -> None:
+        """One more child spends of this."""
+        self._shares.append(share)
 
-    def spent_by_others(self, child: str) -> tuple[int, float]:
-        """Tokens and cost of the other children of the step."""
-        others = [spent for name, spent in self._spent.items() if name != child]
-        return sum(tokens for tokens, _ in others), sum(cost for _, cost in others)
+    def note_turn(self, tokens: int, cost: float) -> None:
+        """The agent itself spent that much, which its state does not know before the step ends."""
+        self._turns = (self._turns[0] + tokens, self._turns[1] + cost)
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and cost of the step so far, with those of all children."""
+        all_spent = [self._turns, *(share.spent for share in self._shares)]
+        return sum(tokens for tokens, _ in all_spent), sum(cost for _, cost in all_spent)
+
+    @property
+    def left(self) -> Budget:
+        """What is left for another child."""
+        tokens, cost = self.spent
+        return self._had.after(usage=Usage(input_tokens=tokens), cost=cost)
+
+    def why_empty(self) -> tuple[StopReason, str] | None:
+        """The limit that is reached, here or further up; None while something is left."""
+        tokens, cost = self.spent
+        had = self._had
+        if had.tokens is not None and tokens >= had.tokens:
+            words = f"the parent and its subagents spent {tokens} of the {had.tokens} tokens left"
+            return StopReason.TOKEN_LIMIT, words
+        if had.cost is not None and cost >= had.cost:
+            words = f"the parent and its subagents spent {cost:g} of the cost of {had.cost:g} left"
+            return StopReason.COST_LIMIT, words
+        return None if self._share is None else self._share.purse.why_empty()
 
 
 class SharedBudget:
     """Ends a child when it and the other children have spent what their parent had left."""
 
     def __init__(self, purse: Purse, begun_with: AgentState) -> None:
-        self._purse = purse
-        self._tokens_before = begun_with.usage.total_tokens
-        self._cost_before = begun_with.cost
+        self.purse = purse
+        self.in_flight: Purse | None = None
+        """What the step of this child spends, when it has children of its own."""
+        self._recorded: Spent = (0, 0.0)
+        self._before: Spent = (begun_with.usage.total_tokens, begun_with.cost)
+        purse.add(self)
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and cost since the call of the parent began."""
+        tokens, cost = (0, 0.0) if self.in_flight is None else self.in_flight.spent
+        return self._recorded[0] + tokens, self._recorded[1] + cost
 
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Forbid once the purse is empty."""
-        left = self._purse.left
-        tokens, cost = self._purse.spent_by_others(state.agent_id)
-        own_tokens, own_cost = self._own(state)
-        reason, stop = "the parent's budget is not spent", None
-        if left.tokens is not None and tokens + own_tokens >= left.tokens:
-            stop = StopReason.TOKEN_LIMIT
-            reason = (
-                f"this agent spent {own_tokens} tokens and those beside it {tokens}, of the "
-                f"{left.tokens} that their parent had left"
-            )
-        elif left.cost is not None and cost + own_cost >= left.cost:
-            stop = StopReason.COST_LIMIT
-            reason = (
-                f"this agent spent {own_cost:g} and those beside it {cost:g}, of the {left.cost:g} "
-                "that their parent had left"
-            )
+        reached = self.purse.why_empty()
+        stop, reason = reached or (None, "the parent's budget is not spent")
         return ContinuationEvaluation(
             criterion="SharedBudget",
             decision=ContinuationDecision.FORBID if stop else ContinuationDecision.ALLOW,
             reason=reason,
-            context={"own_tokens": own_tokens, "tokens_beside": tokens},
+            context={"own_tokens": self.spent[0], "tokens": self.purse.spent[0]},
             stop_reason=stop,
         )
 
-    def note(self, context: HookContext) -> None:
-        """After each step the others learn what this child has spent."""
-        self._purse.note(context.state.agent_id, *self._own(context.state))
+    def hooks(self) -> tuple[Hook, ...]:
+        """They let the child's own children find this, and tell the others what it spends."""
+        return (
+            make_hook(HookTrigger.BEFORE_STEP, self._opened, priority=FIRST, name="SharedBudget"),
+            make_hook(HookTrigger.AFTER_STEP, self._noted, priority=FIRST, name="SharedBudget"),
+        )
 
-    def _own(self, state: AgentState) -> tuple[int, float]:
-        tokens = state.usage.total_tokens - self._tokens_before
-        return tokens, state.cost - self._cost_before
+    def _opened(self, context: HookContext) -> None:
+        context.state.scope.shared[_SHARE] = self
+
+    def _noted(self, context: HookContext) -> None:
+        state = context.state
+        self.in_flight = None
+        self._recorded = (
+            state.usage.total_tokens - self._before[0],
+            state.cost - self._before[1],
+        )
+
+
+def with_turns_noted(plan: AgentPlan) -> AgentPlan:
+    """The plan of an agent whose children are given what its model turn left, not what was there
+    before it."""
+
+    def noted(context: HookContext) -> None:
+        if context.response is not None:
+            spent = context.response.usage.total_tokens
+            Purse.of(context.state).note_turn(spent, context.response.cost)
+
+    hook = make_hook(HookTrigger.AFTER_INFERENCE, noted, priority=LAST, name="SharedBudget")
+    return plan.with_hook(hook)
 
 
 def child_plan(
@@ -125,7 +179,7 @@ def child_plan(
         max_steps=budget.steps,
         max_tokens=budget.tokens,
         max_cost=budget.cost,
-        timeout=budget.seconds,
+        timeout=None if budget.seconds is None else max(budget.seconds, SHORTEST_TIME),
         error_policy=parent.error_policy,
         max_retries=parent.max_retries,
         at_limit=AtLimit.STOP,
@@ -134,12 +188,6 @@ def child_plan(
         clock=parent.clock,
         new_id=parent.new_id,
     )
-
-
-def tools_by_name(parent: AgentPlan, names: Iterable[str]) -> dict[str, ToolLike]:
-    """The parent's tools of these names."""
-    offered = Tools(parent.tools)
-    return {name: offered.get(name) for name in names}
 
 
 def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
@@ -163,32 +211,56 @@ def budget_for(context: ToolContext, own: Budget | None, begun_with: AgentState)
         seconds=0.0,
         cost=begun_with.cost,
     )
-    return (own or UNLIMITED).capped_by(context.budget_left.plus(spent))
+    left = replace(Purse.of(context.state).left, seconds=context.budget_left.seconds)
+    return (own or UNLIMITED).capped_by(left.plus(spent))
 
 
-async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) -> AgentState:
+def child_agent(plan: AgentPlan, state: AgentState, context: ToolContext) -> Agent:
+    """The child that runs this state within the call of its parent, and spends with the others."""
+    shared = SharedBudget(Purse.of(context.state), state)
+    hooks = (*plan.hooks, *shared.hooks())
+    return Agent.from_plan(replace(plan.with_criteria(shared), hooks=hooks))
+
+
+async def run_child(agent: Agent, state: AgentState, context: ToolContext) -> AgentState:
     """Run the child inside the call of its parent.
 
     When the call is ended, by a cancellation or the deadline, the child is cancelled and ends in
     good order, so that its last event is told and what it spent is known.
     """
-    shared = SharedBudget(Purse.of(context), state)
-    plan = plan.with_criteria(shared).with_hook(
-        make_hook(HookTrigger.AFTER_STEP, shared.note, name="SharedBudget")
-    )
+    owner = asyncio.current_task()
+    cancelled_before = 0 if owner is None else owner.cancelling()
     cancellation = Cancellation()
-    run = asyncio.create_task(Agent.from_plan(plan).run(state, cancellation=cancellation))
+    run = asyncio.create_task(agent.run(state, cancellation=cancellation))
+    run.add_done_callback(_look_at)
     try:
-        return await asyncio.shield(run)
+        await asyncio.wait([run])
     except asyncio.CancelledError:
-        cancellation.request("the call that runs this agent was ended", source="parent")
+        signal = context.guard.signal
+        why = "" if signal is None else f": {signal.words}"
+        cancellation.request(f"the call that runs this agent was ended{why}", source="parent")
+        await _end(run)
+        times = 0 if owner is None else owner.cancelling() - cancelled_before
+        by_the_run_alone = context.is_cancelled and times <= 1
+        if run.cancelled() or not by_the_run_alone:
+            raise
+    return run.result()
+
+
+async def _end(run: "asyncio.Task[AgentState]") -> None:
+    """Wait until it ended by itself; if that takes too long, or is not waited for, cancel it."""
+    try:
         await asyncio.wait([run], timeout=SECONDS_TO_END)
+    finally:
         if not run.done():
             run.cancel()
             await asyncio.wait([run])
-        if run.cancelled() or not context.is_cancelled:
-            raise
-        return run.result()
+
+
+def _look_at(run: "asyncio.Task[AgentState]") -> None:
+    """Nobody may be left to ask how it ended; asyncio would report that as a mistake."""
+    if not run.cancelled():
+        run.exception()
 
 
 def _childs_driver(driver: Driver) -> Driver:

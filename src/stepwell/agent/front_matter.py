@@ -1,0 +1,167 @@
+"""Text files with YAML front matter, as agents and skills are written: fields, then a body.
+
+Front matter that is not quite YAML is repaired as far as it can be, and the notes say so. Only the
+file that is named is opened, and never a path that a file gives.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from stepwell.agent.front_matter_repair import fields_by_line, with_quotes
+from stepwell.agent.yaml_values import DefinitionError, NotYamlError, yaml_values
+
+__all__ = ["DefinitionError", "Document", "read_document", "read_file"]
+
+MAX_FILE_BYTES = 1024 * 1024
+MAX_FRONT_MATTER = 256 * 1024
+
+_BLANK = re.compile(r"\s+")
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """The fields of a front matter, the text after it, and what was repaired to read it."""
+
+    fields: Mapping[str, Any] = {}
+    body: str = ""
+    notes: tuple[str, ...] = ()
+    has_front_matter: bool = False
+
+
+def read_file(path: str | Path) -> str:
+    """The text of a regular UTF-8 file of at most 1 MiB; raises ``DefinitionError``."""
+    data = _bytes_of(path)
+    if len(data) > MAX_FILE_BYTES:
+        raise DefinitionError(f"is larger than {MAX_FILE_BYTES:,} bytes")
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            raise DefinitionError(f"is {encoding}; save it as UTF-8")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DefinitionError(
+            f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8", line=line
+        ) from None
+    return _checked(text)
+
+
+def _bytes_of(path: str | Path) -> bytes:
+    try:
+        # Without O_NONBLOCK a named pipe would wait for a writer for ever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DefinitionError("is not a regular file")
+            return file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, DefinitionError):
+            raise
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise DefinitionError(f"can't be read: {said}") from None
+
+
+def read_document(text: str) -> Document:
+    """Split a text into fields and body; raises ``DefinitionError``.
+
+    Without front matter there are no fields, and the whole text is the body.
+
+    >>> document = read_document("---\\nname: reviewer\\ntools: Read, Grep\\n---\\nYou review.")
+    >>> dict(document.fields), document.body
+    ({'name': 'reviewer', 'tools': 'Read, Grep'}, 'You review.')
+    """
+    text = _checked(text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    start = _after_comments(text)
+    first, _, rest = text[start:].partition("\n")
+    if first.rstrip() == "+++":
+        raise DefinitionError(
+            "the front matter is TOML; write YAML between lines of ---", line=_line(text, start)
+        )
+    if first.rstrip() != "---":
+        return Document(body=text)
+    opened = _line(text, start)
+    matter, body = _split(rest, opened)
+    if len(matter) > MAX_FRONT_MATTER:
+        raise DefinitionError(f"the front matter is longer than {MAX_FRONT_MATTER:,} characters")
+    notes = () if not text[:start].strip() else ("skipped a comment before the front matter",)
+    fields, repairs = _fields(matter, opened + 1)
+    return Document(fields=fields, body=body, notes=notes + repairs, has_front_matter=True)
+
+
+def _checked(text: str) -> str:
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DefinitionError("holds a NUL character; this is no text file", line=line)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise DefinitionError("holds half of a character", line=line) from None
+    return text
+
+
+def _after_comments(text: str) -> int:
+    """Where the text begins after blank lines and HTML comments."""
+    at = 0
+    while True:
+        blank = _BLANK.match(text, at)
+        at = at if blank is None else blank.end()
+        if not text.startswith("<!--", at):
+            return at
+        end = text.find("-->", at)
+        if end < 0:
+            return at
+        at = end + 3
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _split(rest: str, opened: int) -> tuple[str, str]:
+    lines = rest.split("\n")
+    for number, line in enumerate(lines):
+        if line.rstrip() in ("---", "..."):
+            return "\n".join(lines[:number]), "\n".join(lines[number + 1 :])
+    raise DefinitionError(
+        "the front matter that begins here is not closed; end it with a line of ---", line=opened
+    )
+
+
+def _fields(matter: str, first_line: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields, and what had to be repaired for them."""
+    try:
+        return _mapping(matter, first_line), ()
+    except NotYamlError as error:
+        fault = error
+    repaired, names = with_quotes(matter)
+    if repaired != matter:
+        note = f"put quotes around {', '.join(names)}" if names else "put spaces where tabs were"
+        try:
+            return _mapping(repaired, first_line), (note,)
+        except NotYamlError:
+            pass
+    fields = fields_by_line(matter)
+    if not fields:
+        raise fault
+    return fields, (f"{fault}; read the front matter line by line instead",)
+
+
+def _mapping(matter: str, first_line: int) -> dict[str, Any]:
+    values = yaml_values(matter, first_line=first_line)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise DefinitionError("the front matter holds no `name: value` fields", line=first_line)
+    return cast("dict[str, Any]", values)

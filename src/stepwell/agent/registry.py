@@ -1,0 +1,219 @@
+"""Agent specs by name, from code and from files. One bad file never hides the others."""
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from stepwell.agent.spec import AgentSpec
+from stepwell.agent.spec_parser import FORMATS, AgentSpecParser, ParsedSpec
+from stepwell.agent.yaml_values import DefinitionError
+from stepwell.errors import AgentNotFoundError, ConfigurationError
+
+MAX_FILES = 1000
+"""Definitions that are read from one directory."""
+
+OWN_DIRECTORY = Path(".stepwell", "agents")
+CLAUDE_DIRECTORY = Path(".claude", "agents")
+_NOT_AGENTS = frozenset(
+    f"{name}.md" for name in ("readme", "claude", "agents", "changelog", "contributing", "license")
+)
+_LENIENT_BELOW = ".claude"
+
+
+class FileRemark(Struct, frozen=True, kw_only=True):
+    """Something to know about a file: why it was not loaded, or how it was read."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """The path and the message in one line."""
+        return f"{self.path}: {self.message}"
+
+
+class AgentRegistry:
+    """Agent specs by name; immutable, so every method that adds some returns a new registry.
+
+    >>> spec = AgentSpec(name="reviewer", description="Reviews code.", system_prompt="Review it.")
+    >>> AgentRegistry().register(spec).names
+    ('reviewer',)
+    """
+
+    def __init__(self, specs: Iterable[AgentSpec] = ()) -> None:
+        self._specs: dict[str, AgentSpec] = {}
+        self._sources: dict[str, str] = {}
+        self.problems: tuple[FileRemark, ...] = ()
+        """The files that could not be loaded, and why."""
+        self.notes: tuple[FileRemark, ...] = ()
+        """What was repaired, replaced or left out in files that were loaded."""
+        for spec in specs:
+            if not isinstance(spec, AgentSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"{spec!r:.80} is not an AgentSpec; write AgentSpec(...)")
+            self._specs[spec.name] = spec
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The known names, sorted."""
+        return tuple(sorted(self._specs))
+
+    @property
+    def specs(self) -> tuple[AgentSpec, ...]:
+        """The specs, sorted by name."""
+        return tuple(self._specs[name] for name in self.names)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the name is known."""
+        return name in self._specs
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._specs)
+
+    def get(self, name: str) -> AgentSpec:
+        """The spec of that name; raises ``AgentNotFoundError``."""
+        spec = self._specs.get(name)
+        if spec is None:
+            raise AgentNotFoundError(name, self.names)
+        return spec
+
+    def register(self, *specs: AgentSpec) -> "AgentRegistry":
+        """A registry that also knows these; a later spec replaces one of the same name."""
+        registry = AgentRegistry([*self._specs.values(), *specs])
+        named = {spec.name for spec in specs}
+        registry._sources = {name: at for name, at in self._sources.items() if name not in named}
+        registry.problems, registry.notes = self.problems, self.notes
+        return registry
+
+    def load_file(self, path: str | Path, *, strict: bool | None = None) -> "AgentRegistry":
+        """A registry that also knows the agent in this file; raises ``DefinitionError``.
+
+        Files below ``.claude`` are read leniently and all others strictly, unless told.
+        """
+        path = Path(path)
+        return self._with([(path, _parsed(path, strict))], [])
+
+    def load_directory(
+        self,
+        path: str | Path,
+        *,
+        recursive: bool = False,
+        strict: bool | None = None,
+        trusted: bool = True,
+        allowed_models: Collection[str] = (),
+    ) -> "AgentRegistry":
+        """A registry that also knows the agents of a directory, read in the order of their paths.
+
+        What is wrong with a file is told in ``problems``. Files that are not ``trusted`` choose
+        no model but the allowed ones, and links out of the directory are not followed.
+        """
+        directory = Path(path)
+        if not directory.is_dir():
+            raise DefinitionError(f"{directory}: is not a directory")
+        loaded: list[tuple[Path, ParsedSpec]] = []
+        problems: list[tuple[Path, DefinitionError]] = []
+        files = _files(directory, recursive=recursive)
+        for file in files[:MAX_FILES]:
+            try:
+                if not trusted:
+                    _refuse_link_out_of(directory, file)
+                parsed = _parsed(file, strict)
+                loaded.append((file, parsed if trusted else _untrusted(parsed, allowed_models)))
+            except DefinitionError as error:
+                problems.append((file, error))
+        if len(files) > MAX_FILES:
+            error = DefinitionError(f"holds {len(files)} definitions; only {MAX_FILES} were read")
+            problems.append((directory, error))
+        return self._with(loaded, problems)
+
+    def discover(
+        self,
+        project: str | Path = ".",
+        *,
+        user_home: str | Path | None = None,
+        packages: Iterable[str | Path] = (),
+        trust_project: bool = False,
+        allowed_models: Collection[str] = (),
+    ) -> "AgentRegistry":
+        """A registry that also knows the agents in the usual places; a later place wins.
+
+        These are ``.stepwell/agents`` of the user, the directories that packages bring, and
+        ``.claude/agents`` and ``.stepwell/agents`` of the project. The project's files are not
+        trusted unless told: they choose no model but the allowed ones.
+        """
+        home = Path.home() if user_home is None else Path(user_home)
+        registry = self
+        for directory in (home / OWN_DIRECTORY, *map(Path, packages)):
+            if directory.is_dir():
+                registry = registry.load_directory(directory, recursive=True)
+        for name in (CLAUDE_DIRECTORY, OWN_DIRECTORY):
+            directory = Path(project) / name
+            if not directory.is_dir():
+                continue
+            try:
+                if not trust_project:
+                    _refuse_link_out_of(Path(project), directory)
+                registry = registry.load_directory(
+                    directory, recursive=True, trusted=trust_project, allowed_models=allowed_models
+                )
+            except DefinitionError as error:
+                registry = registry._with([], [(directory, error)])
+        return registry
+
+    def _with(
+        self,
+        loaded: Iterable[tuple[Path, ParsedSpec]],
+        problems: Iterable[tuple[Path, DefinitionError]],
+    ) -> "AgentRegistry":
+        registry = self.register()
+        notes, faults = list(self.notes), list(self.problems)
+        for path, parsed in loaded:
+            name, at = parsed.spec.name, str(path)
+            said = list(parsed.notes)
+            if name in registry:
+                said.append(f"replaces {name!r} of {registry._sources.get(name, 'the host')}")
+            notes += [FileRemark(path=at, message=note) for note in said]
+            registry._specs[name], registry._sources[name] = parsed.spec, at
+        for path, error in problems:
+            # People keep such files next to their agents; that these are none is no problem.
+            found = notes if path.name.lower() in _NOT_AGENTS else faults
+            found.append(FileRemark(path=str(path), message=_without(path, error)))
+        registry.problems, registry.notes = tuple(faults), tuple(notes)
+        return registry
+
+
+def _parsed(path: Path, strict: bool | None) -> ParsedSpec:
+    is_strict = _LENIENT_BELOW not in path.absolute().parts if strict is None else strict
+    return AgentSpecParser(strict=is_strict).parse_file_with_notes(path)
+
+
+def _without(path: Path, error: DefinitionError) -> str:
+    return str(error).removeprefix(f"{path}: ")
+
+
+def _untrusted(parsed: ParsedSpec, allowed_models: Collection[str]) -> ParsedSpec:
+    spec, note = parsed.spec.as_untrusted(allowed_models)
+    return ParsedSpec(spec=spec, notes=parsed.notes if note is None else (*parsed.notes, note))
+
+
+def _files(directory: Path, *, recursive: bool) -> list[Path]:
+    """The definitions in a directory by their paths, without hidden ones and linked directories."""
+    found: list[Path] = []
+    for parent, below, files in os.walk(directory):
+        below[:] = [name for name in below if recursive and not name.startswith(".")]
+        found += [
+            Path(parent, name)
+            for name in files
+            if not name.startswith(".") and Path(name).suffix.lower() in FORMATS
+        ]
+    return sorted(found)
+
+
+def _refuse_link_out_of(directory: Path, path: Path) -> None:
+    try:
+        is_inside = path.resolve().is_relative_to(directory.resolve())
+    except (OSError, RuntimeError):
+        is_inside = False
+    if not is_inside:
+        raise DefinitionError(f"is a link out of {directory}; it is not followed")

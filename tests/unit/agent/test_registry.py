@@ -1,0 +1,44 @@
+"""AgentRegistry as a value: what it knows, what it replaces, what it refuses."""
+
+import pytest
+
+from stepwell.agent.registry import AgentRegistry, FileRemark
+from stepwell.agent.spec import AgentSpec
+from stepwell.errors import AgentNotFoundError, ConfigurationError
+
+
+def spec(name: str, prompt: str = "Go.") -> AgentSpec:
+    return AgentSpec(name=name, description="Does it.", system_prompt=prompt)
+
+
+def test_a_registry_with_more_is_a_new_one() -> None:
+    empty = AgentRegistry()
+    one = empty.register(spec("b"))
+    two = one.register(spec("a"), spec("c"))
+
+    assert (empty.names, one.names, two.names) == ((), ("b",), ("a", "b", "c"))
+    assert [known.name for known in two.specs] == ["a", "b", "c"]
+    assert len(two) == 3
+    assert "a" in two
+    assert "a" not in one
+
+
+def test_a_later_spec_replaces_one_of_the_same_name() -> None:
+    registry = AgentRegistry([spec("a", "First.")]).register(spec("a", "Second."))
+
+    assert registry.get("a").system_prompt == "Second."
+    assert len(registry) == 1
+
+
+def test_an_unknown_name_is_told_with_the_known_ones() -> None:
+    with pytest.raises(AgentNotFoundError, match="no agent is registered as 'x'; known: a, b"):
+        AgentRegistry([spec("b"), spec("a")]).get("x")
+
+
+def test_only_specs_are_registered() -> None:
+    with pytest.raises(ConfigurationError, match="'a' is not an AgentSpec"):
+        AgentRegistry().register("a")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_remark_is_one_line() -> None:
+    assert str(FileRemark(path="a.md", message="is odd")) == "a.md: is odd"

@@ -1,0 +1,116 @@
+"""AgentSpecParser: required and unknown fields, formats, and the limits of each."""
+
+import pytest
+
+from stepwell.agent.front_matter import DefinitionError
+from stepwell.agent.spec_parser import AgentSpecParser
+from stepwell.errors import ConfigurationError
+
+
+def test_missing_and_unknown_fields_are_named_together() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        AgentSpecParser().parse("---\nname: a\nfoo: 1\nbar: 2\n---\nGo.")
+
+    assert str(caught.value).startswith("lacks description; has unknown fields: foo, bar; known: ")
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="unknown format 'toml'; known: markdown, yaml"):
+        AgentSpecParser().parse("", "toml")
+
+
+def test_an_unknown_extension_is_named_before_anything_is_read() -> None:
+    with pytest.raises(DefinitionError, match=r"exist\.toml: the extension '\.toml' is not"):
+        AgentSpecParser().parse_file("does/not/exist.toml")
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        ("Read, Grep", ("Read", "Grep")),
+        ("[]", ()),
+        ('""', ()),
+        ("none", ()),
+        ("[none]", ("none",)),
+        ("", None),
+        ("all", None),
+        ("[all]", ("all",)),
+        ("'*'", None),
+        ("Bash(a, b), Read", ("Bash(a, b)", "Read")),
+        ("['Read, Grep', Bash]", ("Read", "Grep", "Bash")),
+        ("{read: true}", None),
+        ("{'*': false}", ()),
+    ],
+)
+def test_the_many_ways_to_name_tools(tools: str, expected: tuple[str, ...] | None) -> None:
+    text = f"---\nname: a\ndescription: b\ntools: {tools}\n---\nGo."
+
+    assert AgentSpecParser().parse(text).tools == expected
+
+
+def test_switches_must_be_true_or_false() -> None:
+    with pytest.raises(DefinitionError, match="tools: read is 'ask'; write true or false"):
+        AgentSpecParser().parse("---\nname: a\ndescription: b\ntools: {read: ask}\n---\nGo.")
+
+
+def test_switched_off_tools_join_the_denied_ones() -> None:
+    text = "---\nname: a\ndescription: b\ntools: {write: false}\ndenied_tools: bash\n---\nGo."
+
+    assert AgentSpecParser().parse(text).denied_tools == ("write", "bash")
+
+
+def test_fields_of_the_file_go_over_its_metadata() -> None:
+    text = "---\nname: a\ndescription: b\ncolor: red\nmetadata: {color: blue, x: 1}\n---\nGo."
+
+    assert AgentSpecParser().parse(text).metadata == {"color": "red", "x": 1}
+
+
+def test_steps_are_said_once() -> None:
+    text = "---\nname: a\ndescription: b\nmaxTurns: 3\nbudget: {steps: 4}\n---\nGo."
+
+    with pytest.raises(DefinitionError, match="the budget gives steps twice"):
+        AgentSpecParser().parse(text)
+
+
+def test_metadata_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="metadata is 'x'; write named values"):
+        AgentSpecParser().parse("---\nname: a\ndescription: b\nmetadata: x\n---\nGo.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "not JSON"),
+        ('{"a": ' * 50_000, "not JSON"),
+        ("1" * 5000, "not JSON|holds no"),
+        ("", "line 1: not JSON: Expecting value"),
+        ('{"metadata": {"a": 1e999}, "name": "a", "description": "b", "prompt": "c"}', "inf"),
+    ],
+)
+def test_hostile_json_is_refused(text: str, said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        AgentSpecParser().parse(text, "json")
+
+
+def test_many_equal_names_in_json_are_refused_at_once() -> None:
+    unique = ", ".join(f'"k{n}": 1' for n in range(20_000))
+
+    with pytest.raises(DefinitionError, match="'k19999' is given twice"):
+        AgentSpecParser().parse(f'{{{unique}, "k19999": 2}}', "json")
+
+
+def test_yaml_of_a_file_is_not_repaired() -> None:
+    with pytest.raises(DefinitionError, match="line 1: not YAML"):
+        AgentSpecParser().parse("description: a: b", "yaml")
+
+
+def test_a_name_of_its_file_is_only_lent_leniently() -> None:
+    text = "---\ndescription: b\n---\nGo."
+
+    lent = AgentSpecParser(strict=False).parse_with_notes(text, default_name="my-file")
+
+    assert lent.spec.name == "my-file"
+    with pytest.raises(DefinitionError, match="lacks name"):
+        AgentSpecParser().parse_with_notes(text, default_name="my-file")
+    with pytest.raises(DefinitionError, match="lacks name"):
+        AgentSpecParser(strict=False).parse(text)
