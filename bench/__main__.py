@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("core", "stream")
+NAMES = ("core", "sandbox", "stream")
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from stepwell.testing.cassette import CassetteModel
 from stepwell.testing.clock import FakeClock, SequentialIds
 from stepwell.testing.deterministic_driver import DeterministicAgentDriver, ScenarioStep
+from stepwell.testing.fake_sandbox import FakeRun, FakeSandbox
 from stepwell.testing.mock_tool import MockTool
 from stepwell.testing.recorder import EventRecorder
 from stepwell.testing.scripted_model import ScriptedModel, call
@@ -12,6 +13,8 @@ __all__ = [
     "DeterministicAgentDriver",
     "EventRecorder",
     "FakeClock",
+    "FakeRun",
+    "FakeSandbox",
     "MockTool",
     "ScenarioStep",
     "ScriptedModel",

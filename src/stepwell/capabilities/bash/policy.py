@@ -1,0 +1,61 @@
+"""What the bash tool runs at all, how long it may, and how much of its output the model sees."""
+
+from msgspec import Struct
+
+from stepwell.errors import ConfigurationError
+
+DENIED = (
+    *("rm -rf / ", "rm -rf /*", "rm -fr / ", "rm -fr /*", "--no-preserve-root"),
+    *(":(){", "mkfs.", "of=/dev/sd", "> /dev/sd"),
+)
+"""Commands that nobody means. A net for accidents; what holds back an attacker is the sandbox."""
+
+
+class BashPolicy(Struct, frozen=True, kw_only=True):
+    """How the bash tool treats commands and their output.
+
+    Of each of the two outputs (stdout and stderr) the model sees at most ``max_output_chars``. Of
+    a longer one it sees the first ``head_chars`` and the last ``tail_chars``.
+
+    >>> BashPolicy(denied=("git push",)).denied_in("git  push --force")
+    'git push'
+    """
+
+    max_output_chars: int = 50_000
+    head_chars: int = 8_000
+    tail_chars: int = 40_000
+    denied: tuple[str, ...] = DENIED
+    """A command that contains one of these is refused. Runs of blanks count as one."""
+    max_timeout: float | None = None
+    """The most seconds the model can ask for; None means the timeout of the execution policy."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_output_chars", "head_chars", "tail_chars"):
+            amount = getattr(self, name)
+            least = 1 if name == "max_output_chars" else 0
+            if not isinstance(amount, int) or amount < least:
+                raise ConfigurationError(f"{name} must be a number from {least} up, got {amount!r}")
+        sampled = self.head_chars + self.tail_chars
+        if not 0 < sampled <= self.max_output_chars:
+            head = self.max_output_chars // 5
+            raise ConfigurationError(
+                f"head_chars and tail_chars make {sampled}, and must make between 1 and "
+                f"max_output_chars; write BashPolicy(max_output_chars={self.max_output_chars}, "
+                f"head_chars={head}, tail_chars={self.max_output_chars - head})"
+            )
+        if isinstance(self.denied, str) or not all(self.denied):
+            raise ConfigurationError(
+                f"denied wants several texts, none of them empty, got {self.denied!r}; write for "
+                'example denied=("git push",)'
+            )
+        if self.max_timeout is not None and self.max_timeout <= 0:
+            raise ConfigurationError(
+                f"max_timeout must be above 0 seconds, got {self.max_timeout!r}; None means the "
+                "timeout of the execution policy"
+            )
+
+    def denied_in(self, command: str) -> str | None:
+        """The first denied text that the command contains, or None."""
+        # A blank at the end, so that "rm -rf / " is found there and "rm -rf /tmp/x" is not.
+        in_one_line = f"{' '.join(command.split())} "
+        return next((text for text in self.denied if text in command or text in in_one_line), None)
