@@ -17,6 +17,7 @@ StepwellError
 │   └── NoSandboxError                   nothing on this machine can confine commands
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"
+├── McpError (stepwell.capabilities.mcp) a request to an MCP server failed
 └── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
 """
 

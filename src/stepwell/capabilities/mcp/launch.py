@@ -1,0 +1,158 @@
+"""How MCP servers are reached: a command that is started, or an address. No secret ever prints."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from stepwell.capabilities.mcp.ending import Ending
+from stepwell.errors import ConfigurationError
+
+Streams = AbstractAsyncContextManager[Any]
+"""A transport of the SDK's: a block that gives a stream to read from and one to write to."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Launch(Protocol):
+    """A way to a server."""
+
+    @property
+    def label(self) -> str:
+        """What to call the server as long as it has no better name; without secrets."""
+        ...
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """What must not be told to anyone."""
+        ...
+
+    def streams(self, ending: Ending, /) -> Streams:
+        """Connects while the block lasts."""
+        ...
+
+
+class Command(Struct, frozen=True, kw_only=True, eq=False):
+    """A server that is started as a process of its own and talks over its standard streams."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: Path | None = None
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        args: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: Path | str | None,
+    ) -> "Command":
+        """Checked, so that a mistake shows before anything is started."""
+        if not command or not isinstance(command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"an MCP server needs a command, got {command!r:.80}")
+        if isinstance(args, str):
+            raise ConfigurationError(
+                f"args wants a list, got a text; write args={args.split()[:3]!r:.80}"
+            )
+        given = dict(env or {})
+        for text in (command, *args, *given, *given.values()):
+            if not isinstance(text, str) or "\0" in text:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"command, args and env of an MCP server are texts without NUL, and one is "
+                    f"{'such a text' if isinstance(text, str) else f'a {type(text).__name__}'}"  # pyright: ignore[reportUnnecessaryIsInstance]
+                )
+        return cls(
+            command=command, args=tuple(args), env=given, cwd=None if cwd is None else Path(cwd)
+        )
+
+    @property
+    def label(self) -> str:
+        """The name of the program."""
+        return Path(self.command).name
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """The values of its environment."""
+        return tuple(self.env.values())
+
+    def __repr__(self) -> str:
+        return f"Command({self.label!r}, {len(self.args)} args, env {sorted(self.env)})"
+
+    def streams(self, ending: Ending, /) -> Streams:
+        """Runs the process while the block lasts."""
+        from stepwell.capabilities.mcp.process import process_streams
+
+        return process_streams(self, ending)
+
+
+class Address(Struct, frozen=True, kw_only=True, eq=False):
+    """A server that is reached over streamable HTTP."""
+
+    url: str
+    headers: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, url: str, headers: Mapping[str, str] | None) -> "Address":
+        """Checked, so that a mistake shows before anything is sent."""
+        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")  # pyright: ignore[reportUnnecessaryIsInstance]
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(
+                "the url of an MCP server must begin with http:// or https:// and name a host, "
+                'for example McpServer.http("https://example.com/mcp")'
+            )
+        given = dict(headers or {})
+        for name, value in given.items():
+            if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"{name!r:.80} can't be the name of a header")
+            if not isinstance(value, str) or not value.isascii() or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"the value of header {name!r} is not printable ASCII text; it is not shown "
+                    "here, since it may be secret"
+                )
+        return cls(url=url, headers=given)
+
+    @property
+    def label(self) -> str:
+        """The address without credentials, query and fragment."""
+        parts = urlsplit(self.url)
+        port = "" if parts.port is None else f":{parts.port}"
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """The values of its headers, and what the address carries beside the place."""
+        parts = urlsplit(self.url)
+        beside = (parts.username, parts.password, parts.query, parts.fragment)
+        tokens = [value.rpartition(" ")[2] for value in self.headers.values()]
+        return (*self.headers.values(), *tokens, *(part for part in beside if part))
+
+    def __repr__(self) -> str:
+        return f"Address({self.label!r}, headers {sorted(self.headers)})"
+
+    def streams(self, _: Ending, /) -> Streams:
+        """Sends requests while the block lasts."""
+        from stepwell.capabilities.mcp.web import web_streams
+
+        return web_streams(self)
+
+
+def need_mcp() -> None:
+    """Raises ``ConfigurationError`` where the optional package is not installed."""
+    if find_spec("mcp") is None:
+        raise ConfigurationError(
+            "MCP servers need the mcp package, which is not installed; run "
+            "pip install 'stepwell[mcp]'"
+        )
+
+
+def seconds(given: Any, name: str) -> float:
+    """A number of seconds above zero."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
+        raise ConfigurationError(f"{name} must be a number of seconds above 0, got {given!r:.80}")
+    return float(given)

@@ -1,0 +1,138 @@
+"""``UseSummarization``: before each model turn, what is too long for it is moved to a summary.
+
+The state's messages stay whole. The summary is kept in the metadata, and only the request that is
+sent begins with it; so the start of the prompt stays the same until the next summary.
+"""
+
+from msgspec.structs import replace
+
+from stepwell.agent.plan import AgentPlan
+from stepwell.capabilities.summarization.cutting import TokenCounter, roughly_counted
+from stepwell.capabilities.summarization.runs import Bounds, SummarizedRuns
+from stepwell.capabilities.summarization.summarizer import DEFAULT_PROMPT, Summarizer
+from stepwell.capabilities.summarization.summary import SOURCE
+from stepwell.drivers.react import ReActDriver
+from stepwell.errors import ConfigurationError
+from stepwell.hooks import HookTrigger, make_hook
+from stepwell.models import Model
+from stepwell.models.settings import NO_SETTINGS
+
+DEFAULT_MAX_TOKENS = 64_000
+SMALLEST_LIMIT = 10
+_EARLY = 900
+"""Before the hooks that add to a request, so that what they add is kept."""
+
+
+class UseSummarization:
+    """When the conversation has more than ``max_tokens``, its older part is told as a summary.
+
+    ``keep_tokens`` (a quarter of ``max_tokens`` unless given) and ``keep_messages`` bound what is
+    kept word for word; a tool call and its results are never parted, and the newest message always
+    stays. ``model`` (the agent's own unless given, an object or a name) writes the summary, told
+    how by ``prompt``; what that costs counts into the run. ``count_tokens`` is asked for the size
+    of each message once, when it is first needed; without it a quarter of the characters is used.
+    A summary that can't be made is logged and tried again some steps later.
+
+    >>> from stepwell import Agent
+    >>> from stepwell.testing import ScriptedModel
+    >>> agent = Agent(ScriptedModel(["Hello."]), capabilities=[UseSummarization(max_tokens=8000)])
+    >>> agent.run_sync("Hi").final_response
+    'Hello.'
+    """
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        keep_tokens: int | None = None,
+        keep_messages: int | None = None,
+        model: Model | str | None = None,
+        count_tokens: TokenCounter | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self._bounds = Bounds(
+            max_tokens=_number(max_tokens, "max_tokens", least=SMALLEST_LIMIT),
+            keep_tokens=_kept(keep_tokens, max_tokens),
+            keep_messages=(
+                None if keep_messages is None else _number(keep_messages, "keep_messages", least=1)
+            ),
+        )
+        if count_tokens is not None and not callable(count_tokens):
+            raise ConfigurationError(
+                f"count_tokens is {count_tokens!r:.80}; give a function from a Message to its "
+                "tokens"
+            )
+        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError("prompt is empty; leave it out to use the usual one")
+        if model is not None and not isinstance(model, str):
+            _refuse_odd(model)
+        self._model = model
+        self._count = count_tokens or roughly_counted
+        self._prompt = prompt or DEFAULT_PROMPT
+
+    def configure(self, plan: AgentPlan) -> AgentPlan:
+        """The plan whose requests stay within the limit."""
+        return plan.when_complete(self._completed)
+
+    def _completed(self, plan: AgentPlan) -> AgentPlan:
+        if any(hook.name == SOURCE for hook in plan.hooks):
+            raise ConfigurationError("an agent takes one UseSummarization; two were given")
+        runs = SummarizedRuns(self._bounds, self._summarizer(plan), self._count)
+        hooks = (
+            make_hook(HookTrigger.BEFORE_EXECUTION, runs.forget, name=SOURCE),
+            make_hook(HookTrigger.BEFORE_INFERENCE, runs.shorten, priority=_EARLY, name=SOURCE),
+            make_hook(HookTrigger.AFTER_STEP, runs.settle, priority=_EARLY, name=SOURCE),
+            make_hook(HookTrigger.AFTER_EXECUTION, runs.forget, priority=-_EARLY, name=SOURCE),
+        )
+        return replace(plan, hooks=(*plan.hooks, *hooks))
+
+    def _summarizer(self, plan: AgentPlan) -> Summarizer | None:
+        model, settings = self._model, NO_SETTINGS
+        if model is None:
+            model = plan.model or plan.llm_preset
+            settings = replace(plan.settings, tool_choice=None, parallel_tool_calls=None, stop=())
+        if isinstance(plan.driver, ReActDriver) and model is None:
+            raise ConfigurationError(
+                "UseSummarization can't see the model inside a ReActDriver; give it one with "
+                "UseSummarization(model=...)"
+            )
+        if isinstance(model, str):
+            model = plan.model_presets.model(model)
+        if model is None:
+            return None
+        limit = self._bounds.max_tokens
+        return Summarizer(
+            model=model,
+            settings=settings,
+            prompt=self._prompt,
+            most_characters=min(max(3 * limit, 4_000), 400_000),
+            words=min(max(limit // 8, 60), 800),
+        )
+
+
+def _kept(keep_tokens: int | None, max_tokens: int) -> int:
+    if keep_tokens is None:
+        return max_tokens // 4
+    most = max_tokens // 2
+    if _number(keep_tokens, "keep_tokens", least=0) > most:
+        raise ConfigurationError(
+            f"keep_tokens is {keep_tokens}, and max_tokens {max_tokens}; keep at most half of it "
+            f"({most}), or each turn needs a new summary"
+        )
+    return keep_tokens
+
+
+def _number(given: int, name: str, *, least: int) -> int:
+    if type(given) is not int or given < least:
+        raise ConfigurationError(
+            f"{name} must be a whole number of at least {least}, got {given!r}"
+        )
+    return given
+
+
+def _refuse_odd(model: Model) -> None:
+    if isinstance(model, type) or not callable(getattr(model, "respond", None)):
+        raise ConfigurationError(
+            f"{model!r:.80} is not a model; give UseSummarization a model object, or a name such "
+            'as "openai:gpt-5-mini"'
+        )
