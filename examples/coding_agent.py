@@ -109,10 +109,10 @@ def script() -> ScriptedModel:
             call(
                 "edit_file",
                 path="prices.py",
-                old_text="""    with_tax = sum(prices) * (100 + tax_percent) // 100
+                old_string="""    with_tax = sum(prices) * (100 + tax_percent) // 100
     return with_tax - discount_percent
 """,
-                new_text="""    discounted = sum(prices) * (100 - discount_percent) // 100
+                new_string="""    discounted = sum(prices) * (100 - discount_percent) // 100
     return discounted * (100 + tax_percent) // 100
 """,
             ),
@@ -157,7 +157,7 @@ def typed_answers(pending: Pending) -> Any:
     """What the person at the keyboard says."""
     if pending.kind is PendingKind.APPROVAL:
         said = input(f"{pending.prompt} [y/n, or why not] ").strip()
-        return True if said.lower() in ("y", "yes") else Approval.denied(said)
+        return Approval.granted() if said.lower() in ("y", "yes") else Approval.denied(said)
     return input(f"{pending.prompt} ")
 
 
@@ -167,7 +167,7 @@ async def work(agent: Agent, task: str, answers: Answers) -> AgentState:
     while state.status is AgentStatus.PAUSED:
         for pending in state.pending:
             answer = answers(pending)
-            print(f"  ? {pending.prompt}\n  > {answer}")
+            print(f"  ? {pending.prompt}\n    {_said(answer)}")
             state = state.with_answer(str(pending.call_id), answer)
         state = await agent.run(state)
     return state
@@ -180,6 +180,10 @@ def tell(agent: Agent) -> None:
         ToolCallCompleted, lambda e: print(f"{_indent(e)}  {e.error}") if e.error else None
     )
     agent.on_event(SubagentCompleted, lambda e: print(f"  {e.name}: {e.status}, {e.steps} steps"))
+
+
+def _said(answer: Any) -> str:
+    return f"approved: {answer.approved}" if isinstance(answer, Approval) else str(answer)
 
 
 def _indent(event: Any) -> str:
