@@ -1,0 +1,53 @@
+"""How much the file tools read, write, list and search at once."""
+
+from msgspec import Struct, structs
+
+from stepwell.errors import ConfigurationError
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
+
+
+class FilePolicy(Struct, frozen=True, kw_only=True):
+    """The limits of the file tools.
+
+    >>> FilePolicy(max_results=3).max_lines
+    200
+    """
+
+    max_lines: int = 200
+    """Lines that ``read_file`` shows when the model asks for no number of its own."""
+    max_read_bytes: int = 32 * KIBIBYTE
+    """Bytes that ``read_file`` shows, however many lines were asked for."""
+    max_entries: int = 50
+    """Entries that ``list_dir`` shows."""
+    max_results: int = 10
+    """Hits that ``search_files`` shows; it counts the others."""
+    max_visited: int = 100_000
+    """Files and directories that one search looks at."""
+    max_searched_bytes: int = 64 * MEBIBYTE
+    """Bytes that one search reads when it looks into files."""
+    skipped_directories: tuple[str, ...] = (
+        *(".git", ".hg", ".svn"),
+        *("__pycache__", ".venv", "node_modules"),
+    )
+    """Names of directories that a search leaves out, unless its pattern names them."""
+    max_write_bytes: int = 10 * MEBIBYTE
+    """Bytes that ``write_file`` takes."""
+    max_edit_bytes: int = 512 * MEBIBYTE
+    """Size of a file that ``edit_file`` changes."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.skipped_directories, str):
+            raise ConfigurationError(
+                f"skipped_directories wants a list of names, got {self.skipped_directories!r}; "
+                f"write skipped_directories=({self.skipped_directories!r},)"
+            )
+        structs.force_setattr(self, "skipped_directories", tuple(self.skipped_directories))
+        for name in (field for field in self.__struct_fields__ if field.startswith("max_")):
+            limit = getattr(self, name)
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise ConfigurationError(f"{name} must be a number above 0, got {limit!r}")
+
+
+DEFAULT_POLICY = FilePolicy()

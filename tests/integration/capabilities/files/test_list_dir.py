@@ -1,0 +1,84 @@
+"""Listing real directories."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stepwell.capabilities.files import FilePolicy, ListDirTool
+from stepwell.tools import ToolFailure
+
+
+def failure(answer: str | ToolFailure) -> str:
+    assert isinstance(answer, ToolFailure)
+    return answer.message
+
+
+@pytest.fixture
+def listing(tmp_path: Path) -> ListDirTool:
+    return ListDirTool.in_directory(tmp_path)
+
+
+def test_directories_come_first_and_case_does_not_matter(
+    listing: ListDirTool, tmp_path: Path
+) -> None:
+    for directory in ("zoo", "Alpha", ".git"):
+        (tmp_path / directory).mkdir()
+    for file in ("beta.txt", "Alpha.txt", "gamma", ".env", "Übung"):
+        (tmp_path / file).write_text("")
+
+    assert str(listing()).splitlines() == [
+        *("[dir] .git", "[dir] Alpha", "[dir] zoo"),
+        *("[file] .env", "[file] Alpha.txt", "[file] beta.txt", "[file] gamma", "[file] Übung"),
+    ]
+
+
+def test_more_than_the_limit_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for number in range(60):
+        (tmp_path / f"f{number:02}").write_text("")
+    fifty = str(ListDirTool.in_directory(tmp_path)()).splitlines()
+    three = ListDirTool.in_directory(tmp_path, max_entries=3)()
+    policy = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=2))()
+    exact = str(ListDirTool.in_directory(tmp_path, max_entries=61)()).splitlines()
+
+    assert len(fifty) == 51
+    assert fifty[0] == "[dir] sub"
+    assert fifty[-2:] == ["[file] f48", "... and 11 more"]
+    assert three == "[dir] sub\n[file] f00\n[file] f01\n... and 58 more"
+    assert policy == "[dir] sub\n[file] f00\n... and 59 more"
+    assert exact[-1] == "[file] f59"
+
+
+def test_places_are_named_as_for_the_other_tools(listing: ListDirTool, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c.txt").write_text("")
+    (tmp_path / "empty").mkdir()
+
+    for path in ("a/b", "a/b/", "./a/./b", "a/../a/b", f"{tmp_path}/a/b"):
+        assert listing(path) == "[file] c.txt"
+    for path in (".", "./", str(tmp_path), "a/.."):
+        assert str(listing(path)).startswith("[dir] a\n[dir] empty")
+    assert listing("empty") == "(empty directory)"
+
+
+def test_what_can_not_be_listed_says_why(listing: ListDirTool, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "fifo")
+
+    assert failure(listing("file")) == "'file' is not a directory; read_file shows a file"
+    assert failure(listing("fifo")) == "'fifo' is not a directory; read_file shows a file"
+    assert "'missing' does not exist" in failure(listing("missing"))
+    assert "outside the base directory" in failure(listing(".."))
+    assert "outside the base directory" in failure(listing("/etc"))
+    assert "NUL byte" in failure(listing("a\0"))
+    assert "the path is empty" in failure(listing(""))
+
+
+def test_names_with_line_breaks_and_odd_bytes_stay_on_one_line(
+    listing: ListDirTool, tmp_path: Path
+) -> None:
+    (tmp_path / "a\n[dir] b").write_text("")
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
+
+    assert str(listing()).splitlines() == ["[file] a\\x0a[dir] b", "[file] caf\\udce9"]

@@ -1,0 +1,57 @@
+"""Limits are checked when they are set, and words for failures say what to do."""
+
+import errno
+
+import pytest
+
+from stepwell.capabilities.files import FilePolicy, ReadFileTool
+from stepwell.capabilities.files.opening import names_of
+from stepwell.capabilities.files.refusals import printable, shortened, why
+from stepwell.errors import ConfigurationError
+
+LIMITS = [name for name in FilePolicy.__struct_fields__ if name.startswith("max_")]
+
+
+def test_there_are_limits() -> None:
+    assert len(LIMITS) == 8
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "10", None, True])
+def test_a_limit_is_a_number_above_zero(limit: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"{limit} must be a number above 0"):
+        FilePolicy(**{limit: value})  # type: ignore[arg-type]
+
+
+def test_skipped_directories_are_a_list() -> None:
+    assert FilePolicy(skipped_directories=["a"]).skipped_directories == ("a",)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"write skipped_directories=\('a',\)"):
+        FilePolicy(skipped_directories="a")  # type: ignore[arg-type]
+
+
+def test_a_tool_wants_a_confined_directory() -> None:
+    with pytest.raises(ConfigurationError, match=r"write ReadFileTool\.in_directory\(path\)"):
+        ReadFileTool("src")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOENT, "'a' does not exist"),
+        (errno.EXDEV, "'a' is outside the base directory"),
+        (errno.ENOSPC, "'a' can't be written: the disk is full"),
+        (errno.EIO, "'a' can't be used: Input/output error"),
+        (None, "'a' can't be used"),
+    ],
+)
+def test_what_the_system_says_becomes_words(number: int | None, words: str) -> None:
+    error = OSError() if number is None else OSError(number, "")
+
+    assert why(error, "a").startswith(words)
+
+
+def test_names_and_paths_are_shown_safely() -> None:
+    assert printable("a\n\tb\x1b") == "a\\x0a\\tb\\x1b"
+    assert len(shortened("x" * 10_000)) == 200
+    assert names_of("/a/./b//../c/") == ("a", "b", "..", "c")
+    assert names_of(".") == names_of("/") == ()
