@@ -4,155 +4,38 @@ spends what the parent has left and ends when the parent's call does.
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
 from stepwell.agent.metadata_keys import BINDS_SUBAGENTS
 from stepwell.agent.plan import AgentPlan
-from stepwell.continuation import (
-    Cancellation,
-    ContinuationDecision,
-    ContinuationEvaluation,
-    StopReason,
-)
+from stepwell.agent.purse import Purse, SharedBudget, with_turns_noted
+from stepwell.continuation import Cancellation
 from stepwell.drivers import BindableDriver, Driver
 from stepwell.errors import ConfigurationError
-from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
+from stepwell.hooks import Hook, HookTrigger
 from stepwell.loop import AtLimit
-from stepwell.messages import Message, Usage
+from stepwell.messages import Message
 from stepwell.models import CachedContext
 from stepwell.state import UNLIMITED, AgentState, Budget
-from stepwell.tools import ToolContext, ToolLike
+from stepwell.tools import ToolContext, ToolLike, Tools
 
 SECONDS_TO_END = 5.0
 """How long a child may take to end in good order after its parent's call was ended."""
 
-SHORTEST_TIME = 0.001
+SHORTEST_TIME = 1e-9
 """A child without any time left begins all the same, and says that it had none."""
 
-FIRST, LAST = 10_000, -10_000
-_PURSE, _SHARE = "purse", "share"
 
-Spent = tuple[int, float]
-"""Tokens and cost."""
+@runtime_checkable
+class PlanBoundTool(Protocol):
+    """A tool that works with the plan of its agent; a child gets it bound to its own plan."""
 
-
-class Purse:
-    """What an agent and its children spend in one step, of what the agent had left before it."""
-
-    def __init__(self, step_number: int, had: Budget, share: "SharedBudget | None") -> None:
-        self.step_number = step_number
-        self._had = had
-        self._share = share
-        self._turns: Spent = (0, 0.0)
-        self._shares: list[SharedBudget] = []
-
-    @classmethod
-    def of(cls, state: AgentState) -> "Purse":
-        """The purse of the step in flight, the same for all its calls."""
-        shared, number = state.scope.shared, state.step_number
-        purse = shared.get(_PURSE)
-        if not isinstance(purse, Purse) or purse.step_number != number:
-            share = shared.get(_SHARE)
-            share = share if isinstance(share, SharedBudget) else None
-            purse = shared[_PURSE] = cls(number, state.budget_left, share)
-            if share is not None:
-                share.in_flight = purse
-        return purse
-
-    def add(self, share: "SharedBudget") -> None:
-        """One more child spends of this."""
-        self._shares.append(share)
-
-    def note_turn(self, tokens: int, cost: float) -> None:
-        """The agent itself spent that much, which its state does not know before the step ends."""
-        self._turns = (self._turns[0] + tokens, self._turns[1] + cost)
-
-    @property
-    def spent(self) -> Spent:
-        """Tokens and cost of the step so far, with those of all children."""
-        all_spent = [self._turns, *(share.spent for share in self._shares)]
-        return sum(tokens for tokens, _ in all_spent), sum(cost for _, cost in all_spent)
-
-    @property
-    def left(self) -> Budget:
-        """What is left for another child."""
-        tokens, cost = self.spent
-        return self._had.after(usage=Usage(input_tokens=tokens), cost=cost)
-
-    def why_empty(self) -> tuple[StopReason, str] | None:
-        """The limit that is reached, here or further up; None while something is left."""
-        tokens, cost = self.spent
-        had = self._had
-        if had.tokens is not None and tokens >= had.tokens:
-            words = f"the parent and its subagents spent {tokens} of the {had.tokens} tokens left"
-            return StopReason.TOKEN_LIMIT, words
-        if had.cost is not None and cost >= had.cost:
-            words = f"the parent and its subagents spent {cost:g} of the cost of {had.cost:g} left"
-            return StopReason.COST_LIMIT, words
-        return None if self._share is None else self._share.purse.why_empty()
-
-
-class SharedBudget:
-    """Ends a child when it and the other children have spent what their parent had left."""
-
-    def __init__(self, purse: Purse, begun_with: AgentState) -> None:
-        self.purse = purse
-        self.in_flight: Purse | None = None
-        """What the step of this child spends, when it has children of its own."""
-        self._recorded: Spent = (0, 0.0)
-        self._before: Spent = (begun_with.usage.total_tokens, begun_with.cost)
-        purse.add(self)
-
-    @property
-    def spent(self) -> Spent:
-        """Tokens and cost since the call of the parent began."""
-        tokens, cost = (0, 0.0) if self.in_flight is None else self.in_flight.spent
-        return self._recorded[0] + tokens, self._recorded[1] + cost
-
-    def evaluate(self, state: AgentState) -> ContinuationEvaluation:
-        """Forbid once the purse is empty."""
-        reached = self.purse.why_empty()
-        stop, reason = reached or (None, "the parent's budget is not spent")
-        return ContinuationEvaluation(
-            criterion="SharedBudget",
-            decision=ContinuationDecision.FORBID if stop else ContinuationDecision.ALLOW,
-            reason=reason,
-            context={"own_tokens": self.spent[0], "tokens": self.purse.spent[0]},
-            stop_reason=stop,
-        )
-
-    def hooks(self) -> tuple[Hook, ...]:
-        """They let the child's own children find this, and tell the others what it spends."""
-        return (
-            make_hook(HookTrigger.BEFORE_STEP, self._opened, priority=FIRST, name="SharedBudget"),
-            make_hook(HookTrigger.AFTER_STEP, self._noted, priority=FIRST, name="SharedBudget"),
-        )
-
-    def _opened(self, context: HookContext) -> None:
-        context.state.scope.shared[_SHARE] = self
-
-    def _noted(self, context: HookContext) -> None:
-        state = context.state
-        self.in_flight = None
-        self._recorded = (
-            state.usage.total_tokens - self._before[0],
-            state.cost - self._before[1],
-        )
-
-
-def with_turns_noted(plan: AgentPlan) -> AgentPlan:
-    """The plan of an agent whose children are given what its model turn left, not what was there
-    before it."""
-
-    def noted(context: HookContext) -> None:
-        if context.response is not None:
-            spent = context.response.usage.total_tokens
-            Purse.of(context.state).note_turn(spent, context.response.cost)
-
-    hook = make_hook(HookTrigger.AFTER_INFERENCE, noted, priority=LAST, name="SharedBudget")
-    return plan.with_hook(hook)
+    def bound_to(self, plan: AgentPlan) -> ToolLike:
+        """The same tool for the agent of that plan."""
+        ...
 
 
 def child_plan(
@@ -165,9 +48,10 @@ def child_plan(
     """The plan of a child that answers with the parent's model, under the parent's rules.
 
     What parents do before tools holds for the child as well, since denials flow down; of their
-    other hooks only those that are inherited. Limits are those of the budget.
+    other hooks only those that are inherited. Limits are those of the budget. Tools that belong to
+    a plan are bound to the child's, so that they give on no more than it has.
     """
-    return AgentPlan(
+    plan = AgentPlan(
         model=parent.model,
         llm_preset=parent.llm_preset,
         model_presets=parent.model_presets,
@@ -188,6 +72,13 @@ def child_plan(
         clock=parent.clock,
         new_id=parent.new_id,
     )
+    return replace(plan, tools=tuple(_bound(tool, plan) for tool in plan.tools))
+
+
+def tools_by_name(parent: AgentPlan, names: Iterable[str]) -> dict[str, ToolLike]:
+    """The parent's tools of these names."""
+    offered = Tools(parent.tools)
+    return {name: offered.get(name) for name in names}
 
 
 def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
@@ -215,19 +106,15 @@ def budget_for(context: ToolContext, own: Budget | None, begun_with: AgentState)
     return (own or UNLIMITED).capped_by(left.plus(spent))
 
 
-def child_agent(plan: AgentPlan, state: AgentState, context: ToolContext) -> Agent:
-    """The child that runs this state within the call of its parent, and spends with the others."""
-    shared = SharedBudget(Purse.of(context.state), state)
-    hooks = (*plan.hooks, *shared.hooks())
-    return Agent.from_plan(replace(plan.with_criteria(shared), hooks=hooks))
-
-
-async def run_child(agent: Agent, state: AgentState, context: ToolContext) -> AgentState:
+async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) -> AgentState:
     """Run the child inside the call of its parent.
 
     When the call is ended, by a cancellation or the deadline, the child is cancelled and ends in
     good order, so that its last event is told and what it spent is known.
     """
+    shared = SharedBudget(Purse.of(context.state), state)
+    plan = with_turns_noted(plan).with_criteria(shared)
+    agent = Agent.from_plan(replace(plan, hooks=(*plan.hooks, *shared.hooks())))
     owner = asyncio.current_task()
     cancelled_before = 0 if owner is None else owner.cancelling()
     cancellation = Cancellation()
@@ -261,6 +148,10 @@ def _look_at(run: "asyncio.Task[AgentState]") -> None:
     """Nobody may be left to ask how it ended; asyncio would report that as a mistake."""
     if not run.cancelled():
         run.exception()
+
+
+def _bound(tool: "ToolLike | Tools", plan: AgentPlan) -> "ToolLike | Tools":
+    return tool.bound_to(plan) if isinstance(tool, PlanBoundTool) else tool
 
 
 def _childs_driver(driver: Driver) -> Driver:

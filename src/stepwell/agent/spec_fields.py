@@ -168,6 +168,11 @@ class SpecFields:
         chosen = tuple(name for name, is_on in switches.items() if is_on and name != "*")
         if switches.get("*") is False:
             return chosen, ()
+        if chosen and all(switches.values()):
+            self.notes.append(
+                'tools as a mapping only switches tools off, so it has all; add "*": false to have '
+                f"only {_listed(chosen)}"
+            )
         return None, tuple(name for name, is_on in switches.items() if not is_on)
 
     def _note_limits(self, names: Iterable[str]) -> None:

@@ -67,8 +67,12 @@ class Scrubber(Struct, frozen=True):
         if error is not None:
             error = replace(error, message=self.text(error.message))
         if waits_for is not None:
-            told = self.value(waits_for.details)
-            waits_for = replace(waits_for, prompt=self.text(waits_for.prompt), details=told)
+            waits_for = replace(
+                waits_for,
+                prompt=self.text(waits_for.prompt),
+                details=self.value(waits_for.details),
+                kept=self.value(waits_for.kept),
+            )
         if signal is not None:
             told = self.value(signal.context)
             signal = replace(signal, message=self.text(signal.message), context=told)
@@ -100,7 +104,8 @@ class Scrubber(Struct, frozen=True):
             return {self.value(key): self.value(item) for key, item in pairs.items()}
         if isinstance(value, list | tuple):
             return [self.value(item) for item in cast("Iterable[Any]", value)]
-        return HIDDEN if str(value) in self.values else value
+        is_number = isinstance(value, int | float)
+        return HIDDEN if is_number and str(value) in self.values else value
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

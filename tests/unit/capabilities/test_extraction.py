@@ -419,3 +419,15 @@ def test_a_registry_is_immutable_and_knows_its_names() -> None:
 def test_what_is_put_together_wrongly_is_said_at_once(make: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         make()
+
+
+async def test_the_policy_keeps_keys_of_the_application() -> None:
+    policy = StructuredOutputPolicy(reserved_keys=["role"])
+    use = UseStructuredOutputs({"word": str}, policy, model=ScriptedModel([]))
+    model = ScriptedModel(
+        [call("extract_data", input="admin", schema="word", store_as=" role "), "Done."]
+    )
+    state = await Agent(model, capabilities=[use]).run("Go")
+
+    assert "'role' is reserved" in state.messages[2].text
+    assert "role" not in state.metadata

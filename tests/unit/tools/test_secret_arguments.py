@@ -64,7 +64,12 @@ def refuses(login: Login) -> ToolFailure:
 @tool
 def asks(password: SecretStr) -> InputRequired:
     """Ask."""
-    return InputRequired(prompt=f"Really {CANARY}?", details={"password": CANARY})
+    return InputRequired(
+        prompt=f"Really {CANARY}?",
+        details={"password": CANARY},
+        resumes=True,
+        kept={"then": [password.get_secret_value()]},
+    )
 
 
 TOOLS = [sign_in, fails, refuses, asks]

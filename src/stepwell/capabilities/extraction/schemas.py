@@ -1,6 +1,6 @@
 """What can be extracted, and how: schemas by name, and the policy of the tool that fills them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -81,8 +81,12 @@ class StructuredOutputPolicy(Struct, frozen=True, kw_only=True):
     settings: ModelSettings = NO_SETTINGS
     max_input_chars: int = 200_000
     timeout: float | None = 120.0
+    reserved_keys: Collection[str] = ()
+    """Metadata keys of the application that no extraction may be stored under."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.reserved_keys, str):
+            raise ConfigurationError("reserved_keys wants several keys; write [...]")
         check_count(self.max_retries, "max_retries")
         check_count(self.most_retries, "most_retries")
         if self.max_retries > self.most_retries:

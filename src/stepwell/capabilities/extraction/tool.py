@@ -107,7 +107,8 @@ class StructuredOutputTool(BaseTool):
             return f"no schema is called {schema!r}; known: {known}"
         if store_as == "":
             return "store_as is empty; name a metadata key, or leave it out"
-        if store_as is not None and is_reserved(store_as):
+        reserved = self._policy.reserved_keys
+        if store_as is not None and (is_reserved(store_as) or store_as in reserved):
             return f"the metadata key {store_as!r} is reserved; store it under another"
         if max_retries is not None and max_retries < 0:
             return f"max_retries must be 0 or more, got {max_retries}"
