@@ -1,6 +1,6 @@
 """The public names of Stepwell, one list. ``stepwell/__init__.py`` loads it when first needed.
 
-What speaks to providers is loaded apart from the rest: an agent can do without it.
+What speaks to providers, the capabilities and the sandboxes are loaded when they are used.
 """
 
 from importlib import import_module
@@ -62,7 +62,9 @@ from stepwell.errors import (
     LimitReachedError,
     ModelError,
     ModelErrorKind,
+    NoSandboxError,
     RunNotCompletedError,
+    SandboxError,
     StepwellError,
     SyncInsideLoopError,
     ToolError,
@@ -109,6 +111,7 @@ from stepwell.models import (
 from stepwell.state import (
     AgentState,
     AgentStep,
+    Approval,
     Budget,
     ErrorInfo,
     ExecutionState,
@@ -135,6 +138,27 @@ from stepwell.tools import (
 )
 
 if TYPE_CHECKING:
+    from stepwell.agent.front_matter import DefinitionError
+    from stepwell.agent.registry import AgentRegistry
+    from stepwell.agent.spec import AgentModel, AgentSpec
+    from stepwell.agent.spec_parser import AgentSpecParser
+    from stepwell.capabilities.approvals import UseApprovals
+    from stepwell.capabilities.bash import BashPolicy, UseBash
+    from stepwell.capabilities.critique import UseSelfCritique
+    from stepwell.capabilities.extraction import (
+        SchemaDefinition,
+        SchemaRegistry,
+        StructuredOutputPolicy,
+        UseStructuredOutputs,
+    )
+    from stepwell.capabilities.files import FilePolicy, UseFileTools
+    from stepwell.capabilities.mcp import McpServer, UseMcp
+    from stepwell.capabilities.metadata import MetadataPolicy, UseMetadataTools
+    from stepwell.capabilities.skills import ShellPreprocessing, Skill, SkillLibrary, UseSkills
+    from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
+    from stepwell.capabilities.summarization import UseSummarization
+    from stepwell.capabilities.tasks import TodoPolicy, UseTaskPlanning, tasks_of
+    from stepwell.capabilities.user_input import UseUserInput
     from stepwell.models.framing import JsonLines, ServerSentEvents
     from stepwell.models.provider import Auth, Provider, ProviderModel
     from stepwell.models.secrets import ApiKey
@@ -145,20 +169,51 @@ if TYPE_CHECKING:
         OpenAIResponses,
         WireFormat,
     )
+    from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, default_sandbox
+    from stepwell.sandbox.bubblewrap import BubblewrapSandbox
+    from stepwell.sandbox.containers import ContainerSandbox
+    from stepwell.sandbox.sandlock import SandlockSandbox
+    from stepwell.sandbox.unconfined import UnconfinedSandbox
 
-_LOADED_WHEN_USED = {
-    "JsonLines": "stepwell.models.framing",
-    "ServerSentEvents": "stepwell.models.framing",
-    "Auth": "stepwell.models.provider",
-    "Provider": "stepwell.models.provider",
-    "ProviderModel": "stepwell.models.provider",
-    "ApiKey": "stepwell.models.secrets",
-    "AnthropicMessages": "stepwell.models.wire",
-    "ChatCompletions": "stepwell.models.wire",
-    "Gemini": "stepwell.models.wire",
-    "OpenAIResponses": "stepwell.models.wire",
-    "WireFormat": "stepwell.models.wire",
+_LOADED_FROM = {
+    "stepwell.agent.registry": ("AgentRegistry",),
+    "stepwell.agent.spec": ("AgentModel", "AgentSpec"),
+    "stepwell.agent.spec_parser": ("AgentSpecParser",),
+    "stepwell.agent.front_matter": ("DefinitionError",),
+    "stepwell.capabilities.approvals": ("UseApprovals",),
+    "stepwell.capabilities.bash": ("BashPolicy", "UseBash"),
+    "stepwell.capabilities.critique": ("UseSelfCritique",),
+    "stepwell.capabilities.extraction": (
+        "SchemaDefinition",
+        "SchemaRegistry",
+        "StructuredOutputPolicy",
+        "UseStructuredOutputs",
+    ),
+    "stepwell.capabilities.files": ("FilePolicy", "UseFileTools"),
+    "stepwell.capabilities.mcp": ("McpServer", "UseMcp"),
+    "stepwell.capabilities.metadata": ("MetadataPolicy", "UseMetadataTools"),
+    "stepwell.capabilities.skills": ("ShellPreprocessing", "Skill", "SkillLibrary", "UseSkills"),
+    "stepwell.capabilities.subagents": ("SubagentPolicy", "UseSubagents"),
+    "stepwell.capabilities.summarization": ("UseSummarization",),
+    "stepwell.capabilities.tasks": ("TodoPolicy", "UseTaskPlanning", "tasks_of"),
+    "stepwell.capabilities.user_input": ("UseUserInput",),
+    "stepwell.models.framing": ("JsonLines", "ServerSentEvents"),
+    "stepwell.models.provider": ("Auth", "Provider", "ProviderModel"),
+    "stepwell.models.secrets": ("ApiKey",),
+    "stepwell.models.wire": (
+        "AnthropicMessages",
+        "ChatCompletions",
+        "Gemini",
+        "OpenAIResponses",
+        "WireFormat",
+    ),
+    "stepwell.sandbox": ("ExecutionPolicy", "Sandbox", "SandboxResult", "default_sandbox"),
+    "stepwell.sandbox.bubblewrap": ("BubblewrapSandbox",),
+    "stepwell.sandbox.containers": ("ContainerSandbox",),
+    "stepwell.sandbox.sandlock": ("SandlockSandbox",),
+    "stepwell.sandbox.unconfined": ("UnconfinedSandbox",),
 }
+_LOADED_WHEN_USED = {name: room for room, names in _LOADED_FROM.items() for name in names}
 
 __all__ = [
     "Agent",
@@ -171,23 +226,31 @@ __all__ = [
     "AgentEvent",
     "AgentFactory",
     "AgentLoop",
+    "AgentModel",
     "AgentNotFoundError",
     "AgentPlan",
+    "AgentRegistry",
+    "AgentSpec",
+    "AgentSpecParser",
     "AgentState",
     "AgentStatus",
     "AgentStep",
     "AgentStop",
     "AnthropicMessages",
     "ApiKey",
+    "Approval",
     "AtLimit",
     "Auth",
     "Backoff",
     "BaseTool",
+    "BashPolicy",
+    "BubblewrapSandbox",
     "Budget",
     "CachedContext",
     "Cancellation",
     "ChatCompletions",
     "ConfigurationError",
+    "ContainerSandbox",
     "ContinuationCriteria",
     "ContinuationDecision",
     "ContinuationEvaluation",
@@ -196,6 +259,7 @@ __all__ = [
     "CostLimit",
     "Criterion",
     "CumulativeExecutionTimeLimit",
+    "DefinitionError",
     "Driver",
     "DriverError",
     "ErrorContext",
@@ -205,10 +269,12 @@ __all__ = [
     "ErrorPolicyCriterion",
     "ErrorType",
     "EventBus",
+    "ExecutionPolicy",
     "ExecutionState",
     "ExecutionTimeLimit",
     "FallbackModel",
     "FilePart",
+    "FilePolicy",
     "Final",
     "FinishReason",
     "FinishReasonCheck",
@@ -226,7 +292,9 @@ __all__ = [
     "JsonLines",
     "LimitReachedError",
     "LlmQueryTool",
+    "McpServer",
     "Message",
+    "MetadataPolicy",
     "Model",
     "ModelError",
     "ModelErrorKind",
@@ -234,6 +302,7 @@ __all__ = [
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
+    "NoSandboxError",
     "OpenAIResponses",
     "Pending",
     "PendingKind",
@@ -247,7 +316,16 @@ __all__ = [
     "Role",
     "RunNotCompletedError",
     "RunPart",
+    "Sandbox",
+    "SandboxError",
+    "SandboxResult",
+    "SandlockSandbox",
+    "SchemaDefinition",
+    "SchemaRegistry",
     "ServerSentEvents",
+    "ShellPreprocessing",
+    "Skill",
+    "SkillLibrary",
     "StepCompleted",
     "StepExecution",
     "StepType",
@@ -256,12 +334,15 @@ __all__ = [
     "StopReason",
     "StopSignal",
     "StreamPart",
+    "StructuredOutputPolicy",
+    "SubagentPolicy",
     "SyncInsideLoopError",
     "TextDelta",
     "TextPart",
     "ThinkingDelta",
     "ThinkingEffort",
     "ThinkingPart",
+    "TodoPolicy",
     "TokenUsageLimit",
     "Tool",
     "ToolCall",
@@ -285,10 +366,25 @@ __all__ = [
     "ToolSchema",
     "ToolStarted",
     "Tools",
+    "UnconfinedSandbox",
     "Usage",
     "UsageReport",
+    "UseApprovals",
+    "UseBash",
+    "UseFileTools",
+    "UseMcp",
+    "UseMetadataTools",
+    "UseSelfCritique",
+    "UseSkills",
+    "UseStructuredOutputs",
+    "UseSubagents",
+    "UseSummarization",
+    "UseTaskPlanning",
+    "UseUserInput",
     "WireFormat",
+    "default_sandbox",
     "make_hook",
+    "tasks_of",
     "tool",
 ]
 

@@ -110,15 +110,23 @@ async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) ->
     """Run the child inside the call of its parent.
 
     When the call is ended, by a cancellation or the deadline, the child is cancelled and ends in
-    good order, so that its last event is told and what it spent is known.
+    good order, so that its last event is told and what it spent is known. One that does not end
+    is cut off, and the result is the state after its last step.
     """
     shared = SharedBudget(Purse.of(context.state), state)
     plan = with_turns_noted(plan).with_criteria(shared)
     agent = Agent.from_plan(replace(plan, hooks=(*plan.hooks, *shared.hooks())))
     owner = asyncio.current_task()
     cancelled_before = 0 if owner is None else owner.cancelling()
-    cancellation = Cancellation()
-    run = asyncio.create_task(agent.run(state, cancellation=cancellation))
+    cancellation, reached = Cancellation(), state
+
+    async def to_the_end() -> AgentState:
+        nonlocal reached
+        async for after_step in agent.iterator(state, cancellation=cancellation):
+            reached = after_step
+        return reached
+
+    run = asyncio.create_task(to_the_end())
     run.add_done_callback(_look_at)
     try:
         await asyncio.wait([run])
@@ -129,8 +137,10 @@ async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) ->
         await _end(run)
         times = 0 if owner is None else owner.cancelling() - cancelled_before
         by_the_run_alone = context.is_cancelled and times <= 1
-        if run.cancelled() or not by_the_run_alone:
+        if not by_the_run_alone:
             raise
+        if run.cancelled():
+            return reached
     return run.result()
 
 

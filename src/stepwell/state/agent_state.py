@@ -26,7 +26,7 @@ from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.late_result import LateResult
-from stepwell.state.pending import Answered, Pending
+from stepwell.state.pending import Answered, Pending, json_data
 from stepwell.state.step import AgentStep, StepExecution, ToolExecution, ToolOutcome
 
 NO_USAGE = Usage()
@@ -246,7 +246,8 @@ class AgentState(Struct, frozen=True, kw_only=True):
         if asked.resumes:
             state = replace(self, execution=execution.answered_with(asked, answer))
         else:
-            state = self._with_late(LateResult.of(call_id, answer, ToolOutcome.COMPLETED))
+            late = LateResult.of(call_id, json_data(answer), ToolOutcome.COMPLETED)
+            state = self._with_late(late)
         status = AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS
         return state._with_execution(pending=left, status=status)
 

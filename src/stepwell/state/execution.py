@@ -10,7 +10,7 @@ from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequ
 from stepwell.messages import History, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import NOTHING, Budget
-from stepwell.state.pending import Answered, Approval, Pending, PendingKind
+from stepwell.state.pending import Answered, Approval, Pending, PendingKind, json_data
 from stepwell.state.step import AgentStep, StepExecution
 
 
@@ -81,8 +81,7 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
 
     def answered_with(self, asked: Pending, answer: Any) -> "ExecutionState":
         """The call that asked will run again; the history keeps its placeholder until then."""
-        if asked.kind is PendingKind.APPROVAL:
-            answer = Approval.of(answer)
+        answer = Approval.of(answer) if asked.kind is PendingKind.APPROVAL else json_data(answer)
         waiting = () if self.newest_step is None else self.newest_step.tool_executions
         call = next(e.call for e in waiting if e.call.id == asked.call_id)
         answered = Answered(call=call, answer=answer, kept=asked.kept)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, json
 
 from stepwell.errors import StepwellError
 from stepwell.messages import ToolCall
@@ -32,6 +32,21 @@ class Pending(Struct, frozen=True, kw_only=True):
     details: Mapping[str, Any] = {}
     resumes: bool = False
     kept: Any = None
+
+
+def json_data(answer: Any) -> Any:
+    """An answer that a state can hold; anything but JSON data is refused while it can be put right.
+
+    >>> json_data({"choice": 2})
+    {'choice': 2}
+    """
+    try:
+        json.encode(answer)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StepwellError(
+            f"an answer must be text or JSON data, not {answer!r:.80} ({error})"
+        ) from None
+    return answer
 
 
 class Answered(Struct, frozen=True, kw_only=True):

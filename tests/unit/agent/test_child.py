@@ -135,7 +135,7 @@ async def test_a_cancellation_during_the_model_call_of_the_child_ends_it() -> No
 
 
 async def test_the_deadline_of_the_parent_ends_the_child() -> None:
-    waiting = Waiting(timeout=0.05)
+    waiting = Waiting(timeout=0.25)
     state = await waiting.agent.run("Go")
 
     assert state.stop is not None
@@ -146,7 +146,7 @@ async def test_the_deadline_of_the_parent_ends_the_child() -> None:
 
 
 async def test_a_parent_that_wraps_up_after_its_deadline_answers() -> None:
-    waiting = Waiting(timeout=0.05, at_limit="wrap_up")
+    waiting = Waiting(timeout=0.25, at_limit="wrap_up")
     state = await waiting.agent.run("Go")
     assert (state.final_response, waiting.ended) == ("Done.", 1)
 
@@ -154,7 +154,7 @@ async def test_a_parent_that_wraps_up_after_its_deadline_answers() -> None:
 async def test_a_child_that_runs_out_of_its_own_time_leaves_the_parent_going() -> None:
     waiting = Waiting()
     spec = AgentSpec(
-        name="worker", description="w", system_prompt="worker", budget=Budget(seconds=0.05)
+        name="worker", description="w", system_prompt="worker", budget=Budget(seconds=0.25)
     )
     tools = [MockTool.returning("look", "x"), MockTool("wait", waiting.wait)]
     agent = Agent(
@@ -205,7 +205,7 @@ async def test_the_owners_cancellation_is_not_swallowed_by_that_of_the_run() -> 
 async def test_a_timeout_around_the_run_works() -> None:
     waiting = Waiting()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
+        async with asyncio.timeout(0.25):
             await waiting.agent.run("Go")
     assert (waiting.ended, others()) == (1, set())
 
@@ -283,8 +283,8 @@ class Stubborn:
 def stubborn_agent(tool: Stubborn) -> Agent:
     spec = AgentSpec(name="worker", description="w", system_prompt="worker")
     return Agent(
-        ScriptedModel([spawn(), [call("wait")]]),
-        tools=[MockTool("wait", tool)],
+        ScriptedModel([spawn(), [call("look")], [call("wait")]]),
+        tools=[MockTool("wait", tool), MockTool.returning("look", "x")],
         capabilities=[UseSubagents(AgentRegistry([spec]))],
     )
 
@@ -299,6 +299,7 @@ async def test_a_child_that_does_not_end_is_cut_off_after_a_while(
     cancellation.request("enough")
     state = await run
     assert (state.status, tool.ended, others()) == (AgentStatus.CANCELLED, True, set())
+    assert state.usage.total_tokens == 2 * TURN  # The turn that was cut off is not known.
 
 
 async def test_a_child_that_does_not_end_is_not_waited_for_by_an_owner_in_a_hurry() -> None:

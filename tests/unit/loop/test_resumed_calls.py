@@ -171,3 +171,13 @@ async def test_an_approval_is_checked_when_it_is_given() -> None:
     assert texts(state)[2] == "approved: True"
     assert paused.stop is not None
     assert paused.stop.stop_reason is StopReason.INPUT_REQUIRED
+
+
+async def test_an_answer_that_no_state_can_hold_is_refused_at_once() -> None:
+    ask = MockTool.returning("ask", InputRequired(prompt="Which?"))
+    calls = [call("transfer", id="c1", amount=5), call("ask", id="c2")]
+    paused = await Agent(ScriptedModel([calls]), tools=[transfer, ask]).run("Pay")
+
+    for call_id in ("c1", "c2"):
+        with pytest.raises(StepwellError, match="must be text or JSON data"):
+            paused.with_answer(call_id, object())

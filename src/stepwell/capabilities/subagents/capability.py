@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from stepwell.agent import AgentPlan
+from stepwell.agent.purse import with_turns_noted
 from stepwell.agent.registry import AgentRegistry
 from stepwell.capabilities.subagents.policy import SubagentPolicy
 from stepwell.capabilities.subagents.spawn import SkillSource, SpawnSubagentTool
@@ -17,7 +18,9 @@ class UseSubagents:
 
     ``skills`` is where the skills that specs name come from: a ``SkillLibrary``.
 
-    >>> from stepwell import Agent, AgentRegistry, AgentSpec
+    >>> from stepwell import Agent
+    >>> from stepwell.agent.registry import AgentRegistry
+    >>> from stepwell.agent.spec import AgentSpec
     >>> from stepwell.testing import ScriptedModel, call
     >>> spec = AgentSpec(name="critic", description="Judges.", system_prompt="You judge.")
     >>> turns = [call("spawn_subagent", subagent="critic", prompt="Is it good?"), "Yes.", "It is."]
@@ -42,6 +45,11 @@ class UseSubagents:
                 f"{policy!r:.80} is not a SubagentPolicy; for a depth alone write "
                 "UseSubagents.with_depth(3, registry)"
             )
+        if skills is not None and not callable(getattr(skills, "get", None)):
+            raise ConfigurationError(
+                f"{skills!r:.80} is no source of skills; give a SkillLibrary, or an object whose "
+                "get(name) returns a skill with a body"
+            )
         self._registry = registry
         self._policy = policy or SubagentPolicy()
         self._skills = skills
@@ -53,10 +61,11 @@ class UseSubagents:
         registry: AgentRegistry,
         *,
         summary_max_chars: int = SubagentPolicy().summary_max_chars,
+        skills: SkillSource | None = None,
     ) -> "UseSubagents":
         """Subagents that may nest that deep."""
         policy = SubagentPolicy(max_depth=max_depth, summary_max_chars=summary_max_chars)
-        return cls(registry, policy)
+        return cls(registry, policy, skills=skills)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
         """The plan with the tool, which is bound to the whole plan when the agent is built."""
@@ -66,4 +75,4 @@ class UseSubagents:
             bound = spawn.bound_to(whole)
             return replace(whole, tools=tuple(bound if t is spawn else t for t in whole.tools))
 
-        return plan.with_tools(spawn).when_complete(bind, order=BEHIND_ALL)
+        return with_turns_noted(plan).with_tools(spawn).when_complete(bind, order=BEHIND_ALL)

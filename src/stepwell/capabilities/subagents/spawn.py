@@ -3,6 +3,7 @@ is told. A child that waits for a person makes its parent wait, and both go on w
 """
 
 import logging
+from copy import copy
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from stepwell.agent.child import (
     child_plan,
     child_state,
     run_child,
-    tools_by_name,
 )
+from stepwell.agent.purse import Purse
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents.policy import SubagentPolicy
@@ -23,7 +24,7 @@ from stepwell.errors import AgentNotFoundError, ConfigurationError, StepwellErro
 from stepwell.events import SubagentCompleted, SubagentSpawning
 from stepwell.messages import Message
 from stepwell.models import Model
-from stepwell.state import AgentState
+from stepwell.state import AgentState, Pending
 from stepwell.tools import (
     BaseTool,
     InputRequired,
@@ -61,21 +62,20 @@ class SpawnSubagentTool(BaseTool):
         policy: SubagentPolicy,
         *,
         skills: SkillSource | None = None,
-        plan: AgentPlan | None = None,
-        depth: int = 0,
     ) -> None:
         self._registry = registry
         self._policy = policy
         self._skills = skills
-        self._plan = plan
-        self._depth = depth
+        self._plan: AgentPlan | None = None
+        self._tools: Tools | None = None
         super().__init__(description=_described(registry))
 
-    def bound_to(self, plan: AgentPlan, *, depth: int = 0) -> "SpawnSubagentTool":
-        """The same tool for the agent of that plan, which is itself that deep."""
-        return SpawnSubagentTool(
-            self._registry, self._policy, skills=self._skills, plan=plan, depth=depth
-        )
+    def bound_to(self, plan: AgentPlan) -> "SpawnSubagentTool":
+        """The same tool for the agent of that plan."""
+        bound = copy(self)  # Its schema is the same, and slow to make.
+        bound.function = bound.__call__
+        bound._plan, bound._tools = plan, None
+        return bound
 
     async def __call__(
         self, subagent: str, prompt: str, context: ToolContext
@@ -91,7 +91,7 @@ class SpawnSubagentTool(BaseTool):
         except AgentNotFoundError:
             known = ", ".join(self._registry.names) or "(none)"
             return ToolFailure(f"there is no subagent {subagent!r}; available: {known}")
-        if self._depth >= self._policy.max_depth:
+        if Purse.of(context.state).depth >= self._policy.max_depth:
             return ToolFailure(
                 f"subagents may nest {self._policy.max_depth} deep, and this agent is at the "
                 "bottom; do the work yourself"
@@ -105,13 +105,9 @@ class SpawnSubagentTool(BaseTool):
 
     async def _spawned(self, spec: AgentSpec, prompt: str, context: ToolContext) -> ToolOutput:
         parent = self._parent()
-        if context.resumed is None:
-            begun = child_state(parent, prompt, context)
-        else:
-            waiting: AgentState = context.resumed.kept
-            begun = waiting.with_answer(_asks(waiting), context.resumed.answer)
-            if begun.status is AgentStatus.PAUSED:
-                return ToolOutput(value=_question(spec, begun))
+        begun = _begun(parent, prompt, context)
+        if begun.status is AgentStatus.PAUSED:  # It asked several things, and not all are answered.
+            return ToolOutput(value=self._told(spec, begun))
         plan = self._childs_plan(parent, spec, begun, context)
         self._tell_spawning(spec, prompt, begun, context)
         ended = await run_child(plan, begun, context)
@@ -129,17 +125,20 @@ class SpawnSubagentTool(BaseTool):
     def _childs_plan(
         self, parent: AgentPlan, spec: AgentSpec, begun: AgentState, context: ToolContext
     ) -> AgentPlan:
-        offered = [name for name in Tools(parent.tools).names if name != NAME]
-        names = spec.offered_tools(self._policy.offered([*offered, NAME]))
-        plan = child_plan(
+        offered = self._offered(parent)
+        names = spec.offered_tools(self._policy.offered(offered.names))
+        return child_plan(
             self._answering(parent, spec),
             instructions=[*self._skill_texts(spec), Message.system(spec.system_prompt)],
-            tools=tools_by_name(parent, [name for name in names if name != NAME]).values(),
-            budget=budget_for(context, spec.budget or self._policy.budget, begun),
+            tools=[offered.get(name) for name in names],
+            budget=budget_for(context, self._policy.budget_of(spec), begun),
         )
-        if NAME in names:
-            plan = plan.with_tools(self.bound_to(plan, depth=self._depth + 1))
-        return plan
+
+    def _offered(self, parent: AgentPlan) -> Tools:
+        """The parent's tools, made once: a lazy one is not built again for every child."""
+        if self._tools is None:
+            self._tools = Tools(parent.tools)
+        return self._tools
 
     def _answering(self, parent: AgentPlan, spec: AgentSpec) -> AgentPlan:
         """The parent with the model and the settings that the spec asks for."""
@@ -147,7 +146,8 @@ class SpawnSubagentTool(BaseTool):
         model = self._model(parent, spec)
         if model is None:
             return replace(parent, settings=settings.over(parent.settings))
-        own = replace(parent.settings, model=None)
+        # What only one provider knows, and headers that may be secret, are not for another one.
+        own = replace(parent.settings, model=None, extra_body={}, extra_headers={})
         return replace(
             parent, model=model, llm_preset=None, driver=None, settings=settings.over(own)
         )
@@ -179,25 +179,28 @@ class SpawnSubagentTool(BaseTool):
     # What the parent is told
 
     def _told(self, spec: AgentSpec, ended: AgentState) -> str | ToolFailure | InputRequired:
-        if ended.status is AgentStatus.PAUSED:
-            return _question(spec, ended)
+        asked = _asked(ended)
+        if asked is not None:
+            return _question(spec, asked, ended)
         if ended.status is AgentStatus.FAILED:
             step = ended.current_step
             errors = "; ".join(error.text for error in step.errors) if step else ""
             details = {"subagent": spec.name, "steps": ended.step_count}
-            return ToolFailure(
-                f"subagent {spec.name!r} failed: {errors or ended.explain()}", details
-            )
+            text = f"subagent {spec.name!r} failed: {errors or ended.explain()}"
+            return ToolFailure(self._cut(text), details)
         answer = ended.final_response or ""
         if ended.status is not AgentStatus.COMPLETED:
             reason = None if ended.stop is None else ended.stop.stop_reason
             answer = f"(It was stopped before it was done: {reason}.)\n{answer}".strip()
         elif not answer.strip():
             answer = "(The subagent gave no final response.)"
+        return self._cut(answer)
+
+    def _cut(self, text: str) -> str:
         longest = self._policy.summary_max_chars
-        if len(answer) > longest:
-            answer = f"{answer[:longest]}\n(Cut at {longest} of {len(answer)} characters.)"
-        return answer
+        if len(text) <= longest:
+            return text
+        return f"{text[:longest]}\n(Cut at {longest} of {len(text)} characters.)"
 
     def _tell_spawning(
         self, spec: AgentSpec, prompt: str, begun: AgentState, context: ToolContext
@@ -206,7 +209,7 @@ class SpawnSubagentTool(BaseTool):
             SubagentSpawning,
             name=spec.name,
             prompt=prompt,
-            depth=self._depth,
+            depth=Purse.of(context.state).depth,
             max_depth=self._policy.max_depth,
             call_id=context.call_id,
             child_agent_id=begun.agent_id,
@@ -219,7 +222,7 @@ class SpawnSubagentTool(BaseTool):
             status=ended.status,
             steps=ended.step_count,
             usage=ended.usage,
-            depth=self._depth,
+            depth=Purse.of(context.state).depth,
             max_depth=self._policy.max_depth,
             call_id=context.call_id,
             child_agent_id=ended.agent_id,
@@ -234,17 +237,32 @@ def _described(registry: AgentRegistry) -> str:
     )
 
 
-def _asks(waiting: AgentState) -> str:
-    """The call of the child that the parent asks for: its questions are asked one by one."""
-    return next(p.call_id for p in waiting.pending if p.call_id is not None)
+def _begun(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
+    """A new child, or the one that waited, with the answer to what it asked."""
+    waiting = None if context.resumed is None else context.resumed.kept
+    if context.resumed is None or not isinstance(waiting, AgentState):
+        return child_state(parent, prompt, context)  # Also when the spawning itself was approved.
+    asked = _asked(waiting)
+    if asked is None or asked.call_id is None:
+        return waiting
+    return waiting.with_answer(asked.call_id, context.resumed.answer)
 
 
-def _question(spec: AgentSpec, waiting: AgentState) -> InputRequired:
-    asked = next(p for p in waiting.pending if p.call_id is not None)
+def _asked(child: AgentState) -> Pending | None:
+    """What the parent asks for the child: its questions are asked one by one."""
+    if child.status is not AgentStatus.PAUSED:
+        return None
+    return next((p for p in child.pending if p.call_id is not None), None)
+
+
+def _question(spec: AgentSpec, asked: Pending, waiting: AgentState) -> InputRequired:
+    who = {"subagent": spec.name, "asked_by": asked.tool_name}
+    if asked.tool_name == NAME and "asked_by" in asked.details:  # A child of the child asks.
+        who = {}
     return InputRequired(
         prompt=f"{spec.name}: {asked.prompt}",
         kind=asked.kind,
-        details={**asked.details, "subagent": spec.name, "asked_by": asked.tool_name},
+        details={**asked.details, **who},
         resumes=True,
         kept=waiting,
     )
