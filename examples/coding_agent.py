@@ -45,6 +45,7 @@ from stepwell import (
     tasks_of,
 )
 from stepwell.events import SubagentCompleted, ToolCallCompleted, ToolCallStarted
+from stepwell.sandbox import interpreter_paths
 from stepwell.testing import ScriptedModel, call
 
 SHOP = Path(__file__).parent / "shop"
@@ -66,7 +67,7 @@ def coding_agent(model: Model | str, repository: Path) -> Agent:
     """An agent that may work in this directory and nowhere else."""
     skills = SkillLibrary(repository / ".stepwell" / "skills")
     # The tests run with this Python, which may lie outside of the system's directories.
-    execution = ExecutionPolicy.in_(repository, timeout=60, readable=[sys.base_prefix])
+    execution = ExecutionPolicy.in_(repository, timeout=60, readable=interpreter_paths())
     return Agent(
         model,
         system_prompt="You mend code in the working directory. Plan first, test before you finish.",

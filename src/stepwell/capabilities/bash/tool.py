@@ -11,7 +11,7 @@ from stepwell.capabilities.bash.output import result_of
 from stepwell.capabilities.bash.policy import BashPolicy
 from stepwell.capabilities.bash.progress import OutputProgress
 from stepwell.errors import ConfigurationError, SandboxError
-from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, default_sandbox, proven
+from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, given_or_default
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure
 
 LONGEST_COMMAND = 120_000
@@ -48,7 +48,7 @@ class BashTool(BaseTool):
     ) -> None:
         self.policy = _bash_policy(policy)
         self.execution = _execution_policy(base_dir, execution)
-        self.sandbox = default_sandbox() if sandbox is None else _checked_sandbox(sandbox)
+        self.sandbox = given_or_default(sandbox)
         super().__init__(description=_description(self.policy, self.execution))
 
     async def __call__(
@@ -191,13 +191,3 @@ def _execution_policy(base_dir: str | PathLike[str] | None, execution: object) -
             f"base_dir is {base_dir} and execution works in {execution.directory}; give one of them"
         )
     return execution
-
-
-def _checked_sandbox(sandbox: Sandbox) -> Sandbox:
-    if not isinstance(sandbox, type) and callable(getattr(sandbox, "run", None)):
-        # A driver of this machine proves itself first; what a developer wrote is taken as it is.
-        return proven(sandbox) if hasattr(sandbox, "unavailable") else sandbox
-    raise ConfigurationError(
-        f"{sandbox!r:.80} is no sandbox; give an object with run(argv, policy, ...), or none to "
-        "take the best of this machine"
-    )

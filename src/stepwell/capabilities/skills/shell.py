@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stepwell.capabilities.skills.arguments import SkillArguments
 from stepwell.errors import ConfigurationError, SandboxError
-from stepwell.sandbox import Ending, ExecutionPolicy, Sandbox, SandboxResult, default_sandbox
+from stepwell.sandbox import Ending, ExecutionPolicy, Sandbox, SandboxResult, given_or_default
 
 _MARK = re.compile(r"(?<!\S)!`([^`\n]+)`|^```![ \t]*\n", re.MULTILINE)
 _END_OF_BLOCK = re.compile(r"^```[ \t]*$", re.MULTILINE)
@@ -42,11 +42,7 @@ class ShellPreprocessing(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(
                 f"policy is {self.policy!r:.80}; write policy=ExecutionPolicy.in_(directory)"
             )
-        sandbox = self.sandbox
-        if sandbox is not None and (isinstance(sandbox, type) or not hasattr(sandbox, "run")):
-            raise ConfigurationError(
-                f"{sandbox!r:.80} is no sandbox; give an object with run(argv, policy, ...)"
-            )
+        given_or_default(self.sandbox)
         for name in ("max_output_chars", "max_commands"):
             amount = getattr(self, name)
             if type(amount) is not int or amount < 1:
@@ -86,7 +82,7 @@ class CommandRunner:
 
     def __init__(self, settings: ShellPreprocessing) -> None:
         self._settings = settings
-        self._sandbox = default_sandbox() if settings.sandbox is None else settings.sandbox
+        self._sandbox = given_or_default(settings.sandbox)
 
     async def filled(
         self, body: str, arguments: SkillArguments, *, seconds_left: float | None

@@ -1,0 +1,208 @@
+"""Commands confined by Landlock and seccomp, with the ``sandlock`` wheel: no namespaces needed.
+
+The host starts the program in ``sandlock_child``, which confines the command and ends all of it.
+"""
+
+import asyncio
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from stepwell.errors import SandboxError
+from stepwell.sandbox.environment import command_environment
+from stepwell.sandbox.policy import ExecutionPolicy
+from stepwell.sandbox.private_folder import private_folder
+from stepwell.sandbox.processes import Launch, run_process
+from stepwell.sandbox.sandbox import OutputListener, SandboxResult
+
+CREATE_RULESET_CALL, ASK_FOR_VERSION = 444, 1
+NEEDED_LANDLOCK = 6
+"""The version that can also keep signals and abstract unix sockets inside."""
+MACHINES = ("x86_64", "aarch64")
+ENVIRONMENT_PREFIX = "STEPWELL_COMMAND_"
+PROGRAM = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from sandlock_child.keeper import main; main(sys.argv[1:])"
+)
+
+# What programs of the system need. Of /etc only what is public by nature: no keys, no shadow.
+SYSTEM_PATHS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime", "/etc/timezone"),
+    *("/etc/hosts", "/etc/host.conf", "/etc/resolv.conf", "/etc/services", "/etc/protocols"),
+    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs"),
+    *("/etc/mime.types", "/etc/os-release", "/etc/debian_version", "/etc/inputrc", "/etc/magic"),
+    *("/etc/bash.bashrc", "/etc/fonts", "/etc/locale.alias", "/etc/perl", "/etc/terminfo"),
+    *(f"/etc/java-{version}-openjdk" for version in (11, 17, 21, 25)),
+    *(f"/etc/python3{version}" for version in ("", ".11", ".12", ".13", ".14")),
+    *("/sys/devices/system/cpu", "/dev/random", "/dev/urandom"),
+)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+
+
+class SandlockSandbox:
+    """Confines commands with Landlock and seccomp, as root and as a normal user.
+
+    Commands see the real file system but can use only what the policy names. There is no
+    ``/dev/shm``, and temporary files go to a directory of the run's own, which ``TMPDIR`` names.
+
+    >>> SandlockSandbox().name
+    'sandlock'
+    """
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return "sandlock"
+
+    def unavailable(self) -> str | None:
+        """Why it can't be used on this machine, if so; a cheap look that starts nothing."""
+        if sys.platform != "linux":
+            return f"sandlock needs Linux, and this is {sys.platform}"
+        if platform.machine() not in MACHINES:
+            return f"sandlock needs one of {', '.join(MACHINES)}, and this is {platform.machine()}"
+        version = _landlock_version()
+        if version < NEEDED_LANDLOCK:
+            return (
+                f"sandlock needs Landlock {NEEDED_LANDLOCK} (Linux 6.12 with landlock among its "
+                f"security modules), and this kernel has {max(version, 0) or 'none'}"
+            )
+        if _library() is None:
+            return "the package sandlock is missing; `pip install 'stepwell[sandbox]'`"
+        return None
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        policy: ExecutionPolicy,
+        *,
+        stdin: bytes = b"",
+        on_output: OutputListener | None = None,
+    ) -> SandboxResult:
+        """Run a command to its end. Raises ``SandboxError`` if it can't be confined so."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise SandboxError(f"{reason}; or choose another sandbox")
+        _refuse_unenforceable(policy)
+        keeper = _Keeper()
+        try:
+            async with private_folder() as temporary:
+                result = await run_process(
+                    _launch(argv, policy, temporary, keeper.descriptor),
+                    policy,
+                    stdin=stdin,
+                    on_output=on_output,
+                    sweep=keeper.gone,
+                )
+        finally:
+            keeper.close()
+        if keeper.refusal:
+            raise SandboxError(
+                f"sandlock can't confine this command, so it was not run: {keeper.refusal}; "
+                "choose another sandbox"
+            )
+        return result
+
+
+class _Keeper:
+    """Our end of a pipe that the keeper of a run holds until nothing of the command lives."""
+
+    def __init__(self) -> None:
+        self._reading, self.descriptor = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.refusal = ""
+
+    async def gone(self) -> None:
+        """Wait until the keeper is gone."""
+        self._close_writing()
+        loop = asyncio.get_running_loop()
+        while True:
+            readable = asyncio.Event()
+            loop.add_reader(self._reading, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(self._reading)
+            said = os.read(self._reading, 4096)
+            if not said:
+                return
+            self.refusal += said.decode(errors="replace")
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        self._close_writing()
+        os.close(self._reading)
+
+    def _close_writing(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
+    written = (policy.directory, *policy.writable)
+    for path in (*written, *policy.readable):
+        if not path.exists():
+            raise SandboxError(
+                f"the policy names {path}, which does not exist; make it, or leave it out"
+            )
+    for path in policy.readable:
+        for root in written:
+            if root in path.parents:
+                raise SandboxError(
+                    f"sandlock can't keep the readable path {path} read-only, because it lies in "
+                    f"the writable {root}; leave it out of readable, or use bubblewrap"
+                )
+
+
+def _launch(argv: Sequence[str], policy: ExecutionPolicy, temporary: Path, keeper: int) -> Launch:
+    environment = command_environment(policy, home=str(temporary), temporary=str(temporary))
+    return Launch(
+        argv=(
+            *(sys.executable, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parent)),
+            *_options(policy, temporary, keeper),
+            *("--", *argv),
+        ),
+        # Renamed, so that none of them (LD_PRELOAD, say) works on what is not confined.
+        environment={ENVIRONMENT_PREFIX + name: value for name, value in environment.items()},
+        directory=policy.directory,
+        pass_fds=(keeper,),
+        # The keeper sees to it that nothing lives on.
+        supervised=False,
+    )
+
+
+def _options(policy: ExecutionPolicy, temporary: Path, keeper: int) -> Iterator[str]:
+    yield from ("--library", str(_library()), "--alive", str(keeper))
+    yield from ("--directory", str(policy.directory))
+    for path in (policy.directory, temporary, *policy.writable):
+        yield from ("--write", str(path))
+    for path in (*(path for path in SYSTEM_PATHS if Path(path).exists()), *policy.readable):
+        yield from ("--read", str(path))
+    for path in DEVICES:
+        yield from ("--device", path)
+    if policy.max_memory is not None:
+        yield from ("--memory", str(policy.max_memory))
+    if policy.max_processes is not None:
+        yield from ("--processes", str(policy.max_processes))
+    if policy.network:
+        yield from ("--network", "on")
+
+
+def _library() -> Path | None:
+    spec = find_spec("sandlock")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for library in Path(place).glob("libsandlock_ffi*.so"):
+            return library
+    return None
+
+
+def _landlock_version() -> int:
+    """Asks the kernel directly: loading the wheel for it would take long."""
+    call = ctypes.CDLL(None).syscall
+    return call(CREATE_RULESET_CALL, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_FOR_VERSION))
