@@ -44,6 +44,11 @@ def read_file(path: str | Path) -> str:
     data = _bytes_of(path)
     if len(data) > MAX_FILE_BYTES:
         raise DefinitionError(f"is larger than {MAX_FILE_BYTES:,} bytes")
+    return decoded(data)
+
+
+def decoded(data: bytes) -> str:
+    """The text of a UTF-8 file; raises ``DefinitionError`` for what is none."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             raise DefinitionError(f"is {encoding}; save it as UTF-8")

@@ -7,7 +7,7 @@ import stat
 from os import PathLike
 from pathlib import Path
 
-from stepwell.agent.front_matter import DefinitionError
+from stepwell.agent.front_matter import DefinitionError, decoded
 
 RESOURCE_DIRECTORIES = ("scripts", "references", "assets", "examples")
 MAX_RESOURCES = 200
@@ -22,12 +22,6 @@ _READ = (
 """Never waits for the other end of a pipe."""
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", _NOTHING)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", _NOTHING) | getattr(os, "O_CLOEXEC", _NOTHING)
-_OTHER_ENCODINGS = {
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
 
 
 class SkillRoot:
@@ -49,7 +43,7 @@ class SkillRoot:
             raise DefinitionError(f"can't be read: {error.strerror}") from None
         if len(data) > max_bytes:
             raise DefinitionError(f"is larger than {max_bytes:,} bytes")
-        return _decoded(data)
+        return decoded(data)
 
     def _opened(self, file: Path) -> int:
         real = os.path.realpath(file)
@@ -119,19 +113,3 @@ class SkillRoot:
         is_within = self._trusts_links or real.startswith(inside + os.sep)
         is_plain = not path.startswith("/") and ".." not in Path(path).parts and path.isprintable()
         return is_plain and is_within and os.path.isfile(real)
-
-
-def _decoded(data: bytes) -> str:
-    for mark, encoding in _OTHER_ENCODINGS.items():
-        if data.startswith(mark):
-            raise DefinitionError(f"is {encoding}; save it as UTF-8")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DefinitionError(
-            f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8", line=line
-        ) from None
-    if "\0" in text:
-        raise DefinitionError("holds a NUL character; this is no text file")
-    return text
