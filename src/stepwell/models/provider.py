@@ -57,6 +57,10 @@ _NOT_AS_EXPECTED = (RecursionError, KeyError, TypeError, AttributeError, IndexEr
 """What reading JSON of another shape than documented raises."""
 
 
+PLAIN_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "content-type"})
+"""What they say is no secret, so an error may quote it; any other header may hold a token."""
+
+
 class Auth(Struct, frozen=True, kw_only=True):
     """The header in which the key is sent."""
 
@@ -249,7 +253,7 @@ class _Turn:
         self._request = replace(request, settings=request.settings.over(model.provider.settings))
         self._model = self._request.settings.model or model.model
         self._name = f"{model.provider.name}:{self._model}"
-        self._key = ""
+        self._secrets: tuple[str, ...] = ()
         self._request_id: str | None = None
         self._reader: StreamReader | None = None
         self._has_read = False
@@ -294,9 +298,12 @@ class _Turn:
         headers = {"content-type": "application/json"}
         for given in (self._provider.headers, self._request.settings.extra_headers):
             headers.update({f"{name}".lower(): value for name, value in given.items()})
-        if self._owner.key is not None:
-            self._key = await self._owner.key.reveal()
-            headers[auth.header.lower()] = f"{auth.prefix}{self._key}"
+        given = [value for name, value in headers.items() if name not in PLAIN_HEADERS]
+        key = "" if self._owner.key is None else await self._owner.key.reveal()
+        if key:
+            headers[auth.header.lower()] = f"{auth.prefix}{key}"
+        # Headers may hold tokens as well; the longest first, since one may contain another.
+        self._secrets = tuple(sorted({key, *given}, key=len, reverse=True))
         return headers
 
     def reader(self) -> StreamReader:
@@ -342,10 +349,11 @@ class _Turn:
         text = str(error)
         if self._name not in text:
             text = f"{self._name}: {text}"
-        error.args = (without(self._key, text),)
+        error.args = (self._without_secrets(text),)
         if error.provider_text:
-            error.provider_text = without(self._key, error.provider_text)
-        error.request_id = error.request_id or self._request_id
+            error.provider_text = self._without_secrets(error.provider_text)
+        known_as = error.request_id or self._request_id
+        error.request_id = known_as and self._without_secrets(known_as)
         if error.usage is None and self._reader is not None:
             with suppress(*_NOT_AS_EXPECTED):
                 error.usage = self._reader.usage
@@ -363,9 +371,15 @@ class _Turn:
 
     def _without_key(self, data: bytes) -> bytes:
         """Before a text is cut, so that not even a part of the key is left at its end."""
-        if len(self._key) < SHORTEST_SECRET:
-            return data
-        return data.replace(self._key.encode(), HIDDEN.encode())
+        for secret in self._secrets:
+            if len(secret) >= SHORTEST_SECRET:
+                data = data.replace(secret.encode(), HIDDEN.encode())
+        return data
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = without(secret, text)
+        return text
 
     def _refuse_blank(self, body: bytes) -> None:
         if not body.strip():

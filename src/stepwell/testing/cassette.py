@@ -27,6 +27,7 @@ from stepwell.testing.cassette_turn import (
     without_secrets,
 )
 from stepwell.testing.redaction import Redaction
+from stepwell.tools.secrets import Scrubber, secret_arguments
 
 
 class CassetteMode(StrEnum):
@@ -101,9 +102,9 @@ class CassetteModel:
         try:
             response = await self._recorded_model(asked).respond(request)
         except ModelError as error:
-            self._record(asked, error)
+            self._record(request, asked, error)
             raise
-        self._record(asked, response)
+        self._record(request, asked, response)
         return response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
@@ -127,12 +128,12 @@ class CassetteModel:
             if end is None:
                 raise incomplete(self.name)
         except ModelError as error:
-            self._record(asked, error, said)
+            self._record(request, asked, error, said)
             raise
         finally:
             await close(parts)
         # Before the last part goes out, since the caller has no reason to come back after it.
-        self._record(asked, end.response, said)
+        self._record(request, asked, end.response, said)
         yield end
 
     def _refuse_what_cannot_work(self) -> None:
@@ -177,13 +178,27 @@ class CassetteModel:
 
     def _record(
         self,
+        request: ModelRequest,
         asked: Data,
         outcome: ModelResponse | ModelError,
         parts: Sequence[StreamPart] | None = None,
     ) -> None:
-        turn = turn_data(asked, outcome, self._redaction, model=self.name, parts=parts)
+        redaction = self._redaction
+        if isinstance(outcome, ModelResponse):
+            redaction = redaction.also(_secret_arguments(request, outcome))
+        turn = turn_data(asked, outcome, redaction, model=self.name, parts=parts)
         append_turn(self._path, turn, anew=self._begins_anew)
         self._begins_anew = False
+
+
+def _secret_arguments(request: ModelRequest, response: ModelResponse) -> list[str]:
+    """What the model gave for arguments that the tools mark secret."""
+    marked = {schema.name: secret_arguments(schema.parameters) for schema in request.tools}
+    return [
+        value
+        for call in response.tool_calls
+        for value in Scrubber.of(call, marked.get(call.name, frozenset())).values
+    ]
 
 
 _HOW_TO_RECORD = 'CassetteModel(path, model, mode="auto")'

@@ -54,6 +54,8 @@ class Redaction:
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         if isinstance(secrets, str):
             raise ConfigurationError("secrets wants several texts; write secrets=(key,)")
+        secrets = tuple(secrets)
+        self._given = secrets
         known: set[str] = set()
         for secret in secrets:
             if secret is not None and not isinstance(secret, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -67,6 +69,11 @@ class Redaction:
                 (re.escape(REMOVED), *(re.escape(s) for s in longest_first), *_LOOKS_LIKE_A_SECRET)
             )
         )
+
+    def also(self, secrets: Iterable[str]) -> "Redaction":
+        """One that knows these texts as well."""
+        more = tuple(secrets)
+        return Redaction((*self._given, *more)) if more else self
 
     def text(self, text: str) -> str:
         """The text without secrets."""

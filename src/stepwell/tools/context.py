@@ -1,5 +1,7 @@
 """What a running tool can reach. A tool gets it by annotating a parameter with ``ToolContext``."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from stepwell.events import ToolCallProgressed
@@ -18,6 +20,7 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
     call: ToolCall
     guard: Guard
     resumed: Answered | None = None
+    scrubbed: Callable[[str], str] = str
 
     @property
     def call_id(self) -> str:
@@ -51,7 +54,7 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
                     ToolCallProgressed,
                     tool=self.call.name,
                     call_id=self.call.id,
-                    message=message,
+                    message=self.scrubbed(message),
                     fraction=fraction,
                 )
 

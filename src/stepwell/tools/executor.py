@@ -6,7 +6,7 @@ a time, so that each sees the state the one before returned. Called by the drive
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -197,6 +197,7 @@ class ToolExecutor:
                 call=self.tools.shown(call),
                 guard=guard,
                 resumed=batch.answer_to(call.id),
+                scrubbed=self._scrubbed(call),
             )
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))
@@ -286,6 +287,10 @@ class ToolExecutor:
             batch.halt(stop.signal)
             return None
         except HookError as error:
+            if context.secret_arguments and context.call is not None:
+                text = self._scrubbed(context.call)(str(error.__cause__ or error))
+                kind = type(error.__cause__ or error)
+                error = HookError(error.hook, context.trigger, _told(kind, text), error.state)
             logger.info("%s", error, exc_info=error)
             batch.state = error.state
             batch.failures.append(ErrorInfo.from_exception(error, ErrorType.UNKNOWN))
@@ -314,8 +319,13 @@ class ToolExecutor:
             tool=call.name,
             args=self.tools.shown(call).arguments,
             call_id=call.id,
-            reason=reason,
+            reason=self._scrubbed(call)(reason),
         )
+
+    def _scrubbed(self, call: ToolCall) -> Callable[[str], str]:
+        """What takes the secret arguments of a call out of a text."""
+        secret = self.tools.secret_arguments(call.name)
+        return Scrubber.of(call, secret).text if secret else str
 
     def _tell_started(self, call: ToolCall, batch: "_Batch") -> None:
         if batch.scope.emitter.is_heard:
@@ -403,6 +413,11 @@ class _Batch:
                 said = execution.error.text if execution.error else execution.text
                 cause = self._faults.get(execution.call.id)
                 raise ToolExecutionError(execution.call.name, said) from cause
+
+
+def _told(kind: type[BaseException], text: str) -> Exception:
+    """An exception of that name with only this text: the one that was raised may hold secrets."""
+    return type(kind.__name__, (Exception,), {})(text)
 
 
 def _problem_with(call: ToolCall, tools: Tools) -> Exception:

@@ -5,7 +5,7 @@ reach the tool and nothing else. Called by the executor.
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stepwell.errors import InvalidToolArgumentsError
@@ -57,7 +57,8 @@ class Scrubber(Struct, frozen=True):
     @classmethod
     def of(cls, call: ToolCall, secret: frozenset[str]) -> "Scrubber":
         """For the secrets of this call; the longest first, since one may contain another."""
-        found = {text for name in secret for text in _texts(call.arguments.get(name))}
+        given = {text for name in secret for text in _texts(call.arguments.get(name))}
+        found = {form for text in given for form in _forms(text)}
         return cls(tuple(sorted(found, key=len, reverse=True)))
 
     def finished(self, finished: Finished) -> Finished:
@@ -106,6 +107,11 @@ class Scrubber(Struct, frozen=True):
             return [self.value(item) for item in cast("Iterable[Any]", value)]
         is_number = isinstance(value, int | float)
         return HIDDEN if is_number and str(value) in self.values else value
+
+
+def _forms(text: str) -> Iterable[str]:
+    """The text itself, and as it stands inside of JSON and of a repr."""
+    return (text, json.encode(text).decode()[1:-1], repr(text)[1:-1])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -237,7 +237,7 @@ FAILING = {
     "name-path": "name '../../etc/passwd' looks like a path; use letters, digits and -",
     "name-true": "name must be text, got True; put it in quotes",
     "name-two-lines": "name 'first\\nsecond' holds the character U+000A; remove it",
-    "nul": "holds a NUL character; this is no text file",
+    "nul": "line 5: holds a NUL character; this is no text file",
     "python-tag": "line 3: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not re",
     "second-document": "line 3: a second YAML document begins here; keep one",
     "switch-odd": "disable-model-invocation is 'sometimes'; write true or false",
@@ -248,7 +248,7 @@ FAILING = {
     "tools-twice": "allowed-tools is given twice, as 'tools' and 'allowed-tools'; keep one",
     "unclosed": "line 1: the front matter that begins here is not closed; end it with a line",
     "utf-16-be": "is UTF-16; save it as UTF-8",
-    "utf-16-without-mark": "holds a NUL character; this is no text file",
+    "utf-16-without-mark": "line 1: holds a NUL character; this is no text file",
     "utf-16": "is UTF-16; save it as UTF-8",
 }
 

@@ -94,7 +94,7 @@ class Connection:
             if error.code == CONNECTION_CLOSED or self._ending.has_happened:
                 await self._learn_why()
             if self.is_open:
-                words = hidden(error.message[:LONGEST_COMPLAINT], self._launch.secrets)
+                words = hidden(error.message, self._launch.secrets)[:LONGEST_COMPLAINT]
                 raise McpCallError(words or f"error {error.code}") from None
             raise self._ended() from None
         except (RuntimeError, ValueError) as error:  # the SDK's words for an unusable answer

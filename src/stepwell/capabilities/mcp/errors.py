@@ -36,7 +36,7 @@ def first_cause(error: BaseException) -> BaseException:
 
 def told(error: BaseException, secrets: Collection[str]) -> str:
     """What an exception says, in one line and without secrets."""
-    return hidden(" ".join(described(first_cause(error)).split())[:500], secrets)
+    return hidden(" ".join(described(first_cause(error)).split()), secrets)[:500]
 
 
 def hidden(text: str, secrets: Collection[str]) -> str:

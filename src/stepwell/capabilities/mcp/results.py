@@ -1,6 +1,6 @@
 """What an MCP tool gave, as the text a model sees. Only pure functions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import json
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 NOTHING = "(The tool gave no output.)"
 
 
-def as_result(result: "CallToolResult", *, limit: int) -> str | ToolFailure:
+def as_result(
+    result: "CallToolResult", *, limit: int, clean: Callable[[str], str] = str
+) -> str | ToolFailure:
     """Text parts joined, then structured content that the text does not repeat, as JSON."""
     shown = [_shown(block) for block in result.content]
     structured = result.structured_content
     if structured is not None and not repeats(shown, structured):
         shown.append(json.encode(structured).decode())
-    text = shortened("\n".join(shown) or NOTHING, limit)
+    text = shortened(clean("\n".join(shown)) or NOTHING, limit)
     return ToolFailure(text) if result.is_error else text
 
 

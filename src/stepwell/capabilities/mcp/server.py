@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.capabilities.mcp.connection import Connection, OnProgress
 from stepwell.capabilities.mcp.definitions import ToolDefinition
-from stepwell.capabilities.mcp.errors import McpConnectionError
+from stepwell.capabilities.mcp.errors import McpConnectionError, hidden
 from stepwell.capabilities.mcp.launch import Address, Command, Launch, need_mcp, seconds
 from stepwell.errors import ConfigurationError
 
@@ -88,6 +88,10 @@ class McpServer:
     def tools(self) -> tuple[ToolDefinition, ...]:
         """The server's tools, as it listed them when the block was entered."""
         return self._tools
+
+    def without_secrets(self, text: str) -> str:
+        """The text without the values of ``env`` and ``headers``."""
+        return hidden(text, self._launch.secrets)
 
     async def __aenter__(self) -> "McpServer":
         if self.is_connected:

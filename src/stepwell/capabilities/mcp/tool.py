@@ -79,10 +79,10 @@ class McpTool:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             fraction = min(max(progress / total, 0.0), 1.0) if total and total > 0 else None
-            context.progress(message or f"{progress:g}", fraction)
+            context.progress(self._server.without_secrets(message or f"{progress:g}"), fraction)
 
         try:
             result = await self._server.call(self._name, arguments, on_progress)
         except McpError as error:
             return ToolFailure(str(error))
-        return as_result(result, limit=self._limit)
+        return as_result(result, limit=self._limit, clean=self._server.without_secrets)
