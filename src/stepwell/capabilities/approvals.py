@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from msgspec import json
+from msgspec import UNSET, json
 from msgspec.structs import replace
 
 from stepwell.agent import AgentPlan
@@ -15,6 +15,7 @@ from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import ToolCall
 from stepwell.state import Answered, Approval, PendingKind, ToolOutcome
 from stepwell.tools import InputRequired, Tools
+from stepwell.tools.formatting import shown
 from stepwell.tools.secrets import hidden
 
 LAST = -10_000
@@ -85,15 +86,11 @@ class UseApprovals:
         answered = _answer_to(call, context)
         if answered is not None and not _is_approval(answered):
             return None  # It was let through before, ran, and asked something itself.
-        if answered is None or answered.kept[APPROVAL_OF] != _identity(call, context):
-            return self._question(call, context) if self._needs_approval(call) else None
-        approval: Approval = answered.answer
-        if not approval.approved:
-            why = f": {approval.message}" if approval.message else ""
-            return context.block(f"a person denied this call{why}")
-        if approval.arguments is None:
+        if context.block_reason is not None or context.result is not UNSET:
+            return None  # It will not run.
+        if answered is not None and _approved(answered, call, context) == _identity(call, context):
             return None
-        return context.with_call(replace(call, arguments=dict(approval.arguments)))
+        return self._question(call, context) if self._needs_approval(call) else None
 
     def _needs_approval(self, call: ToolCall) -> bool:
         if any(fnmatchcase(call.name, pattern) for pattern in self._tools):
@@ -103,9 +100,11 @@ class UseApprovals:
     def _question(self, call: ToolCall, context: HookContext) -> HookContext:
         identity = _identity(call, context)
         shown = json.encode(identity["arguments"]).decode()
+        secret = sorted(context.secret_arguments & set(call.arguments))
+        gone = f" It needs {', '.join(secret)} anew: answer with Approval.edited." if secret else ""
         return context.with_result(
             InputRequired(
-                prompt=f"May {call.name} run with {shown:.1000}?",
+                prompt=f"May {call.name} run with {shown:.1000}?{gone}",
                 kind=PendingKind.APPROVAL,
                 details=identity,
                 resumes=True,
@@ -129,6 +128,17 @@ def _identity(call: ToolCall, context: HookContext) -> dict[str, Any]:
     return {"tool": call.name, "arguments": dict(shown.arguments)}
 
 
+def _approved(answered: Answered, call: ToolCall, context: HookContext) -> dict[str, Any]:
+    """What a person let run: the call as it was shown, or with the person's arguments."""
+    approval: Approval = answered.answer
+    if approval.arguments is None:
+        return answered.kept[APPROVAL_OF]
+    edited = replace(
+        call, name=answered.kept[APPROVAL_OF]["tool"], arguments=dict(approval.arguments)
+    )
+    return _identity(edited, context)
+
+
 def _told(context: HookContext) -> HookContext | None:
     """The model wrote other arguments than those that ran; it is told with the result."""
     call, execution = context.call, context.execution
@@ -139,4 +149,5 @@ def _told(context: HookContext) -> HookContext | None:
     if not is_edited or execution.outcome is not ToolOutcome.COMPLETED:
         return None
     arguments = json.encode(_identity(call, context)["arguments"]).decode()
-    return context.with_result(f"(A person changed the arguments to {arguments})\n{execution.text}")
+    text = execution.text if context.result is UNSET else shown(context.result)[1]
+    return context.with_result(f"(A person changed the arguments to {arguments})\n{text}")

@@ -12,7 +12,8 @@ class Driver(Protocol):
     """Takes one step. Tools, executor and model are given to its constructor.
 
     It returns the state with ``with_current_step(step)`` called on it exactly once. What it
-    raises becomes an error step, judged by the error policy.
+    raises becomes an error step, judged by the error policy. One with tools of its own shows them
+    as ``executor``, so that calls that waited for a person can be taken up again.
     """
 
     async def use_tools(self, state: AgentState) -> AgentState:

@@ -1,7 +1,7 @@
 """One turn of a model inside a step: hooks, events, streaming, interruption. For the drivers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from msgspec import json
@@ -29,6 +29,11 @@ from stepwell.models.attempts import close, incomplete, name_of, parts_of
 from stepwell.state import AgentState
 
 
+def text_of_response(response: ModelResponse) -> str:
+    """The text as it is."""
+    return response.text
+
+
 class Inference:
     """Asks a model. A driver calls ``ask``, then ``receive`` with what it got."""
 
@@ -54,10 +59,10 @@ class Inference:
         response: ModelResponse,
         *,
         turn: int = 1,
-        tells_text: bool = True,
+        told: "Callable[[ModelResponse], str]" = text_of_response,
     ) -> tuple[AgentState, ModelResponse]:
-        """What the after-inference hooks made of the response. Without ``tells_text`` the event
-        says nothing of its text, which may hold secret arguments."""
+        """What the after-inference hooks made of the response. ``told`` is what the event may say
+        of its text, which may hold secret arguments."""
         if self._hooks.has(HookTrigger.AFTER_INFERENCE):
             answer = await self._hooks.run(
                 HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response),
@@ -71,7 +76,7 @@ class Inference:
                 inference_id=inference_id(state, turn),
                 step_number=state.step_number,
                 model=response.model or self.model_name,
-                text=response.text if tells_text else "",
+                text=told(response),
                 tool_call_count=len(response.tool_calls),
                 finish_reason=response.finish_reason,
                 usage=response.usage,
@@ -262,6 +267,6 @@ def _what_is_wrong(response: Any) -> str:
     if type(response.cost) is not float:
         return f"{response.cost!r:.80} as cost; give a float"
     return (
-        f"{response.tool_calls!r:.120} as tool_calls; give a tuple of ToolCall whose arguments are "
-        "a dict, or malformed=text where they could not be parsed"
+        f"a {type(response.tool_calls).__name__} as tool_calls that is no tuple of ToolCall whose "
+        "arguments are a dict, or malformed=text where they could not be parsed"
     )

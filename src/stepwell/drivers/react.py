@@ -121,6 +121,11 @@ class ReActDriver:
             final_via_inference=self._final_via_inference,
         )
 
+    @property
+    def executor(self) -> ToolExecutor:
+        """What runs its calls, also those that are taken up again after a pause."""
+        return self._executor
+
     async def use_tools(self, state: AgentState) -> AgentState:
         """One decision, and the tool call or the answer it leads to."""
         turns = Turns(self._inference, state, tells_text=not self._executor.tools.have_secrets)

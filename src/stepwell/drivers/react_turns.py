@@ -51,13 +51,16 @@ class Turns:
         self.count, self.last = turn, response
         try:
             self.state, self.last = await self._inference.receive(
-                self.state, response, turn=turn, tells_text=self.tells_text
+                self.state, response, turn=turn, told=self._told
             )
         finally:
             self._usage += self.last.usage
             self._cost += self.last.cost
             self.model = self.last.model
         return self.last
+
+    def _told(self, response: ModelResponse) -> str:
+        return response.text if self.tells_text else ""
 
     def failed(self, error: Exception) -> AgentStep:
         """The step as an error, with what the turns before it spent."""

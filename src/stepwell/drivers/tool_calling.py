@@ -60,7 +60,7 @@ class ToolCallingDriver:
         """One model turn and the tool calls it asks for."""
         state, response = await self._inference.ask(state, self._request(state))
         try:
-            state, response = await self._inference.receive(state, response)
+            state, response = await self._inference.receive(state, response, told=self._told)
         except (AgentStop, HookError) as stop:
             raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
@@ -77,6 +77,12 @@ class ToolCallingDriver:
             instruction=WRAP_UP if wraps_up else None,
             settings=self._settings,
         )
+
+    def _told(self, response: ModelResponse) -> str:
+        """The text, unless it only repeats arguments, and without those that are secret."""
+        if repeats_arguments(response.text, response):
+            return ""
+        return self._executor.without_secrets(response.text, response.tool_calls)
 
     def _cut_short(
         self, state: AgentState, response: ModelResponse, stop: AgentStop | HookError
@@ -101,7 +107,7 @@ class ToolCallingDriver:
         self, batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
     ) -> AgentStep:
         state, executions = batch.state, batch.executions
-        text = "" if repeats_arguments(response.text, response) else response.text
+        text = self._told(response)
         usage, cost = spent(response.usage, response.cost, executions)
         shown = tuple([self._executor.tools.shown(call) for call in calls])
         return AgentStep(

@@ -50,7 +50,7 @@ class HookContext(Struct, frozen=True, kw_only=True):
     block_reason: str | None = None
     result: Any | UnsetType = UNSET
     secret_arguments: frozenset[str] = frozenset()
-    """before_tool and after_tool: names of arguments that a hook must not put where they are kept."""
+    """before_tool, after_tool: names of arguments that must not be put where they are kept."""
 
     def with_state(self, state: AgentState) -> "HookContext":
         """Go on with another state."""
@@ -59,7 +59,7 @@ class HookContext(Struct, frozen=True, kw_only=True):
     def with_call(self, call: ToolCall) -> "HookContext":
         """before_tool: run this call instead; the call id stays."""
         self._only_at(HookTrigger.BEFORE_TOOL)
-        return replace(self, call=call)
+        return replace(self, call=call if self.call is None else replace(call, id=self.call.id))
 
     def with_result(self, value: Any) -> "HookContext":
         """before_tool: use this result without running the tool. after_tool: rewrite the result."""

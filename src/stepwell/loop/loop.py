@@ -22,6 +22,7 @@ from stepwell.continuation import (
     Cancellation,
     ContinuationDecision,
     ContinuationOutcome,
+    ContinueRequest,
     resolve,
 )
 from stepwell.criteria import (
@@ -89,7 +90,8 @@ class AgentLoop:
         self._new_id = new_id
         self._at_limit = at_limit
         self._budget = budget
-        self._executor = executor
+        # A driver may have tools of its own, which the agent does not know.
+        self._executor: ToolExecutor | None = getattr(driver, "executor", None) or executor
         self._tool_names = () if executor is None else executor.tools.names
         self._time_limits = tuple(
             c
@@ -189,6 +191,10 @@ class AgentLoop:
         state = state.with_budget_questions_dropped()
         for waits_for in state.pending:
             state = state.with_signal(still_waiting(waits_for))
+        last = state.outcome
+        if last is not None and not last.should_continue and last.has_requests:
+            asked = ContinueRequest(source="AgentLoop", message="the last step was to go on")
+            state = state.with_continue_request(asked)
         return await self._hooked(HookTrigger.BEFORE_EXECUTION, state, scope)
 
     # One step
@@ -290,7 +296,8 @@ class AgentLoop:
             return failed_by_hook(kept.with_current_step(AgentStep.failed(error)), error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
             logger.info("the driver raised %s", described(error), exc_info=error)
-            return state.with_current_step(AgentStep.failed(error)), error
+            why = "Whether it ran is not known: the step that was to run it failed"
+            return state.with_answers_dropped(why).with_current_step(AgentStep.failed(error)), error
         return driven, None
 
     async def _recorded(

@@ -239,7 +239,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """
         execution = self._execution()
         asked = next((p for p in execution.pending if p.call_id == call_id), None)
-        if asked is None:
+        if asked is None or asked.call_id is None:
             waiting = ", ".join(str(p.call_id) for p in execution.pending) or "(none)"
             raise StepwellError(f"nothing waits for an answer to {call_id!r}; waiting: {waiting}")
         left = tuple(p for p in execution.pending if p is not asked)
@@ -374,7 +374,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
     def with_wrap_up(self) -> "AgentState":
         """A limit was reached; the next step answers without tools and is the last."""
         signals = tuple(s for s in self._execution().signals if not s.reason.is_limit)
-        state = self.with_answers_dropped("a limit of the run was reached")
+        state = self.with_answers_dropped("Not run, because a limit of the run was reached")
         return state._with_execution(wrapping_up=True, signals=signals)
 
     def with_pause(self, pending: Pending) -> "AgentState":
@@ -393,13 +393,15 @@ class AgentState(Struct, frozen=True, kw_only=True):
                 unanswered = "Error: no answer was given, because the run ended."
                 late = LateResult.of(asked.call_id, unanswered, ToolOutcome.NOT_RUN)
                 state = state._with_late(late)
-        return state.with_answers_dropped("the run ended")._with_execution(pending=())
+        return state.with_answers_dropped("Not run, because the run ended")._with_execution(
+            pending=()
+        )
 
     def with_answers_dropped(self, why: str) -> "AgentState":
         """Calls that were answered do not run again after all; their results say why."""
         state = self
         for answered in self._execution().answered:
-            text = f"Error: Not run, because {why}."
+            text = f"Error: {why}."
             late = LateResult.of(answered.call.id, text, ToolOutcome.NOT_RUN)
             state = state._with_late(late)
         return state._with_execution(answered=())

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequest, StopSignal
+from stepwell.errors import StepwellError
 from stepwell.messages import History, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import NOTHING, Budget
@@ -82,10 +83,31 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     def answered_with(self, asked: Pending, answer: Any) -> "ExecutionState":
         """The call that asked will run again; the history keeps its placeholder until then."""
         answer = Approval.of(answer) if asked.kind is PendingKind.APPROVAL else json_data(answer)
-        waiting = () if self.newest_step is None else self.newest_step.tool_executions
-        call = next(e.call for e in waiting if e.call.id == asked.call_id)
-        answered = Answered(call=call, answer=answer, kept=asked.kept)
-        return replace(self, answered=(*self.answered, answered))
+        newest, made_in = self._steps_of_call(asked.call_id or "")
+        calls = [execution.call for execution in newest.tool_executions]
+        places = {call.id: place for place, call in enumerate(calls)}
+        answered = Answered(
+            call=calls[places[asked.call_id or ""]],
+            answer=answer,
+            kept=asked.kept,
+            by_hook=asked.by_hook,
+            made_in=made_in,
+        )
+        # As the model made them, whatever the order of the answers.
+        in_order = sorted((*self.answered, answered), key=lambda a: places.get(a.call.id, -1))
+        return replace(self, answered=tuple(in_order))
+
+    def _steps_of_call(self, call_id: str) -> tuple[AgentStep, int]:
+        """The newest step that has this call, and the number of the one that made it; those in
+        between ran it again, and it asked again."""
+        newest: AgentStep | None = None
+        for index in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[index].step
+            if any(e.call.id == call_id for e in step.tool_executions):
+                newest = newest or step
+                if step.messages:
+                    return newest, index + 1
+        raise StepwellError(f"no step of this run made the call {call_id!r} that waits")
 
     def without_budget_questions(self) -> "ExecutionState":
         """Waiting for no more budget; a question of a tool still keeps it paused."""

@@ -1,6 +1,6 @@
 """The result of a call that waited for a person, put where its placeholder was."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, json
@@ -33,15 +33,17 @@ class LateResult(Struct, frozen=True):
         """What came of the call when it ran again."""
         return cls(ran.call.id, ran.value, ran.text, ran.outcome, ran.is_error, ran_again=True)
 
-    def in_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """The same messages, with this result in place of the placeholder."""
-        for message in messages:
-            result = message.tool_result
-            if result is None or result.call_id != self.call_id:
-                yield message
-            else:
+    def in_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same messages, with this result in place of the newest of that call: ids of calls
+        may come again, and older results are not touched."""
+        for index in range(len(messages) - 1, -1, -1):
+            result = messages[index].tool_result
+            if result is not None and result.call_id == self.call_id:
                 late = replace(result, content=self.text, is_error=self.is_error)
-                yield replace(message, parts=(late,))
+                copy = list(messages)
+                copy[index] = replace(messages[index], parts=(late,))
+                return copy
+        return messages
 
     def in_execution(self, execution: ExecutionState) -> ExecutionState:
         """The same execution, with this result in the step that made the call."""
@@ -66,8 +68,7 @@ class LateResult(Struct, frozen=True):
         """From the last step on back; those in between ran the call again, and it asked again."""
         for index in range(len(execution.steps) - 1, -1, -1):
             recorded = execution.steps[index]
-            if not any(e.call.id == self.call_id for e in recorded.step.tool_executions):
-                return
-            yield index, recorded
-            if recorded.step.messages:
-                return
+            if any(e.call.id == self.call_id for e in recorded.step.tool_executions):
+                yield index, recorded
+                if recorded.step.messages:
+                    return

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, json
+from msgspec import Struct, ValidationError, convert, json, structs
 
 from stepwell.errors import StepwellError
 from stepwell.messages import ToolCall
@@ -32,6 +32,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     details: Mapping[str, Any] = {}
     resumes: bool = False
     kept: Any = None
+    by_hook: bool = False
+    """A hook asked before the call ran; the call itself knows nothing of it."""
 
 
 def json_data(answer: Any) -> Any:
@@ -55,6 +57,9 @@ class Answered(Struct, frozen=True, kw_only=True):
     call: ToolCall
     answer: Any
     kept: Any = None
+    by_hook: bool = False
+    made_in: int = 0
+    """The number of the step whose model turn made the call."""
 
 
 class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,12 +95,12 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, answer: Any) -> "Approval":
         """From an approval, True or False, or the JSON object that an approval is sent as."""
-        if isinstance(answer, Approval):
-            return answer
         if isinstance(answer, bool):
             return cls(approved=answer)
         try:
-            return convert(answer, Approval)
+            # An approval as well: its fields are only checked on the way from data.
+            given = structs.asdict(answer) if isinstance(answer, Approval) else answer
+            return convert(json_data(given), Approval)
         except ValidationError as error:
             raise StepwellError(
                 f"{answer!r:.80} does not say whether the call may run ({error}); answer True, "

@@ -20,6 +20,8 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
     call: ToolCall
     guard: Guard
     resumed: Answered | None = None
+    made_in: int | None = None
+    """The number of the step that made the call, if it waited since."""
     scrubbed: Callable[[str], str] = str
 
     @property
@@ -32,7 +34,7 @@ class ToolContext(Struct, frozen=True, kw_only=True, eq=False):
         """The same for every attempt at this call, also after a crash; unique to the call."""
         execution = self.state.execution
         owner = self.state.agent_id if execution is None else execution.id
-        return f"{owner}:{self.state.step_number}:{self.call.id}"
+        return f"{owner}:{self.made_in or self.state.step_number}:{self.call.id}"
 
     @property
     def budget_left(self) -> Budget:

@@ -19,38 +19,32 @@ from stepwell.errors import (
     ErrorType,
     HookError,
     InvalidToolArgumentsError,
-    ToolExecutionError,
     ToolNotFoundError,
+    text_of,
 )
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
-from stepwell.state import AgentState, Answered, ErrorInfo, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
+from stepwell.tools.batch import Batch, ToolBatch
 from stepwell.tools.context import ToolContext
 from stepwell.tools.registry import Tools
 from stepwell.tools.results import (
     Finished,
     blank,
     completed,
+    in_place_of,
     interrupted,
     raised,
     refused,
     timed_out,
 )
-from stepwell.tools.secrets import Scrubber, hidden, refuse_hidden
-from stepwell.tools.tool import InputRequired, Tool
+from stepwell.tools.secrets import Scrubber, hidden, what_is_hidden
+from stepwell.tools.tool import InputRequired, Tool, ToolFailure
 
 logger = logging.getLogger("stepwell.tools")
 
 DEFAULT_PARALLEL_CALLS = 8
-
-
-class ToolBatch(Struct, frozen=True, kw_only=True):
-    """The state after all calls, their executions in call order, and failures around them."""
-
-    state: AgentState
-    executions: tuple[ToolExecution, ...] = ()
-    failures: tuple[ErrorInfo, ...] = ()
 
 
 class _Ready(Struct, frozen=True):
@@ -83,7 +77,9 @@ class ToolExecutor:
 
     async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards."""
-        batch = _Batch(state)
+        for call in calls:
+            self.tools.find(call.name)  # one that can't be built is told before any call has run
+        batch = Batch(state)
         batch.scope.batches += 1
         try:
             await self._settle(calls, batch)
@@ -93,7 +89,7 @@ class ToolExecutor:
             batch.raise_first_failure(calls)
         return batch.result(calls)
 
-    async def _settle(self, calls: Sequence[ToolCall], batch: "_Batch") -> None:
+    async def _settle(self, calls: Sequence[ToolCall], batch: Batch) -> None:
         """Run neighbouring calls together; a tool that is not parallel runs alone."""
         together: list[_Ready] = []
         for call in calls:
@@ -109,14 +105,14 @@ class ToolExecutor:
 
     def refuse(self, calls: Sequence[ToolCall], state: AgentState, reason: str) -> ToolBatch:
         """Block all calls; each gets a result that says why."""
-        batch = _Batch(state)
+        batch = Batch(state)
         for call in calls:
             self._block(call, reason, batch)
         return batch.result(calls)
 
     def skip(self, calls: Sequence[ToolCall], state: AgentState, signal: StopSignal) -> ToolBatch:
         """Run none of the calls, because the run stops; each gets a result that says so."""
-        batch = _Batch(state)
+        batch = Batch(state)
         batch.halt(signal)
         for call in calls:
             self._keep(batch, self._unrun(call, batch))
@@ -126,56 +122,81 @@ class ToolExecutor:
         tool = self.tools.find(name)
         return tool is None or tool.parallel
 
-    async def _prepare(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
+    async def _prepare(self, call: ToolCall, batch: Batch) -> _Ready | None:
         """Hooks, look-up and validation. None if the call was settled without running."""
         if batch.is_halted:
             self._keep(batch, self._unrun(call, batch))
             return None
+        approval = batch.approval_of(call.id)
+        if approval is not None and not approval.approved:
+            why = f": {approval.message}" if approval.message else ""
+            self._block(call, f"a person denied this call{why}", batch)
+            return None
+        wanted = call
+        if approval is not None and approval.arguments is not None:
+            wanted = replace(call, arguments=dict(approval.arguments))
         if not self._hooks.has(HookTrigger.BEFORE_TOOL):
-            return await self._checked(call, batch)
+            return await self._checked(wanted, batch)
         context = HookContext(
             trigger=HookTrigger.BEFORE_TOOL,
             state=batch.state,
-            call=call,
-            secret_arguments=self.tools.secret_arguments(call.name),
+            call=wanted,
+            secret_arguments=self.tools.secrets_of(wanted),
         )
         answer = await self._run_hooks(context, batch)
         if answer is None:
-            self._keep(batch, self._unrun(call, batch))
+            self._keep(batch, self._unrun(wanted, batch))
             return None
-        call = call if answer.call is None else replace(answer.call, id=call.id)
+        return await self._as_hooks_say(answer, call, wanted, batch)
+
+    async def _as_hooks_say(
+        self, answer: HookContext, given: ToolCall, wanted: ToolCall, batch: Batch
+    ) -> _Ready | None:
+        """The call as the hooks left it; one that asked by itself goes on as it began."""
+        if answer.call is not None and batch.question_answered(given.id) is None:
+            wanted = replace(answer.call, id=given.id)
         if answer.block_reason is not None:
-            self._block(call, answer.block_reason, batch)
+            self._block(wanted, answer.block_reason, batch)
             return None
         if answer.result is UNSET:
-            return await self._checked(call, batch)
-        if isinstance(answer.result, InputRequired):  # nothing runs yet, so nothing is told
-            self._keep(batch, self._substituted(call, answer.result))
+            return await self._checked(wanted, batch)
+        if isinstance(answer.result, InputRequired):
+            # Nothing runs yet, so nothing is told. The call is kept as it was given: what hooks
+            # make of it, they will make of it again.
+            asked = self._substituted(given, answer.result)
+            if asked.waits_for is not None:
+                asked = replace(asked, waits_for=replace(asked.waits_for, by_hook=True))
+            self._keep(batch, asked)
             return None
-        self._tell_started(call, batch)
-        await self._finish(self._substituted(call, answer.result), batch)
+        self._tell_started(wanted, batch)
+        await self._finish(self._substituted(wanted, answer.result), batch)
         return None
 
-    async def _checked(self, call: ToolCall, batch: "_Batch") -> _Ready | None:
+    async def _checked(self, call: ToolCall, batch: Batch) -> _Ready | None:
         """The call ready to run; None if something is wrong with it, which its result then says."""
         tool = self.tools.find(call.name)
         try:
             if tool is not None and call.malformed is None:
-                refuse_hidden(call, self.tools.secret_arguments(call.name))
-                return _Ready(tool, call, tool.validate(call.arguments))
-            problem = _problem_with(call, self.tools)
+                gone = what_is_hidden(call, self.tools.secret_arguments(call.name))
+                if gone is None:
+                    return _Ready(tool, call, tool.validate(call.arguments))
+                problem = ToolFailure(gone)
+            else:
+                problem = _problem_with(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
             problem = error
         unstarted = blank(call, self._clock.now())
         if isinstance(problem, ToolNotFoundError):
             finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(problem))
+        elif isinstance(problem, ToolFailure):
+            finished = completed(unstarted, problem)
         else:
             finished = raised(unstarted, problem)
         self._tell_started(call, batch)
         await self._finish(finished, batch)
         return None
 
-    async def _invoke_all(self, ready: list[_Ready], batch: "_Batch") -> list[_Ready]:
+    async def _invoke_all(self, ready: list[_Ready], batch: Batch) -> list[_Ready]:
         """Run these calls at once, finish each as it comes in, and return the empty list."""
         if len(ready) == 1:
             await self._finish(await self._invoke(ready[0], batch), batch)
@@ -183,7 +204,7 @@ class ToolExecutor:
             await self._invoke_in_parallel(ready, batch)
         return []
 
-    async def _invoke(self, ready: _Ready, batch: "_Batch") -> Finished:
+    async def _invoke(self, ready: _Ready, batch: Batch) -> Finished:
         """Run the tool. Whatever it does ends as an execution; only outside cancellation passes."""
         tool, call = ready.tool, ready.call
         if batch.is_halted:
@@ -196,7 +217,8 @@ class ToolExecutor:
                 state=batch.state,
                 call=self.tools.shown(call),
                 guard=guard,
-                resumed=batch.answer_to(call.id),
+                resumed=batch.question_answered(call.id),
+                made_in=batch.made_in(call.id),
                 scrubbed=self._scrubbed(call),
             )
             try:
@@ -218,7 +240,7 @@ class ToolExecutor:
         )
         return replace(finished, execution=execution)
 
-    async def _invoke_in_parallel(self, ready: list[_Ready], batch: "_Batch") -> None:
+    async def _invoke_in_parallel(self, ready: list[_Ready], batch: Batch) -> None:
         waiting = iter(ready)
         done: asyncio.Queue[Finished | BaseException] = asyncio.Queue()
 
@@ -244,7 +266,7 @@ class ToolExecutor:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _finish(self, finished: Finished, batch: "_Batch") -> None:
+    async def _finish(self, finished: Finished, batch: Batch) -> None:
         """After-tool hooks, then everything the call leads to flows into the state."""
         execution = finished.execution
         ran = execution.outcome is not ToolOutcome.NOT_RUN
@@ -254,19 +276,19 @@ class ToolExecutor:
                 state=batch.state,
                 call=execution.call,
                 execution=execution,
-                secret_arguments=self.tools.secret_arguments(execution.call.name),
+                secret_arguments=self.tools.secrets_of(execution.call),
             )
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:
-                finished = _in_place_of(execution, self._substituted(execution.call, answer.result))
+                finished = in_place_of(finished, self._substituted(execution.call, answer.result))
         kept = self._keep(batch, finished)
         if ran:
             self._tell_completed(kept, batch)
 
-    def _keep(self, batch: "_Batch", finished: Finished) -> ToolExecution:
+    def _keep(self, batch: Batch, finished: Finished) -> ToolExecution:
         """Everything a call came to enters the state here, without its secret arguments."""
         call = finished.execution.call
-        secret = self.tools.secret_arguments(call.name)
+        secret = self.tools.secrets_of(call)
         if secret:
             finished = Scrubber.of(call, secret).finished(finished)
             finished = replace(
@@ -278,25 +300,28 @@ class ToolExecutor:
         batch.settle(finished)
         return finished.execution
 
-    async def _run_hooks(self, context: HookContext, batch: "_Batch") -> HookContext | None:
+    async def _run_hooks(self, context: HookContext, batch: Batch) -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
+        scrubbed = self._scrubbed(context.call) if context.call is not None else str
         try:
             answer = await self._hooks.run(context, batch.scope)
         except AgentStop as stop:
             batch.state = stop.state
-            batch.halt(stop.signal)
+            batch.halt(replace(stop.signal, message=scrubbed(stop.signal.message)))
             return None
         except HookError as error:
-            if context.secret_arguments and context.call is not None:
-                text = self._scrubbed(context.call)(str(error.__cause__ or error))
-                kind = type(error.__cause__ or error)
-                error = HookError(error.hook, context.trigger, _told(kind, text), error.state)
+            if context.secret_arguments:
+                cause = error.__cause__ or error
+                told = _told(type(cause), scrubbed(text_of(cause)))
+                error = HookError(error.hook, context.trigger, told, error.state)
             logger.info("%s", error, exc_info=error)
             batch.state = error.state
             batch.failures.append(ErrorInfo.from_exception(error, ErrorType.UNKNOWN))
             batch.halt(signal_of(error))
             return None
         batch.state = answer.state
+        if context.secret_arguments:
+            batch.state = _with_signals_told(answer.state, scrubbed)
         return answer
 
     def _substituted(self, call: ToolCall, value: Any) -> Finished:
@@ -307,11 +332,11 @@ class ToolExecutor:
         except Exception as error:  # noqa: BLE001 - a value that can't be shown is a failed result
             return raised(untouched, error)
 
-    def _unrun(self, call: ToolCall, batch: "_Batch") -> Finished:
+    def _unrun(self, call: ToolCall, batch: Batch) -> Finished:
         why = f"Not run, because the run stops: {batch.why_halted}"
         return refused(blank(call, self._clock.now()), ToolOutcome.NOT_RUN, why)
 
-    def _block(self, call: ToolCall, reason: str, batch: "_Batch") -> None:
+    def _block(self, call: ToolCall, reason: str, batch: Batch) -> None:
         why = f"Blocked: {reason}"
         self._keep(batch, refused(blank(call, self._clock.now()), ToolOutcome.BLOCKED, why))
         batch.scope.emitter.emit(
@@ -322,12 +347,18 @@ class ToolExecutor:
             reason=self._scrubbed(call)(reason),
         )
 
+    def without_secrets(self, text: str, calls: Sequence[ToolCall]) -> str:
+        """The text without the secret arguments of these calls."""
+        for call in calls:
+            text = self._scrubbed(call)(text)
+        return text
+
     def _scrubbed(self, call: ToolCall) -> Callable[[str], str]:
         """What takes the secret arguments of a call out of a text."""
-        secret = self.tools.secret_arguments(call.name)
+        secret = self.tools.secrets_of(call)
         return Scrubber.of(call, secret).text if secret else str
 
-    def _tell_started(self, call: ToolCall, batch: "_Batch") -> None:
+    def _tell_started(self, call: ToolCall, batch: Batch) -> None:
         if batch.scope.emitter.is_heard:
             batch.scope.emitter.emit(
                 ToolCallStarted,
@@ -337,7 +368,7 @@ class ToolExecutor:
                 step_number=batch.state.step_number,
             )
 
-    def _tell_completed(self, execution: ToolExecution, batch: "_Batch") -> None:
+    def _tell_completed(self, execution: ToolExecution, batch: Batch) -> None:
         if batch.scope.emitter.is_heard:
             batch.scope.emitter.emit(
                 ToolCallCompleted,
@@ -352,67 +383,12 @@ class ToolExecutor:
             )
 
 
-class _Batch:
-    """The state as it flows through the calls of one response. Lives only inside the executor."""
-
-    __slots__ = ("_faults", "_halted_by", "executions", "failures", "scope", "state")
-
-    def __init__(self, state: AgentState) -> None:
-        self.state = state
-        self.scope = state.scope
-        self.executions: dict[str, ToolExecution] = {}
-        self.failures: list[ErrorInfo] = []
-        self._faults: dict[str, BaseException] = {}
-        self._halted_by: StopSignal | None = None
-
-    @property
-    def is_halted(self) -> bool:
-        """Whether no further call may begin."""
-        return self._halted_by is not None or self.scope.signal is not None
-
-    @property
-    def why_halted(self) -> str:
-        signal = self._halted_by or self.scope.signal
-        return "" if signal is None else signal.words
-
-    def answer_to(self, call_id: str) -> Answered | None:
-        """What a call that runs again was answered."""
-        return next((a for a in self.state.answered if a.call.id == call_id), None)
-
-    def halt(self, signal: StopSignal) -> None:
-        """Start no further call, and vote to stop."""
-        self.state = self.state.with_signal(signal)
-        self._halted_by = self._halted_by or signal
-
-    def settle(self, finished: Finished) -> None:
-        """The call has its result, and what it leads to flows into the state."""
-        call_id = finished.execution.call.id
-        self.executions[call_id] = finished.execution
-        if finished.waits_for is not None:
-            self.state = self.state.with_pending(finished.waits_for)
-        if finished.signal is not None and finished.waits_for is not None:
-            # The model made the other calls without the answer, so they don't wait for it.
-            self.state = self.state.with_signal(finished.signal)
-        elif finished.signal is not None:
-            self.halt(finished.signal)
-        if finished.metadata:
-            self.state = self.state.with_metadata(finished.metadata)
-        if finished.failure is not None:
-            self._faults[call_id] = finished.failure
-
-    def result(self, calls: Sequence[ToolCall]) -> ToolBatch:
-        return ToolBatch(
-            state=self.state,
-            executions=tuple([self.executions[call.id] for call in calls]),
-            failures=tuple(self.failures),
-        )
-
-    def raise_first_failure(self, calls: Sequence[ToolCall]) -> None:
-        for execution in (self.executions[call.id] for call in calls):
-            if execution.is_error:
-                said = execution.error.text if execution.error else execution.text
-                cause = self._faults.get(execution.call.id)
-                raise ToolExecutionError(execution.call.name, said) from cause
+def _with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> AgentState:
+    execution = state.execution
+    if execution is None or not execution.signals:
+        return state
+    told = tuple(replace(s, message=scrubbed(s.message)) for s in execution.signals)
+    return replace(state, execution=replace(execution, signals=told))
 
 
 def _told(kind: type[BaseException], text: str) -> Exception:
@@ -427,17 +403,3 @@ def _problem_with(call: ToolCall, tools: Tools) -> Exception:
         f"The arguments of tool {call.name!r} are not a JSON object: "
         f"{tools.shown(call).malformed:.200}"
     )
-
-
-def _in_place_of(execution: ToolExecution, substitute: Finished) -> Finished:
-    """A hook's result for a call that ran: its times and what it spent stay."""
-    given = substitute.execution
-    shown = replace(
-        given,
-        started_at=execution.started_at,
-        completed_at=execution.completed_at,
-        duration_seconds=execution.duration_seconds,
-        usage=execution.usage + given.usage,
-        cost=execution.cost + given.cost,
-    )
-    return replace(substitute, execution=shown)

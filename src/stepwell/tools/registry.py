@@ -1,6 +1,7 @@
 """The tools of an agent by name; lazily built ones are built once, when first needed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from stepwell.errors import ConfigurationError, ToolNotFoundError
@@ -98,11 +99,29 @@ class Tools:
     @property
     def have_secrets(self) -> bool:
         """Whether any tool has arguments that are never kept; builds the lazy ones."""
-        return any(self.secret_arguments(name) for name in self.names)
+        return bool(self._all_secret)
+
+    @cached_property
+    def _all_secret(self) -> frozenset[str]:
+        return frozenset[str]().union(*(self.secret_arguments(name) for name in self.names))
+
+    def secrets_of(self, call: ToolCall) -> frozenset[str]:
+        """The arguments of a call that are never kept.
+
+        Where a tool has secrets, also those that it does not know: a name may be misspelt. Of a
+        tool that does not exist, those that are secret to any.
+        """
+        if call.name not in self._tools:
+            return self._all_secret
+        secret = self.secret_arguments(call.name)
+        if not secret:
+            return secret
+        known: Mapping[str, Any] = self.get(call.name).schema.parameters.get("properties") or {}
+        return secret.union(name for name in call.arguments if name not in known)
 
     def shown(self, call: ToolCall) -> ToolCall:
         """The call as it may be kept and shown: without its secret arguments."""
-        return hidden(call, self.secret_arguments(call.name))
+        return hidden(call, self.secrets_of(call))
 
     def __iter__(self) -> Iterator[Tool]:
         return (self.get(name) for name in self.names)

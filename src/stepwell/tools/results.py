@@ -140,3 +140,23 @@ def _waiting(execution: ToolExecution, asked: InputRequired) -> Finished:
             context={"call_id": call.id},
         ),
     )
+
+
+def in_place_of(finished: Finished, substitute: Finished) -> Finished:
+    """A hook's result for a call that ran: its times and what it spent stay."""
+    given, execution = substitute.execution, finished.execution
+    shown = replace(
+        given,
+        started_at=execution.started_at,
+        completed_at=execution.completed_at,
+        duration_seconds=execution.duration_seconds,
+        usage=execution.usage + given.usage,
+        cost=execution.cost + given.cost,
+    )
+    wish = None if finished.waits_for is not None else finished.signal
+    return replace(
+        substitute,
+        execution=shown,
+        metadata={**finished.metadata, **substitute.metadata},
+        signal=substitute.signal or wish,
+    )

@@ -2,13 +2,13 @@
 reach the tool and nothing else. Called by the executor.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from msgspec import Struct, json
+from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.errors import InvalidToolArgumentsError
 from stepwell.messages import ToolCall
 from stepwell.tools.results import Finished
 
@@ -21,7 +21,8 @@ SHORTEST = 4
 
 def secret_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:
     """The arguments that a JSON schema marks, as ``writeOnly`` or as a password."""
-    properties, definitions = (_mapping(parameters.get(part)) for part in ("properties", "$defs"))
+    properties = _mapping(parameters.get("properties"))
+    definitions = {**_mapping(parameters.get("definitions")), **_mapping(parameters.get("$defs"))}
     return frozenset(
         name for name, shape in properties.items() if _is_secret(shape, definitions, set())
     )
@@ -38,15 +39,17 @@ def hidden(call: ToolCall, secret: frozenset[str]) -> ToolCall:
     return replace(call, arguments=arguments, malformed=malformed)
 
 
-def refuse_hidden(call: ToolCall, secret: frozenset[str]) -> None:
-    """A call whose secret is gone: the model copied it from the history, or it waited for long."""
+def what_is_hidden(call: ToolCall, secret: frozenset[str]) -> str | None:
+    """Why a call can't run whose secret is gone: the model copied it from the history, or it
+    waited for a person. None if it is there."""
     gone = sorted(name for name in secret if call.arguments.get(name) == HIDDEN)
-    if gone:
-        raise InvalidToolArgumentsError(
-            f"The secret arguments of tool {call.name!r} are never kept, so {', '.join(gone)} must "
-            f"be given anew; {HIDDEN} only stands in its place. (An approval gives them with "
-            "Approval.edited({...}).)"
-        )
+    if not gone:
+        return None
+    return (
+        f"The secret arguments of tool {call.name!r} are never kept, so {', '.join(gone)} must be "
+        f"given anew; {HIDDEN} only stands in its place. (An approval gives them with "
+        "Approval.edited({...}).)"
+    )
 
 
 class Scrubber(Struct, frozen=True):
@@ -110,8 +113,10 @@ class Scrubber(Struct, frozen=True):
 
 
 def _forms(text: str) -> Iterable[str]:
-    """The text itself, and as it stands inside of JSON and of a repr."""
-    return (text, json.encode(text).decode()[1:-1], repr(text)[1:-1])
+    """The text itself, and as it stands inside of JSON, of a repr and of bytes."""
+    quoted = (json.dumps(text, ensure_ascii=False), json.dumps(text), repr(text))
+    data = repr(text.encode(errors="replace"))[2:-1]
+    return (text, data, *(form[1:-1] for form in quoted))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

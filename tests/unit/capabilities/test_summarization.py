@@ -171,7 +171,7 @@ async def test_without_a_model_of_its_own_the_agents_is_asked() -> None:
     state = await agent.run(conversation(6).with_user_message("Go"))
 
     assert state.final_response == "Hello."
-    assert model.requests[0].settings == ModelSettings(model="other", temperature=0.5)
+    assert model.requests[0].settings == ModelSettings(model="other")
     assert WORDS in told(model.requests[1])[0]
 
 

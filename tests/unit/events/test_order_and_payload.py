@@ -431,9 +431,10 @@ SOURCE = EventSource(agent_id="child", parent_agent_id="parent", execution_id="r
 
 def test_b137_subagent_events_have_their_own_id_and_their_parents() -> None:
     at = FakeClock().now()
-    spawning = SubagentSpawning(SOURCE, at, name="helper", prompt="Help", depth=0, max_depth=3)
+    about = {"name": "helper", "depth": 0, "max_depth": 3, "call_id": "c", "child_agent_id": "h"}
+    spawning = SubagentSpawning(SOURCE, at, prompt="Help", **about)
     completed = SubagentCompleted(
-        SOURCE, at, name="helper", status=AgentStatus.COMPLETED, steps=2, usage=USED
+        SOURCE, at, status=AgentStatus.COMPLETED, steps=2, usage=USED, **about
     )
 
     for event in (spawning, completed):

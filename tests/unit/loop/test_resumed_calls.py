@@ -13,6 +13,7 @@ from stepwell import (
     ToolContext,
     ToolOutput,
     Usage,
+    make_hook,
     tool,
 )
 from stepwell.state import Approval, StepType, ToolOutcome
@@ -181,3 +182,19 @@ async def test_an_answer_that_no_state_can_hold_is_refused_at_once() -> None:
     for call_id in ("c1", "c2"):
         with pytest.raises(StepwellError, match="must be text or JSON data"):
             paused.with_answer(call_id, object())
+
+
+@pytest.mark.parametrize("limit", [{"max_steps": 1}, {"max_tokens": 15}])
+async def test_a_run_paused_at_a_limit_takes_no_step_that_was_not_granted(
+    limit: dict[str, int],
+) -> None:
+    again = make_hook("after_step", lambda context: context.request_step("once more"))
+    model = ScriptedModel(lambda request: "Hello.")
+    agent = Agent(model, hooks=[again], at_limit="pause", **limit)
+    state = await agent.run("Go")
+    for _ in range(3):
+        state = await agent.run(state)
+
+    assert (state.status, len(model.requests)) == (AgentStatus.PAUSED, 1)
+    granted = state.with_budget_granted(steps=1, tokens=15)
+    assert (await agent.run(granted)).step_count == 2

@@ -11,9 +11,14 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
+    AgentStop,
     BaseTool,
+    HookContext,
     InputRequired,
+    ModelResponse,
     ReActDriver,
+    StopReason,
+    StopSignal,
     ToolCall,
     ToolContext,
     ToolFailure,
@@ -22,6 +27,7 @@ from stepwell import (
     make_hook,
     tool,
 )
+from stepwell.events import InferenceResponseReceived
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,
@@ -29,7 +35,7 @@ from stepwell.testing import (
     ScriptedModel,
     call,
 )
-from stepwell.tools.secrets import HIDDEN
+from stepwell.tools.secrets import HIDDEN, secret_arguments
 
 CANARY = "hunter2-canary-0f3a"
 
@@ -189,3 +195,75 @@ async def test_a_reply_that_is_no_decision_is_not_quoted_where_tools_have_secret
 
     assert state.status is AgentStatus.FAILED
     assert CANARY not in everything(state, events, caplog)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("functions.sign_in", {"user": "ada", "password": CANARY}),
+        ("sign_in", {"user": "ada", "pasword": CANARY}),
+    ],
+    ids=["a tool that does not exist", "a misspelt argument"],
+)
+async def test_a_secret_under_a_wrong_name_is_hidden_as_well(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    model = ScriptedModel([call(name, id="c1", **arguments), "Sorry."])
+    state = await Agent(model, tools=TOOLS, max_retries=3).run("Sign me in")
+
+    assert CANARY not in repr(state)
+    assert "ada" in repr(state)
+
+
+@pytest.mark.parametrize("secret", ['a"b\\c-canary', "schlüssel-canary", "half\ud83d-canary"])
+async def test_odd_secrets_are_found_in_results_in_every_form(secret: str) -> None:
+    @tool
+    def tells(password: SecretStr) -> str:
+        """Tell."""
+        value = password.get_secret_value()
+        return f"{value!r} {json.dumps(value)} {value.encode(errors='replace')!r}"
+
+    model = ScriptedModel([call("tells", id="c1", password=secret), "Done."])
+    state = await Agent(model, tools=[tells]).run("Tell")
+
+    assert "canary" not in state.messages[2].text
+    assert state.status is AgentStatus.COMPLETED
+
+
+@pytest.mark.parametrize("how", ["raises", "signals"])
+async def test_a_hook_that_stops_the_run_with_a_secret_is_quoted_without_it(how: str) -> None:
+    def stops(context: HookContext) -> HookContext:
+        if how == "raises":
+            raise AgentStop(StopSignal(reason=StopReason.STOP_REQUESTED, message=f"no {CANARY}"))
+        return context.stop(f"no {CANARY}")
+
+    events = EventRecorder()
+    model = ScriptedModel([call("sign_in", id="c1", user="ada", password=CANARY), "Done."])
+    agent = Agent(model, tools=TOOLS, hooks=[make_hook("before_tool", stops)])
+    agent.wiretap(events)
+    state = await agent.run("Sign me in")
+
+    assert "no [secret]" in state.explain()
+    assert CANARY not in repr(state) + repr(events.events)
+
+
+async def test_a_model_that_repeats_a_secret_in_its_text_is_quoted_without_it() -> None:
+    said = call("sign_in", id="c1", user="ada", password=CANARY)
+    response = ModelResponse(text=f"Signing in with {CANARY}.", tool_calls=(said,))
+    events = EventRecorder()
+    agent = Agent(ScriptedModel([response, "Done."]), tools=TOOLS)
+    agent.wiretap(events)
+    state = await agent.run("Sign me in")
+
+    told = [e.text for e in events.events if isinstance(e, InferenceResponseReceived)]
+    assert told[0] == state.messages[1].text == "Signing in with [secret]."
+    assert CANARY not in repr(state)
+
+
+def test_definitions_of_older_schemas_are_followed() -> None:
+    schema = {
+        "properties": {"login": {"$ref": "#/definitions/Login"}},
+        "definitions": {"Login": {"properties": {"p": {"format": "password"}}}},
+    }
+
+    assert secret_arguments(schema) == {"login"}

@@ -146,14 +146,8 @@ class _Review:
 
 
 def _begun(context: HookContext) -> HookContext:
-    """A new execution has a new task. One that goes on after a pause may owe a better answer: the
-    request for it was counted when the run paused, and is made again."""
-    steps = context.state.steps
-    if not steps:
-        return context.with_state(with_task_noted(context.state))
-    if not _was_rejected(steps[-1].step):
-        return context
-    return context.request_step("the critic rejected the last answer", source=SOURCE)
+    """A new execution has a new task; one that goes on after a pause has the old one."""
+    return context if context.state.steps else context.with_state(with_task_noted(context.state))
 
 
 def _stands_as_final(state: AgentState, step: AgentStep) -> bool:

@@ -15,7 +15,6 @@ from stepwell.drivers.react import ReActDriver
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookTrigger, make_hook
 from stepwell.models import Model
-from stepwell.models.settings import NO_SETTINGS
 
 DEFAULT_MAX_TOKENS = 64_000
 SMALLEST_LIMIT = 10
@@ -87,19 +86,13 @@ class UseSummarization:
         return replace(plan, hooks=(*plan.hooks, *hooks))
 
     def _summarizer(self, plan: AgentPlan) -> Summarizer | None:
-        model, settings = self._model, NO_SETTINGS
-        if model is None:
-            model = plan.model or plan.llm_preset
-            settings = replace(plan.settings, tool_choice=None, parallel_tool_calls=None, stop=())
-        if isinstance(plan.driver, ReActDriver) and model is None:
-            raise ConfigurationError(
-                "UseSummarization can't see the model inside a ReActDriver; give it one with "
-                "UseSummarization(model=...)"
-            )
-        if isinstance(model, str):
-            model = plan.model_presets.model(model)
-        if model is None:
+        is_asked_for_nothing = plan.driver is not None and not isinstance(plan.driver, ReActDriver)
+        if is_asked_for_nothing and self._model is None:
+            return None  # such a driver makes requests of its own, or none
+        asked = plan.asked_apart(self._model, "UseSummarization")
+        if asked is None:
             return None
+        model, settings = asked
         limit = self._bounds.max_tokens
         return Summarizer(
             model=model,

@@ -10,11 +10,10 @@ from msgspec import Struct
 from stepwell.capabilities.summarization.summary import Summary
 from stepwell.capabilities.summarization.transcript import transcript
 from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import sound
+from stepwell.drivers.apart import ask_apart
 from stepwell.errors import ModelError, described
 from stepwell.messages import FinishReason, Message, Role, TextPart, Usage
 from stepwell.models import CachedContext, Model, ModelRequest, ModelResponse, ModelSettings
-from stepwell.models.attempts import name_of
 from stepwell.state import AgentState
 
 SHORTEST_SUMMARY = 20
@@ -52,9 +51,9 @@ class Summarizer(Struct, frozen=True, kw_only=True, eq=False):
         self, part: Sequence[Message], before: Summary | None, state: AgentState
     ) -> Answered:
         """The summary of a part, and of the summary before it."""
-        request = self._request(part, before, state.scope.seconds_left)
+        asked = ask_apart(self.model, self._request(part, before), state)
         # The model is foreign code: whatever it raises must not end the run.
-        [given] = await asyncio.gather(self.model.respond(request), return_exceptions=True)
+        [given] = await asyncio.gather(asked, return_exceptions=True)
         if isinstance(given, AgentStop):
             raise given
         if isinstance(given, ModelError):
@@ -62,14 +61,9 @@ class Summarizer(Struct, frozen=True, kw_only=True, eq=False):
             return Answered(problem=described(given), usage=usage, cost=given.cost)
         if isinstance(given, BaseException):
             return Answered(problem=described(given))
-        try:
-            return _judged(sound(given, name_of(self.model)))
-        except ModelError as error:
-            return Answered(problem=described(error))
+        return _judged(given)
 
-    def _request(
-        self, part: Sequence[Message], before: Summary | None, seconds_left: float | None
-    ) -> ModelRequest:
+    def _request(self, part: Sequence[Message], before: Summary | None) -> ModelRequest:
         told = transcript(part, limit=self.most_characters)
         old = f"<summary>\n{before.text}\n</summary>\n\n" if before else ""
         what = "the summary and the conversation that followed it" if before else "the conversation"
@@ -82,7 +76,6 @@ class Summarizer(Struct, frozen=True, kw_only=True, eq=False):
             messages=(_message(Role.USER, text, f"summarize:{end}"),),
             context=CachedContext(messages=(_message(Role.SYSTEM, self.prompt, "summarize"),)),
             settings=self.settings,
-            seconds_left=seconds_left,
         )
 
 
