@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from stepwell.agent.agent import Agent
+from stepwell.agent.parts import RunPart
 from stepwell.continuation import Cancellation
 from stepwell.errors import AgentNotFoundError, ConfigurationError
 from stepwell.events import AgentEvent, EventBus, Unsubscribe
@@ -120,6 +121,18 @@ class AgentDefinition(ABC):
     ) -> AgentState:
         """Run to the end."""
         return await self.build().run(task, cancellation=cancellation)
+
+    def run_sync(
+        self, task: str | AgentState, *, cancellation: Cancellation | None = None
+    ) -> AgentState:
+        """``run`` for callers without an event loop."""
+        return self.build().run_sync(task, cancellation=cancellation)
+
+    def stream(
+        self, task: str | AgentState, *, cancellation: Cancellation | None = None
+    ) -> AsyncIterator[RunPart]:
+        """Text as it arrives, tools, steps, and last of all the result."""
+        return self.build().stream(task, cancellation=cancellation)
 
     async def final_step(
         self, task: str | AgentState, *, cancellation: Cancellation | None = None

@@ -110,15 +110,24 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     def with_context_messages(self, *messages: Message) -> "AgentPlan":
         """With these messages behind the stable ones at the start of the prompt."""
+        for message in messages:
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"{message!r:.80} is no message; write Message.system(text)"
+                )
         context = replace(self.context, messages=(*self.context.messages, *messages))
         return replace(self, context=context)
 
     def with_capability(self, capability: AgentCapability) -> "AgentPlan":
         """With a feature added."""
         configure = getattr(capability, "configure", None)
-        if isinstance(capability, type) or not callable(configure):
+        if isinstance(capability, type):
+            name = capability.__name__
+            raise ConfigurationError(f"{name} is a class; give an instance: {name}(...)")
+        if not callable(configure):
             raise ConfigurationError(
-                f"{capability!r} is not a capability; give an object with a configure(plan) method"
+                f"{capability!r:.80} is not a capability; give an object with a configure(plan) "
+                "method"
             )
         name = type(capability).__name__
         plan = capability.configure(self)

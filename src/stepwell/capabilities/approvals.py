@@ -54,7 +54,14 @@ class UseApprovals:
             )
         for name in tools:
             if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"approvals are for tools by name, not {name!r:.80}")
+                raise ConfigurationError(
+                    f"approvals are for tools by name, not {name!r:.80}; write "
+                    'UseApprovals("bash", "write_file")'
+                )
+        if when is not None and not callable(when):
+            raise ConfigurationError(
+                f"when is {when!r:.80}; give a function of the call, or name the tools"
+            )
         self._tools = tools
         self._when = when
 

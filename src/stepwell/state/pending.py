@@ -85,6 +85,10 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     def edited(cls, arguments: Mapping[str, Any]) -> "Approval":
         """Run the call, with these arguments."""
+        if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise StepwellError(
+                f"edited arguments are {arguments!r:.80}; give all arguments of the call by name"
+            )
         return cls(approved=True, arguments=arguments)
 
     @classmethod

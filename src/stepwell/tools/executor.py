@@ -184,7 +184,10 @@ class ToolExecutor:
             else:
                 problem = _problem_with(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
-            problem = error
+            # What a person mistyped is told to the model, and is no error of the run.
+            approval = batch.approval_of(call.id)
+            is_edited = approval is not None and approval.arguments is not None
+            problem = ToolFailure(text_of(error)) if is_edited else error
         unstarted = blank(call, self._clock.now())
         if isinstance(problem, ToolNotFoundError):
             finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(problem))

@@ -47,7 +47,9 @@ class Tools:
     def _add(self, name: str, tool: Tool | None, factory: Callable[[], ToolLike] | None) -> None:
         if name in self._tools:
             raise ConfigurationError(
-                f"two tools are called {name!r}; rename one with FunctionTool(fn, name=...)"
+                f"two tools are called {name!r}: give a capability or a tool only once, rename one "
+                "with FunctionTool(fn, name=...), or tell MCP servers apart with "
+                "UseMcp(server, prefix=...)"
             )
         self._tools[name] = tool
         if factory is not None:
@@ -137,6 +139,10 @@ def as_tool(candidate: ToolLike) -> Tool:
     """A tool as it is; a plain function as a ``FunctionTool``."""
     if isinstance(candidate, Tool):
         return candidate
+    if callable(getattr(candidate, "configure", None)):
+        raise ConfigurationError(
+            f"{type(candidate).__name__} is a capability; give it in capabilities=[...]"
+        )
     if isinstance(candidate, type):
         raise ConfigurationError(
             f"{candidate.__name__} is a class; give an instance, for example {candidate.__name__}()"

@@ -3,11 +3,14 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
+from msgspec.structs import replace
+
 from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, InvalidToolError
+from stepwell.models import ToolSchema
 from stepwell.tools.context import ToolContext
 from stepwell.tools.docstrings import Described
 from stepwell.tools.secrets import secret_arguments
@@ -200,6 +203,13 @@ def _copied(value: Any) -> Any:
     if type(value) is list:
         return [_copied(item) for item in cast("list[Any]", value)]
     return value
+
+
+def with_choices(schema: ToolSchema, argument: str, choices: Iterable[str]) -> ToolSchema:
+    """The schema, with the values that an argument may have when the tool is made."""
+    properties = schema.parameters["properties"]
+    chosen = {**properties, argument: {**properties[argument], "enum": list(choices)}}
+    return replace(schema, parameters={**schema.parameters, "properties": chosen})
 
 
 def required_name(name: str | None, fallback: str) -> str:

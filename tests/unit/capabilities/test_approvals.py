@@ -168,8 +168,10 @@ def test_names_and_patterns_that_match_no_tool_are_refused() -> None:
     deleting(approvals=UseApprovals("del*"))
     with pytest.raises(ConfigurationError, match="name the tools"):
         UseApprovals()
-    with pytest.raises(ConfigurationError, match="by name"):
+    with pytest.raises(ConfigurationError, match=r"by name.*write UseApprovals\("):
         UseApprovals(["delete"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="give a function of the call"):
+        UseApprovals(when=True)  # type: ignore[arg-type]
 
 
 async def test_a_secret_argument_is_not_kept_and_must_be_given_again() -> None:

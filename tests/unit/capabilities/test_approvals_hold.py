@@ -207,16 +207,33 @@ async def test_calls_of_a_drivers_own_tools_are_taken_up_again() -> None:
     assert results(state) == ["paid"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [Approval(approved="no"), Approval.edited(["a"]), Approval.edited({"path": object()})],  # type: ignore[arg-type]
-)
+@pytest.mark.parametrize("answer", [Approval(approved="no"), Approval.edited({"path": object()})])  # type: ignore[arg-type]
 async def test_an_approval_that_is_none_is_refused_when_it_is_given(answer: Approval) -> None:
     agent = Agent(script(ASKED), tools=[deleting()], capabilities=[UseApprovals("delete")])
     paused = await agent.run("Delete a")
 
     with pytest.raises(StepwellError):
         paused.with_answer("c1", answer)
+
+
+@pytest.mark.parametrize("arguments", [None, "ls", ["a"]])
+def test_edited_arguments_are_given_by_name(arguments: Any) -> None:
+    with pytest.raises(StepwellError, match="by name"):
+        Approval.edited(arguments)
+
+
+async def test_what_a_person_mistyped_is_told_and_is_no_error_of_the_run() -> None:
+    @tool
+    def delete(path: str) -> str:
+        """Delete."""
+        raise AssertionError(path)
+
+    agent = Agent(script(ASKED), tools=[delete], capabilities=[UseApprovals("delete")])
+    paused = await agent.run("Delete a")
+    state = await agent.run(paused.with_answer("c1", Approval.edited({"pth": "b"})))
+
+    assert (state.status, state.had_errors) == (AgentStatus.COMPLETED, False)
+    assert "unknown arguments: pth" in results(state)[0]
 
 
 async def test_a_plain_yes_to_a_call_with_secrets_is_told_and_is_no_error_of_the_run() -> None:

@@ -325,3 +325,15 @@ async def test_one_capability_serves_runs_that_overlap() -> None:
 
     assert [state.cost for state in states] == [0.0, 1.0, 0.0, 1.0]
     assert [SUMMARY in state.metadata for state in states] == [False, True, False, True]
+
+
+def test_the_usual_limit_fits_into_what_a_run_may_use() -> None:
+    def limit(**limits: Any) -> int:
+        use = UseSummarization()
+        plan = Agent(ScriptedModel([]), capabilities=[use], **limits).plan
+        return use._limit(plan.max_tokens)
+
+    assert limit() == 32_768 // 4
+    assert limit(max_tokens=None) == limit(max_tokens=1_000_000) == 64_000
+    with pytest.raises(ConfigurationError, match="would never come to anything"):
+        Agent(ScriptedModel([]), capabilities=[UseSummarization(max_tokens=40_000)])

@@ -22,6 +22,7 @@ from stepwell.models.attempts import FailedTries, name_of
 from stepwell.state import Budget
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure, ToolOutput
 from stepwell.tools.llm_query import PROMPTS_FAULT
+from stepwell.tools.schema import with_choices
 
 INSTRUCTIONS = (
     "You extract data from a text. Answer with only one JSON object that fits the schema. Take "
@@ -60,6 +61,7 @@ class StructuredOutputTool(BaseTool):
         }
         listed = "".join(f"\n- {target.described()}" for target in self._targets.values())
         super().__init__(description=f"{DESCRIPTION}{listed}")
+        self.schema = with_choices(self.schema, "schema", list(self._targets))
 
     async def __call__(
         self,

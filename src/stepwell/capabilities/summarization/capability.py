@@ -24,6 +24,7 @@ _EARLY = 900
 
 class UseSummarization:
     """When the conversation has more than ``max_tokens``, its older part is told as a summary.
+    Unless given, that is 64,000, or a quarter of what a run of the agent may use in all.
 
     ``keep_tokens`` (a quarter of ``max_tokens`` unless given) and ``keep_messages`` bound what is
     kept word for word; a tool call and its results are never parted, and the newest message always
@@ -42,20 +43,19 @@ class UseSummarization:
     def __init__(
         self,
         *,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
+        max_tokens: int | None = None,
         keep_tokens: int | None = None,
         keep_messages: int | None = None,
         model: Model | str | None = None,
         count_tokens: TokenCounter | None = None,
         prompt: str | None = None,
     ) -> None:
-        self._bounds = Bounds(
-            max_tokens=_number(max_tokens, "max_tokens", least=SMALLEST_LIMIT),
-            keep_tokens=_kept(keep_tokens, max_tokens),
-            keep_messages=(
-                None if keep_messages is None else _number(keep_messages, "keep_messages", least=1)
-            ),
+        self._max_tokens = max_tokens
+        self._keep_tokens = keep_tokens
+        self._keep_messages = (
+            None if keep_messages is None else _number(keep_messages, "keep_messages", least=1)
         )
+        self._bounds(DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens)
         if count_tokens is not None and not callable(count_tokens):
             raise ConfigurationError(
                 f"count_tokens is {count_tokens!r:.80}; give a function from a Message to its "
@@ -76,7 +76,8 @@ class UseSummarization:
     def _completed(self, plan: AgentPlan) -> AgentPlan:
         if any(hook.name == SOURCE for hook in plan.hooks):
             raise ConfigurationError("an agent takes one UseSummarization; two were given")
-        runs = SummarizedRuns(self._bounds, self._summarizer(plan), self._count)
+        bounds = self._bounds(self._limit(plan.max_tokens))
+        runs = SummarizedRuns(bounds, self._summarizer(plan, bounds.max_tokens), self._count)
         hooks = (
             make_hook(HookTrigger.BEFORE_EXECUTION, runs.forget, name=SOURCE),
             make_hook(HookTrigger.BEFORE_INFERENCE, runs.shorten, priority=_EARLY, name=SOURCE),
@@ -85,7 +86,27 @@ class UseSummarization:
         )
         return replace(plan, hooks=(*plan.hooks, *hooks))
 
-    def _summarizer(self, plan: AgentPlan) -> Summarizer | None:
+    def _bounds(self, max_tokens: int) -> Bounds:
+        return Bounds(
+            max_tokens=_number(max_tokens, "max_tokens", least=SMALLEST_LIMIT),
+            keep_tokens=_kept(self._keep_tokens, max_tokens),
+            keep_messages=self._keep_messages,
+        )
+
+    def _limit(self, budget: int | None) -> int:
+        """A run may use so many tokens in all, and each of its steps sends the conversation."""
+        if self._max_tokens is None:
+            usual = DEFAULT_MAX_TOKENS if budget is None else min(DEFAULT_MAX_TOKENS, budget // 4)
+            return max(usual, SMALLEST_LIMIT)
+        if budget is not None and self._max_tokens >= budget:
+            raise ConfigurationError(
+                f"UseSummarization(max_tokens={self._max_tokens}) would never come to anything: "
+                f"the agent's runs end at {budget} tokens in all; raise Agent(max_tokens=...), or "
+                "summarize earlier"
+            )
+        return self._max_tokens
+
+    def _summarizer(self, plan: AgentPlan, limit: int) -> Summarizer | None:
         is_asked_for_nothing = plan.driver is not None and not isinstance(plan.driver, ReActDriver)
         if is_asked_for_nothing and self._model is None:
             return None  # such a driver makes requests of its own, or none
@@ -93,7 +114,6 @@ class UseSummarization:
         if asked is None:
             return None
         model, settings = asked
-        limit = self._bounds.max_tokens
         return Summarizer(
             model=model,
             settings=settings,

@@ -5,9 +5,10 @@ of the run, and the model is told which task is wrong, by its position.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
-from msgspec import Struct, to_builtins
+from msgspec import DecodeError, Struct, json, to_builtins
 
 from stepwell.agent.metadata_keys import TASKS
 from stepwell.capabilities.tasks.task import Task, TaskStatus, render_tasks, summarize_tasks
@@ -72,6 +73,9 @@ class TodoWriteTool:
     ) -> ToolOutput | ToolFailure:
         """The accepted plan as the model sees it, or what is wrong with it."""
         items = arguments.get("todos")
+        if isinstance(items, str):  # some models write lists as JSON text
+            with suppress(DecodeError):
+                items = json.decode(items)
         if not isinstance(items, list):
             kind = "missing" if items is None else f"a {type(items).__name__}"
             return ToolFailure(f"todos is {kind}; give the whole list of tasks, [] for none")
