@@ -114,7 +114,13 @@ class MetadataWriteTool(BaseTool):
             key: The name to find it by.
             value: Any JSON value: text, number, boolean, list, object or null.
         """
-        stored, _ = shown(value)
+        try:
+            stored, _ = shown(value)
+        except (ValueError, RecursionError) as error:
+            return ToolFailure(
+                f"nothing was stored: the value can't be kept as JSON ({error}); make it plainer, "
+                "and nest it less deeply"
+            )
         key = str(shown(key)[0]).strip()
         size = len(json.encode(stored))
         problem = self._problem(key, size, context.state.metadata)

@@ -58,6 +58,10 @@ class Signature:
         """The arguments with their types; nothing in them is shared with the message history."""
         try:
             return self._adapter.validate_python(_copied(dict(arguments)))
+        except RecursionError:
+            raise InvalidToolArgumentsError(
+                f"The arguments of tool {self.tool_name!r} are nested too deeply; flatten them."
+            ) from None
         except self._invalid as error:
             raise InvalidToolArgumentsError(self._complaint(error)) from None
 

@@ -23,6 +23,12 @@ def started(*mode: str, **settings: Any) -> McpServer:
     return McpServer.stdio(COMMAND, [*ARGS, *mode], cwd=ROOT, **{"name": "example", **settings})
 
 
+def plain(*mode: str, **settings: Any) -> McpServer:
+    """One that starts at once, for what has nothing to do with the SDK on its side."""
+    args = ["-m", "tests.servers.plain_mcp_server", *mode]
+    return McpServer.stdio(COMMAND, args, cwd=ROOT, **{"name": "example", **settings})
+
+
 async def said(server: McpServer, tool: str, /, **arguments: Any) -> str:
     result = await server.call(tool, arguments)
     return result.content[0].text  # type: ignore[union-attr]
@@ -83,7 +89,7 @@ async def test_an_error_in_the_block_ends_the_server_and_what_it_started() -> No
     pids: list[int] = []
 
     async def use() -> None:
-        async with started() as server:
+        async with plain() as server:
             pids.extend([int(await said(server, t)) for t in ("process_id", "start_child")])
             raise RuntimeError("mine")
 
@@ -99,7 +105,7 @@ async def test_a_cancelled_block_ends_the_server() -> None:
     is_used = asyncio.Event()
 
     async def use() -> None:
-        async with started() as server:
+        async with plain() as server:
             pids.append(int(await said(server, "process_id")))
             is_used.set()
             await server.call("sleep", {"seconds": 60})
@@ -116,7 +122,7 @@ async def test_a_cancelled_block_ends_the_server() -> None:
 
 async def test_a_server_that_will_not_leave_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SECONDS_TO_LEAVE", 0.2)
-    async with started("stubborn") as server:
+    async with plain("stubborn") as server:
         pid = int(await said(server, "process_id"))
 
     assert await is_gone(pid)
@@ -124,7 +130,7 @@ async def test_a_server_that_will_not_leave_is_killed(monkeypatch: pytest.Monkey
 
 
 async def test_a_server_that_is_killed_in_mid_call_is_started_again_by_the_next() -> None:
-    async with started() as server:
+    async with plain() as server:
         pid = int(await said(server, "process_id"))
         agent = Agent(
             ScriptedModel([call("sleep", seconds=60, id="1"), "Done."]),
@@ -158,7 +164,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_started_again_by_the_next(
 
 
 async def test_calls_that_wait_when_a_server_dies_all_fail_and_one_starts_it_again() -> None:
-    async with started() as server:
+    async with plain() as server:
         waiting = [asyncio.create_task(server.call("sleep", {"seconds": 60})) for _ in range(3)]
         dying = asyncio.create_task(server.call("die", {}))
         ended = await asyncio.gather(*waiting, dying, return_exceptions=True)
@@ -178,14 +184,49 @@ async def test_garbage_on_standard_output_is_passed_over(
             )
 
     assert (babbled.text, added.text) == ("babbled", "2")
-    assert caplog.text.count("that is no message; it is passed over") == 5
+    assert caplog.text.count("that is no message; it is passed over") == 3
+    assert "wrote 5 lines to its standard output that are no messages" in caplog.text
     assert "Welcome" not in caplog.text
+
+
+async def test_a_flood_of_garbage_is_counted_and_not_logged_line_by_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="stepwell"):
+        async with plain() as server:
+            for lines in (3, 20_000):
+                assert await said(server, "babble", lines=lines) == "babbled"
+            assert len(caplog.records) == 3
+
+    assert "wrote 20003 lines" in caplog.text
+    assert len(caplog.records) == 4
+
+
+async def test_a_tool_list_that_makes_no_sense_is_told_and_not_how_the_server_was_ended() -> None:
+    with pytest.raises(McpConnectionError) as raised:
+        async with plain("bad-schema"):
+            pass
+
+    assert "it failed: ValidationError: " in str(raised.value)
+    assert "inputSchema.required" in str(raised.value)
+    assert "ended with code" not in str(raised.value)
+    assert only_this_task()
+
+
+async def test_a_tool_without_a_name_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="stepwell"):
+        async with plain("nameless") as server:
+            [added] = await executed(server, call("add", a=1, b=1, id="1"))
+
+    assert added.text == "2"
+    assert "" not in [tool.name for tool in server.tools]
+    assert "lists a tool without a name; it is left out" in caplog.text
 
 
 async def test_a_large_message_and_one_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LONGEST_MESSAGE", 4 * 1024 * 1024)
     monkeypatch.setattr(process, "SECONDS_TO_LEAVE", 0.3)
-    async with started() as server:
+    async with plain() as server:
         fits = await said(server, "repeat", text="é", times=500_000)
         with pytest.raises(McpConnectionError, match="sent a message of more than 4194304 bytes"):
             await server.call("repeat", {"text": "é", "times": 5_000_000})
@@ -196,15 +237,17 @@ async def test_a_large_message_and_one_that_is_too_large(monkeypatch: pytest.Mon
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
-    with pytest.raises(McpConnectionError, match=r"it did not answer within 1.5 seconds"):
-        async with started("mute", connect_timeout=1.5):
+    with pytest.raises(
+        McpConnectionError, match=r"it did not answer within 0.5 seconds; .* still thinking"
+    ):
+        async with plain("mute", connect_timeout=0.5):
             pass
     assert only_this_task()
 
 
 async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets() -> None:
     with pytest.raises(McpConnectionError) as raised:
-        async with started("broken", env={"TOKEN": CANARY}):
+        async with plain("broken", env={"TOKEN": CANARY}):
             pass
 
     assert "it ended with code 3; its last words: no config: [hidden]" in str(raised.value)
@@ -220,7 +263,7 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
 
 async def test_giving_up_while_it_connects_leaves_nothing_behind() -> None:
     async def connect() -> None:
-        async with started("mute"):
+        async with plain("mute"):
             pass
 
     connecting = asyncio.create_task(connect())

@@ -180,6 +180,23 @@ async def test_bad_arguments_are_a_failure_of_the_call(root: Path):
     )
 
 
+@pytest.mark.parametrize("with_shell", [False, True])
+async def test_a_skill_of_many_pieces_does_not_grow_without_bounds(
+    root: Path, tmp_path: Path, with_shell: bool
+):
+    write(root, "one", body="!`a` $1 " * 200)
+    sandbox = FakeSandbox([])
+    shell = ShellPreprocessing(policy=ExecutionPolicy.in_(tmp_path), sandbox=sandbox)
+    use = UseSkills(SkillLibrary(root), shell=shell if with_shell else None)
+    model = ScriptedModel([call("load_skill", name="one", arguments="x" * 9_000), "Done."])
+
+    state = await Agent(model, capabilities=[use]).run("Go")
+
+    said = state.steps[0].step.tool_executions[0].text
+    assert said.startswith("Error: the skill grows by more than 1,000,000 characters")
+    assert sandbox.runs == []
+
+
 async def test_without_the_setting_commands_stay_as_they_are(root: Path):
     write(root, "one", body="On !`git log $1`: $1")
 

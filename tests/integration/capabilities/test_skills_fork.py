@@ -15,7 +15,7 @@ from stepwell.capabilities.skills.fork import FORK_BUDGET
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.continuation import AgentStatus, Cancellation, StopReason
-from stepwell.events import AgentEvent, AgentFinished
+from stepwell.events import AgentEvent, AgentFinished, SubagentCompleted, SubagentSpawning
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import Usage
 from stepwell.models import ModelRequest, ModelResponse
@@ -345,3 +345,63 @@ async def test_a_driver_that_belongs_to_its_tools_cannot_fork(root: Path):
     state = await Agent(ScriptedModel([LOAD, "Done."]), tools=[tool]).run("Go")
 
     assert results(state)[0].startswith("Error: the skill 'audit' can't run on its own: Odd can't")
+
+
+async def test_listeners_are_told_of_a_fork_as_of_a_subagent(root: Path):
+    load = call("load_skill", id="load", name="audit", arguments="src")
+    agent = agent_of(ScriptedModel([load, "No findings.", "Done."]), write(root))
+    events: list[SubagentSpawning | SubagentCompleted] = []
+    for kind in (SubagentSpawning, SubagentCompleted):
+        agent.on_event(kind, events.append)
+
+    state = await agent.run("Go")
+
+    spawning, completed = events
+    assert isinstance(spawning, SubagentSpawning)
+    assert isinstance(completed, SubagentCompleted)
+    assert spawning.prompt.endswith("Audit src.")
+    assert (completed.status, completed.steps) == (AgentStatus.COMPLETED, 1)
+    assert completed.usage.total_tokens == 15
+    for event in events:
+        assert (event.name, event.depth, event.max_depth) == ("audit", 0, 1)
+        assert event.call_id == "load"
+        assert event.agent_id == state.agent_id
+        assert event.child_agent_id not in ("", state.agent_id)
+
+
+async def test_a_question_from_below_says_which_skill_and_which_agent_asks(root: Path):
+    spec = AgentSpec(name="helper", description="Helps.", system_prompt="You help.")
+    model = ScriptedModel(
+        [
+            call("spawn_subagent", id="s", subagent="helper", prompt="Audit."),
+            LOAD,
+            call("bash", command="ls"),
+            "Audited.",
+            "Helped.",
+            "Done.",
+        ]
+    )
+    subagents = UseSubagents(AgentRegistry([spec]))
+    agent = agent_of(model, write(root), subagents, UseApprovals("bash"))
+
+    state = await agent.run("Go")
+
+    [asked] = state.pending
+    assert asked.prompt.startswith("helper: audit: May bash run")
+    assert asked.details["subagent"] == "helper"
+    assert asked.details["skill"] == "audit"
+    assert asked.details["asked_by"] == "bash"
+    state = await agent.run(state.with_answer("s", True))
+    assert state.final_response == "Done."
+
+
+async def test_subagents_of_a_fork_are_asked_without_its_model(root: Path):
+    spec = AgentSpec(name="helper", description="Helps.", system_prompt="You help.")
+    spawn = call("spawn_subagent", subagent="helper", prompt="Help.")
+    model = ScriptedModel([LOAD, spawn, "Helped.", "Audited.", "Done."])
+
+    subagents = UseSubagents(AgentRegistry([spec]))
+    await agent_of(model, write(root, "model: big"), subagents).run("Go")
+
+    models = [request.settings.model for request in model.requests]
+    assert models == [None, "big", None, "big", None]

@@ -282,7 +282,7 @@ def test_a_pipe_or_a_directory_in_place_of_the_file_is_a_problem(tmp_path: Path)
 
     messages = sorted(problem.message for problem in SkillLibrary(tmp_path).problems)
 
-    assert messages == ["can't be read: Is a directory", "is not a regular file"]
+    assert messages == ["is not a regular file"] * 2
 
 
 def test_sizes_are_bounded(tmp_path: Path):
@@ -327,3 +327,66 @@ def test_the_number_of_skills_and_resources_is_bounded(
     assert "holds more than 2 skills" in library.problems[0].message
     assert len(library.get("a").resources) == 200
     assert "has 201 resources; only the first 200" in library.notes[0].message
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are not listed here")
+def test_what_is_no_file_leaves_nothing_open(tmp_path: Path):
+    for number in range(30):
+        (tmp_path / f"s{number}" / "SKILL.md").mkdir(parents=True)
+    before = open_descriptors()
+
+    assert len(SkillLibrary(tmp_path).problems) == 30
+    assert open_descriptors() <= before
+
+
+def test_a_link_to_itself_among_the_skills_hides_no_others(tmp_path: Path):
+    write(tmp_path, "good", skill("good"))
+    (tmp_path / "loop").symlink_to("loop")
+
+    library = SkillLibrary(tmp_path)
+
+    assert library.names == ("good",)
+    [problem] = library.problems
+    assert problem.path == str(tmp_path / "loop")
+    assert problem.message == "can't be read: Too many levels of symbolic links"
+
+
+def test_a_link_to_itself_among_the_resources_hides_no_others(tmp_path: Path):
+    write(tmp_path, "one", skill("one"))
+    (tmp_path / "one" / "assets").mkdir()
+    (tmp_path / "one" / "assets" / "a.txt").touch()
+    (tmp_path / "one" / "assets" / "loop").symlink_to("loop")
+
+    for trusts in (False, True):
+        library = SkillLibrary(tmp_path, trust_links=trusts)
+        assert library.get("one").resources == ("assets/a.txt",)
+
+
+@pytest.mark.parametrize("named", ['"a\\0b"', '"\\n"', '"."', '"~"', f"{'a' * 5000}", "a/" * 3000])
+def test_no_name_of_a_resource_breaks_the_library(tmp_path: Path, named: str):
+    write(tmp_path, "good", skill("good"))
+    write(tmp_path, "odd", f"---\nname: odd\ndescription: x\nresources: [{named}]\n---\nDo it.")
+
+    library = SkillLibrary(tmp_path)
+
+    assert library.names == ("good", "odd")
+    assert library.get("odd").resources == ()
+
+
+def test_no_more_named_resources_are_looked_for_than_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = ", ".join(f"r{number}" for number in range(5_000))
+    write(tmp_path, "one", f"---\nname: one\ndescription: x\nresources: [{names}]\n---\nDo it.")
+    looked: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(str(path)) or real(path))
+
+    library = SkillLibrary(tmp_path)
+
+    assert "names 5,000 resources; only the first 200 are looked for" in library.notes[0].message
+    assert len([path for path in looked if Path(path).name.startswith("r")]) == 200

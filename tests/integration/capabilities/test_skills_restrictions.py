@@ -91,6 +91,7 @@ async def test_an_active_skill_restricts_tools_in_this_and_later_steps(root: Pat
         "name": "one",
         "allowed_tools": ["read_file", "bash(git add:*)"],
         "model": None,
+        "loaded_by": state.agent_id,
     }
 
 
@@ -238,3 +239,46 @@ async def test_a_restriction_that_cannot_be_read_is_not_passed_over(root: Path, 
     said = results(await agent_of(model, root, hooks=hooks).run("Go"))
 
     assert said[0].startswith("Error: Blocked: the active skill '(unreadable)'")
+
+
+async def test_a_subagent_is_asked_with_the_model_of_the_skill_that_it_loads(root: Path):
+    write(root, "one", "model: big")
+    write(root, "two", "model: small")
+    spec = AgentSpec(name="helper", description="Helps.", system_prompt="You help.")
+    model = ScriptedModel(
+        [
+            call("load_skill", name="one"),
+            call("spawn_subagent", subagent="helper", prompt="Help."),
+            call("load_skill", name="two"),
+            "Helped.",
+            "Done.",
+        ]
+    )
+
+    await agent_of(model, root, UseSubagents(AgentRegistry([spec]))).run("Go")
+
+    models = [request.settings.model for request in model.requests]
+    assert models == [None, "big", None, "small", "big"]
+
+
+@pytest.mark.parametrize(("answer", "said"), [(True, "wrote a"), (False, "denied this call")])
+async def test_a_call_that_waited_is_not_bound_by_a_skill_that_was_loaded_after_it(
+    root: Path, answer: bool, said: str
+):
+    write(root, "one", "allowed-tools: Read")
+    model = ScriptedModel(
+        [
+            [call("write_file", id="w", path="a"), call("load_skill", name="one")],
+            call("write_file", id="w", path="b"),
+            "Done.",
+        ]
+    )
+    agent = agent_of(model, root, UseApprovals("write_file"))
+    state = await agent.run("Go")
+    assert state.status is AgentStatus.PAUSED
+
+    state = await agent.run(state.with_answer("w", answer))
+
+    assert state.status is AgentStatus.COMPLETED
+    assert said in results(state)[0]
+    assert results(state)[-1].startswith("Error: Blocked: the active skill 'one'")

@@ -108,9 +108,9 @@ MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
         r"'weather'.*tool, model, validation",
     ),
     ("policy as a word", lambda: agent(error_policy="retry"), r"'retry'.*ErrorPolicy"),
-    ("capability class", lambda: agent(capabilities=[Capability]), r"Capability is a class; give an instance"),
+    ("capability class", lambda: agent(capabilities=[Capability]), r"is a class; give an instance"),
     ("capability as a tool", lambda: agent(tools=[Capability()]), r"is a capability; give it in"),
-    ("text as context", lambda: base().plan.with_context_messages("hi"), r"use Message.system"),
+    ("text as context", lambda: base().plan.with_context_messages("hi"), r"is no message; write Message"),
     ("not a capability", lambda: base().with_capability(7), r"7 is not a capability; give an obj"),
     (
         "capability that returns nothing",

@@ -86,6 +86,7 @@ def test_b247_an_output_just_at_the_cap_is_whole() -> None:
         ("\x1b[1;32mok\x1b[0m", "ok"),
         ("\x1b]0;title\x07text", "text"),
         ("\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]0;never ended\n3 failed\n\x1b]x", "\n3 failed\n"),
         ("\x1b(Bplain\x1b=", "plain"),
         ("bell\x07 nul\x00 back\x08", "bell nul back"),
         ("10%\r50%\r100%\ndone", "100%\ndone"),

@@ -18,6 +18,7 @@ from stepwell.capabilities.bash import BashPolicy, BashTool, UseBash
 from stepwell.errors import NoSandboxError, SandboxError
 from stepwell.events import ToolCallCompleted
 from stepwell.sandbox import Ending, ExecutionPolicy, SandboxResult
+from stepwell.sandbox.unconfined import UnconfinedSandbox
 from stepwell.testing import EventRecorder, ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox, Queued
 
@@ -269,6 +270,14 @@ def test_the_model_is_told_what_was_allowed() -> None:
     assert "can use the network" in told
     assert "and in a few others" in told
     assert "after 60 seconds; with a timeout you can give it up to 600" in told
+
+
+def test_the_model_is_told_when_nothing_is_confined() -> None:
+    told = BashTool(execution=BASE, sandbox=UnconfinedSandbox()).schema.description
+
+    assert "It is not confined: it can change all files of this user and use the network" in told
+    assert "no network" not in told
+    assert "base directory only" not in told
 
 
 def test_a_command_is_external_and_runs_alone() -> None:

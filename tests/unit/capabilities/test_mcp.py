@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -80,12 +81,15 @@ def test_what_an_error_says_is_told_without_secrets() -> None:
     ("make", "words"),
     [
         (lambda: McpServer.stdio(""), "needs a command"),
-        (lambda: McpServer.stdio("npx", "-y server"), r"args=\['-y', 'server'\]"),
+        (lambda: McpServer.stdio("npx", "-y server"), r'args=\["-y", "the-package"\]'),
         (lambda: McpServer.stdio("npx", ["a\0b"]), "texts without NUL"),
         (lambda: McpServer.stdio("npx", env={"A": 1}), "a int"),
         (lambda: McpServer.stdio("npx", connect_timeout=0), "connect_timeout must be"),
         (lambda: McpServer.http("example.com/mcp"), "begin with http:// or https://"),
         (lambda: McpServer.http("file:///etc/passwd"), "begin with http:// or https://"),
+        (lambda: McpServer.http("http://[::1"), "begin with http:// or https://"),
+        (lambda: McpServer.http("http://a:99999999/b"), "its port, if any, is below 65536"),
+        (lambda: McpServer.http(None), "begin with http:// or https://"),
         (lambda: McpServer.http("http://a/b", headers={"A b": "c"}), "name of a header"),
         (lambda: McpServer.http("http://a/b", headers={"A": "c\nd"}), "not printable ASCII"),
         (lambda: UseMcp("npx"), "is not an McpServer"),
@@ -108,6 +112,33 @@ def test_a_header_value_that_can_not_be_sent_is_not_shown() -> None:
         McpServer.http("http://a/b", headers={"A": f"{CANARY}\n"})
 
     assert CANARY not in str(raised.value)
+
+
+def test_a_command_line_in_place_of_arguments_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        McpServer.stdio("npx", f"--key {CANARY}")
+
+    assert CANARY not in str(raised.value)
+
+
+def test_an_ipv6_address_keeps_its_brackets() -> None:
+    assert McpServer.http("http://me:pass@[::1]:8080/mcp").name == "http://[::1]:8080/mcp"
+
+
+def test_what_an_address_carries_is_hidden_in_every_form() -> None:
+    reached = McpServer.http(
+        "https://me%40home:pass%20word%21@example.com/mcp?key=abc%2Fdefgh&mode=x&flagged-user",
+        headers={"X-Mode": "fast"},
+    )
+    basic = b64encode(b"me@home:pass word!").decode()
+    for secret in ("pass%20word%21", "pass word!", "abc%2Fdefgh", "abc/defgh", basic):
+        assert reached.without_secrets(f"<{secret}>") == "<[hidden]>"
+    assert reached.without_secrets("fast x me") == "fast x me"
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1234567", "1234567"), ("12345678", "[hidden]")])
+def test_values_of_eight_characters_and_more_are_hidden(value: str, shown: str) -> None:
+    assert McpServer.stdio("npx", env={"MODE": value}).without_secrets(value) == shown
 
 
 def ran(program: str) -> str:
@@ -187,6 +218,14 @@ def test_what_the_schema_leaves_open_is_the_servers_business() -> None:
     assert tool({"type": "object"}).validate({"any": 1}) == {"any": 1}
     by_pattern = {"additionalProperties": False, "patternProperties": {"^x": {}}}
     assert tool(by_pattern).validate({"xy": 1}) == {"xy": 1}
+
+
+def test_what_a_schema_requires_that_is_no_name_is_passed_over() -> None:
+    odd = tool({"type": "object", "required": [["a"], 5, "item"]})
+
+    assert odd.validate({"item": 1}) == {"item": 1}
+    with pytest.raises(InvalidToolArgumentsError, match="missing required arguments: item"):
+        odd.validate({})
 
 
 def test_arguments_that_are_no_json_are_refused() -> None:

@@ -321,6 +321,24 @@ async def test_a_reserved_key_can_be_read_and_listed_but_not_written() -> None:
     assert state.metadata == {"user_id": 7}
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(300), nested(400), {"\ud800": 1}])
+async def test_a_value_that_is_no_plain_json_is_refused_with_a_text(value: Any) -> None:
+    model = ScriptedModel([call("metadata_write", key="k", value=value), "Done."])
+    state = await Agent(model, capabilities=[UseMetadataTools()]).run("Go")
+
+    [execution] = state.steps[0].step.tool_executions
+    assert state.final_response == "Done."
+    assert "nothing was stored: the value can't be kept as JSON" in execution.text
+    assert "k" not in state.metadata
+
+
 # What the developer is told
 
 

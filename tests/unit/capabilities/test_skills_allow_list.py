@@ -19,6 +19,8 @@ OFFERED = ("bash", "read_file", "search_files", "load_skill", "mcp__jira__get", 
         (("WebFetch",), ()),
         (("Read(src/**)",), ()),
         (("Read(*)",), ("read_file",)),
+        (("Bash()", "Bash( )", "Read()"), ()),
+        (("Bash(:*)",), ("bash",)),
         (("Bash(git",), ()),
         (("Bash(a))",), ("bash(a))",)),
         (("Write",), ()),
@@ -60,6 +62,9 @@ def test_a_tool_is_allowed_by_name_and_load_skill_always():
         ("npm run test", "npm run test"),
         ("python scripts/*.py", "python scripts/a.py"),
         ("*", "anything at all"),
+        ("git add *, git commit *", "git commit -m x"),
+        ("echo a, b", "echo a, b"),
+        ("echo a, b:*", "echo a, b c"),
     ],
 )
 def test_a_command_within_the_limit_is_allowed(limit: str, command: str):
@@ -95,6 +100,11 @@ def test_a_command_within_the_limit_is_allowed(limit: str, command: str):
         ("python scripts/*.py", "python scripts/.p"),
         (":*", "ls"),
         (" , ", "ls"),
+        (",", "ls"),
+        (" ", ""),
+        ("echo a, b:*", "echo a"),
+        ("echo a, rm:*", "rm x"),
+        ("git add:*, rm", "rm"),
     ],
 )
 def test_a_command_beyond_the_limit_is_not(limit: str, command: str):

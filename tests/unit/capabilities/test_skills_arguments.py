@@ -89,3 +89,11 @@ def test_commands_that_count_from_zero_get_the_shells_parameters():
     given = SkillArguments.of("a b", directory=None, body="$0 $1")
 
     assert given.as_shell("echo $0 $1") == "echo ${1} ${2}"
+
+
+def test_the_pieces_of_one_skill_are_bounded_together():
+    given = SkillArguments.of("x" * 9_000, directory=None)
+
+    assert given.filled_all(["a $1", "b"]) == [f"a {'x' * 9_000}", "b"]
+    with pytest.raises(DefinitionError, match="give shorter ones"):
+        given.filled_all(["$1"] * 200)

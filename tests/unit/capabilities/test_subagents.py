@@ -1,6 +1,8 @@
 """Subagents: who can be spawned, what they see, what comes back, and what is told of them."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -338,3 +340,21 @@ async def test_the_tool_lists_the_agents_for_the_model() -> None:
     offered = next(t for t in model.requests[0].tools if t.name == "spawn_subagent")
     assert "- critic: The critic.\n- writer: The writer." in offered.description
     assert set(offered.parameters["properties"]) == {"subagent", "prompt"}
+
+
+async def test_skills_are_read_in_a_thread_of_their_own() -> None:
+    class Library:
+        read_in: threading.Thread | None = None
+
+        def get(self, name: str) -> Any:
+            self.read_in = threading.current_thread()
+            return SimpleNamespace(body=f"About {name}.")
+
+    library = Library()
+    model = by_agent({"main": [spawn(), "Done."], "critic": ["Fine."]})
+    subagents = UseSubagents(AgentRegistry([spec(skills=("git",))]), skills=library)
+
+    await Agent(model, system_prompt="main", capabilities=[subagents]).run("Go")
+
+    assert model.requests[1].context.messages[0].text == "About git."
+    assert library.read_in not in (None, threading.current_thread())

@@ -13,7 +13,7 @@ ADVICE = (
 )
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # window titles and links
+    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # window titles and links, on one line
     r"|\x1b[ -/]*[0-~]"  # character sets and the rest
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )

@@ -49,7 +49,8 @@ class BashTool(BaseTool):
         self.policy = _bash_policy(policy)
         self.execution = _execution_policy(base_dir, execution)
         self.sandbox = given_or_default(sandbox)
-        super().__init__(description=_description(self.policy, self.execution))
+        is_confined = getattr(self.sandbox, "confines", True)
+        super().__init__(description=_description(self.policy, self.execution, is_confined))
 
     async def __call__(
         self,
@@ -145,19 +146,30 @@ def _most_seconds(policy: BashPolicy, execution: ExecutionPolicy) -> float | Non
     return execution.timeout if policy.max_timeout is None else policy.max_timeout
 
 
-def _description(policy: BashPolicy, execution: ExecutionPolicy) -> str:
-    places = " and in a few others" if execution.writable else ""
+def _description(policy: BashPolicy, execution: ExecutionPolicy, is_confined: bool) -> str:
     sentences = [
         "Run a command with bash and get what it wrote to stdout and stderr.",
         "Each command starts anew in the base directory: files there last until the next command; "
         "variables and a change of directory don't.",
-        f"It can write in the base directory{places} only.",
-        "It can use the network." if execution.network else "It has no network.",
+        *_about_rights(execution, is_confined),
         "It gets no input, so use options that keep programs from asking.",
         _about_time(execution.timeout, _most_seconds(policy, execution)),
         f"Of more than {policy.max_output_chars} characters you see the beginning and the end.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _about_rights(execution: ExecutionPolicy, is_confined: bool) -> tuple[str, ...]:
+    if not is_confined:
+        return (
+            "It is not confined: it can change all files of this user and use the network, so "
+            "keep to the base directory.",
+        )
+    places = " and in a few others" if execution.writable else ""
+    return (
+        f"It can write in the base directory{places} only.",
+        "It can use the network." if execution.network else "It has no network.",
+    )
 
 
 def _about_time(usual: float | None, most: float | None) -> str:

@@ -1,7 +1,7 @@
 """``edit_file``: replaces a piece of a text file, in bounded memory, if nobody else changed it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from typing import BinaryIO
@@ -14,13 +14,12 @@ from stepwell.capabilities.files.near_misses import near_miss
 from stepwell.capabilities.files.refusals import FileRefused, shortened
 from stepwell.capabilities.files.replacing import replace_at, replaceable
 from stepwell.capabilities.files.texts import HEAD_BYTES, plural, refuse_binary
+from stepwell.capabilities.files.watching import Readable, WatchedFile
 from stepwell.capabilities.files.writing import as_utf8
 from stepwell.tools import ToolContext, ToolEffect, ToolFailure
 
 CHUNK_BYTES = 256 * 1024
 LINES_NAMED = 10
-MOST_COUNTED = 1000
-"""Nobody needs to know more exactly how far a text is from being the only one."""
 
 
 class Fingerprint(Struct, frozen=True):
@@ -31,7 +30,7 @@ class Fingerprint(Struct, frozen=True):
     has_crlf: bool
 
     @classmethod
-    def of(cls, file: BinaryIO) -> "Fingerprint":
+    def of(cls, file: Readable) -> "Fingerprint":
         """Read the whole file, from its start."""
         file.seek(0)
         digest = blake2b()
@@ -104,7 +103,12 @@ class EditFileTool(FileTool):
         self, path: str, texts: tuple[str, str], replace_all: bool, context: ToolContext | None
     ) -> str:
         old, new = as_utf8(texts[0], "old_string"), as_utf8(texts[1], "new_string")
-        with self.directory.place(path) as place, place.opened() as file:
+
+        def look_up(_: int = 0) -> None:
+            refuse_if_cancelled(context)
+
+        with self.directory.place(path) as place, place.opened() as opened:
+            file = WatchedFile(opened, look_up)
             found = replaceable(place)
             refuse_binary(file.read(HEAD_BYTES), path)
             size = os.fstat(file.fileno()).st_size
@@ -116,18 +120,18 @@ class EditFileTool(FileTool):
                     f"old_string does not occur in {shortened(path)!r}; {near_miss(file, old)}"
                 )
             if change.count > 1 and not replace_all:
-                at_least = "at least " if change.count == MOST_COUNTED else ""
+                few = change.count <= LINES_NAMED
+                often = str(change.count) if few else f"more than {LINES_NAMED}"
                 raise FileRefused(
-                    f"old_string occurs {at_least}{change.count} times in {shortened(path)!r}, in "
-                    f"{change.places}; add lines around it until it occurs once, or set "
-                    "replace_all"
+                    f"old_string occurs {often} times in {shortened(path)!r}, in {change.places}; "
+                    "add lines around it until it occurs once, or set replace_all"
                 )
 
             self._refuse_huge(size + change.count * (len(change.new) - len(change.old)), path)
 
             def last_look() -> None:
-                refuse_if_cancelled(context)
-                _refuse_changed(place, before, path)
+                look_up()
+                _refuse_changed(place, before, path, look_up)
 
             replace_at(place, found, lambda copy: copy_changed(file, copy, change), last_look)
         replaced = plural(change.count, "occurrence")
@@ -141,7 +145,7 @@ class EditFileTool(FileTool):
             )
 
 
-def _found(file: BinaryIO, change: Change, has_crlf: bool, replace_all: bool) -> Change:
+def _found(file: Readable, change: Change, has_crlf: bool, replace_all: bool) -> Change:
     """The change with what was found of it. Models write line feeds whatever the file has."""
     tries = [change]
     if has_crlf:
@@ -151,7 +155,7 @@ def _found(file: BinaryIO, change: Change, has_crlf: bool, replace_all: bool) ->
             lines = list(islice(lines_with(file, attempt.old, len(attempt.old)), LINES_NAMED))
             count = sum(len(pieces) for pieces, _ in split_at(file, attempt.old)) if lines else 0
         else:  # those that overlap are ambiguous as well
-            lines = list(islice(lines_with(file, attempt.old, 1), MOST_COUNTED))
+            lines = list(islice(lines_with(file, attempt.old, 1), LINES_NAMED + 1))
             count = len(lines)
         if count:
             return Change(attempt.old, attempt.new, count, tuple(lines[:LINES_NAMED]))
@@ -162,13 +166,13 @@ def _with_crlf(text: bytes) -> bytes:
     return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
-def lines_with(file: BinaryIO, needle: bytes, step: int) -> Iterator[int]:
+def lines_with(file: Readable, needle: bytes, step: int) -> Iterator[int]:
     """The number of the line in which each occurrence begins, from the start of the file."""
     file.seek(0)
     held, line = b"", 1
     is_open = True
     while is_open:
-        chunk = file.read(CHUNK_BYTES)
+        chunk = file.read(max(CHUNK_BYTES, len(needle)))
         is_open = bool(chunk)
         held += chunk
         counted = start = 0
@@ -181,11 +185,11 @@ def lines_with(file: BinaryIO, needle: bytes, step: int) -> Iterator[int]:
         held = held[keep:]
 
 
-def split_at(file: BinaryIO, needle: bytes) -> Iterator[tuple[list[bytes], bytes]]:
+def split_at(file: Readable, needle: bytes) -> Iterator[tuple[list[bytes], bytes]]:
     """A file from its start, in parts: pieces that the needle follows, and what comes after."""
     file.seek(0)
     held = b""
-    while chunk := file.read(CHUNK_BYTES):
+    while chunk := file.read(max(CHUNK_BYTES, len(needle))):
         *pieces, held = (held + chunk).split(needle)
         keep = max(len(held) - len(needle) + 1, 0)
         yield pieces, held[:keep]
@@ -193,7 +197,7 @@ def split_at(file: BinaryIO, needle: bytes) -> Iterator[tuple[list[bytes], bytes
     yield [], held
 
 
-def copy_changed(file: BinaryIO, copy: BinaryIO, change: Change) -> None:
+def copy_changed(file: Readable, copy: BinaryIO, change: Change) -> None:
     """Copy a file with every occurrence replaced."""
     for pieces, rest in split_at(file, change.old):
         for piece in pieces:
@@ -206,11 +210,13 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _refuse_changed(place: Place, before: Fingerprint, path: str) -> None:
+def _refuse_changed(
+    place: Place, before: Fingerprint, path: str, look_up: Callable[[int], None]
+) -> None:
     """Times are too coarse to show every change, so the content is compared as well."""
     try:
         with place.opened() as file:
-            is_same = Fingerprint.of(file) == before
+            is_same = Fingerprint.of(WatchedFile(file, look_up)) == before
             is_same = is_same and _identity(place.lstat()) == before.identity
     except OSError:  # gone, or something else by now
         is_same = False

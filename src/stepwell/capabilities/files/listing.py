@@ -4,17 +4,12 @@ import os
 import stat
 from collections.abc import Iterator
 from heapq import nsmallest
-from os import PathLike
-from typing import Self
+from itertools import islice
 
-from msgspec.structs import replace
-
-from stepwell.capabilities.files.confined import ConfinedDirectory
-from stepwell.capabilities.files.file_tool import FileTool, answered
+from stepwell.capabilities.files.file_tool import FileTool, answered, refuse_if_cancelled
 from stepwell.capabilities.files.opening import READ_FILE
-from stepwell.capabilities.files.policy import DEFAULT_POLICY, FilePolicy
 from stepwell.capabilities.files.refusals import FileRefused, printable, shortened
-from stepwell.tools import ToolEffect, ToolFailure
+from stepwell.tools import ToolContext, ToolEffect, ToolFailure
 
 Entry = tuple[bool, str, str, str]
 """Not a directory, the name in small letters, the name, what is shown: sorted as it stands."""
@@ -26,39 +21,31 @@ class ListDirTool(FileTool):
     name = "list_dir"
     effect = ToolEffect.PURE
 
-    @classmethod
-    def in_directory(
-        cls,
-        base_dir: str | PathLike[str],
-        *,
-        policy: FilePolicy = DEFAULT_POLICY,
-        max_entries: int | None = None,
-    ) -> Self:
-        """The tool for the directories beneath this one."""
-        if max_entries is not None:
-            policy = replace(policy, max_entries=max_entries)
-        return cls(ConfinedDirectory(base_dir), policy)
-
-    def __call__(self, path: str = ".") -> str | ToolFailure:
+    def __call__(self, path: str = ".", context: ToolContext | None = None) -> str | ToolFailure:
         """List a directory: its directories first, then its files.
 
         Args:
             path: The directory, from the base directory on; left out, the base directory.
         """
-        return answered(path, lambda: self._shown(path))
+        return answered(path, lambda: self._shown(path, context))
 
-    def _shown(self, path: str) -> str:
+    def _shown(self, path: str, context: ToolContext | None) -> str:
         names = self.directory.names(path)
+        total = 0
+
+        def looked_at(entries: "Iterator[os.DirEntry[str]]") -> Iterator[Entry]:
+            nonlocal total
+            for total, entry in enumerate(islice(entries, self.policy.max_visited), start=1):  # noqa: B007
+                refuse_if_cancelled(context)
+                yield self._entry(names, entry)
+
         try:
-            with self.directory.directory(names) as descriptor:
-                total = 0
-
-                def counted() -> Iterator[Entry]:
-                    nonlocal total
-                    for total, entry in enumerate(self._entries(names, descriptor), start=1):  # noqa: B007
-                        yield entry
-
-                first = nsmallest(self.policy.max_entries, counted())
+            with (
+                self.directory.directory(names) as descriptor,
+                os.scandir(descriptor) as entries,
+            ):
+                first = nsmallest(self.policy.max_entries, looked_at(entries))
+                is_all = next(entries, None) is None
         except NotADirectoryError:
             raise FileRefused(
                 f"{shortened(path)!r} is not a directory; read_file shows a file"
@@ -66,15 +53,16 @@ class ListDirTool(FileTool):
         if not first:
             return "(empty directory)"
         more = total - len(first)
-        last = [f"... and {more} more"] if more else []
+        if not is_all:
+            last = [f"... and more; only {total} entries were looked at, in no order"]
+        else:
+            last = [f"... and {more} more"] if more else []
         return "\n".join((*(shown for _, _, _, shown in first), *last))
 
-    def _entries(self, names: tuple[str, ...], descriptor: int) -> Iterator[Entry]:
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                kind = self._kind(names, entry)
-                shown = f"[{kind}] {printable(entry.name)}"
-                yield kind != "dir", entry.name.casefold(), entry.name, shown
+    def _entry(self, names: tuple[str, ...], entry: "os.DirEntry[str]") -> Entry:
+        kind = self._kind(names, entry)
+        shown = f"[{kind}] {printable(entry.name)}"
+        return kind != "dir", entry.name.casefold(), entry.name, shown
 
     def _kind(self, names: tuple[str, ...], entry: "os.DirEntry[str]") -> str:
         if entry.is_dir(follow_symlinks=False):

@@ -4,18 +4,24 @@ import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import partial
+from heapq import nlargest
 from itertools import islice
-from typing import BinaryIO
 
 from stepwell.capabilities.files.texts import decoded
+from stepwell.capabilities.files.watching import Readable
 
 _NUMBERED = re.compile(rb"\s*\d+\t")
-LINES_COMPARED = 5_000
+_WHITE = b" \t\r\n\f\v"
+PIECES_READ = 50_000
 LINE_BYTES = 400
+LINES_COMPARED = 3_000
+CHARACTERS_COMPARED = 120
+CLOSELY_COMPARED = 20
+"""A close look at two lines takes milliseconds, so only the most promising get one."""
 ALIKE = 0.6
 
 
-def near_miss(file: BinaryIO, wanted: bytes) -> str:
+def near_miss(file: Readable, wanted: bytes) -> str:
     """What to do about a text that does not occur.
 
     >>> from io import BytesIO
@@ -27,40 +33,56 @@ def near_miss(file: BinaryIO, wanted: bytes) -> str:
         return "leave out the line numbers that read_file puts in front"
     if not lines:
         return "read the file again and copy the text exactly"
-    squeezed = b" ".join(lines[0].split())
-    closest, score = "", ALIKE
-    matcher = SequenceMatcher(None, "", decoded(squeezed[:LINE_BYTES]), autojunk=False)
+    first = lines[0]
+    letters = first.translate(None, _WHITE)
+    candidates: list[bytes] = []
     for number, line in enumerate(_lines(file), start=1):
-        shown = b" ".join(line.split())
-        if shown == squeezed and line.rstrip() != lines[0].rstrip():
-            return f"line {number} has it with other white space: {_quoted(line)}"
-        if shown == squeezed:
+        if line.translate(None, _WHITE) == letters:
+            if line.rstrip() != first.rstrip():
+                return f"line {number} has it with other white space: {_quoted(line)}"
             return (
                 f"line {number} is its first line, and the text goes on otherwise; read the file "
                 "from there on"
             )
-        if number <= LINES_COMPARED and (alike := _likeness(matcher, shown, score)) > score:
-            closest, score = f"the closest is line {number}: {_quoted(line)}", alike
-    return closest or "read the file again and copy the text exactly"
+        if number <= LINES_COMPARED:
+            candidates.append(line)
+    return _closest(first, candidates) or "read the file again and copy the text exactly"
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: Readable) -> Iterator[bytes]:
     """The beginnings of lines; of a huge file those of its first part."""
     file.seek(0)
     pieces = iter(partial(file.readline, LINE_BYTES), b"")
     is_start = True
-    for piece in islice(pieces, 40 * LINES_COMPARED):
+    for piece in islice(pieces, PIECES_READ):
         if is_start:
             yield piece
         is_start = piece.endswith(b"\n")
 
 
-def _likeness(matcher: "SequenceMatcher[str]", line: bytes, least: float) -> float:
-    """How alike two lines are; 0 when a quick look shows that it is not enough."""
-    matcher.set_seq1(decoded(line))
-    if matcher.real_quick_ratio() <= least or matcher.quick_ratio() <= least:
-        return 0.0
-    return matcher.ratio()
+def _closest(wanted: bytes, lines: list[bytes]) -> str:
+    """The line whose beginning is most like that of the wanted one, if one is like it at all."""
+    matcher = SequenceMatcher(None, "", _beginning(wanted), autojunk=False)
+
+    def at_most(line: bytes) -> float:
+        """Quickly, how alike they can be; the likeness itself is no higher."""
+        matcher.set_seq1(_beginning(line))
+        return matcher.quick_ratio() if matcher.real_quick_ratio() > ALIKE else 0.0
+
+    ranked = ((at_most(line), -number) for number, line in enumerate(lines, start=1))
+    closest, score = "", ALIKE
+    for promise, minus_number in nlargest(CLOSELY_COMPARED, ranked):
+        if promise <= score:
+            break
+        line = lines[-minus_number - 1]
+        matcher.set_seq1(_beginning(line))
+        if (alike := matcher.ratio()) > score:
+            closest, score = f"the closest is line {-minus_number}: {_quoted(line)}", alike
+    return closest
+
+
+def _beginning(line: bytes) -> str:
+    return decoded(b" ".join(line[:LINE_BYTES].split())[:CHARACTERS_COMPARED])
 
 
 def _quoted(line: bytes) -> str:

@@ -19,12 +19,14 @@ class FilePolicy(Struct, frozen=True, kw_only=True):
     """Lines that ``read_file`` shows when the model asks for no number of its own."""
     max_read_bytes: int = 32 * KIBIBYTE
     """Bytes that ``read_file`` shows, however many lines were asked for."""
+    max_scanned_bytes: int = 512 * MEBIBYTE
+    """Bytes that ``read_file`` goes through, a little more or less, to find the lines it shows."""
     max_entries: int = 50
     """Entries that ``list_dir`` shows."""
     max_results: int = 10
     """Hits that ``search_files`` shows; it counts the others."""
     max_visited: int = 100_000
-    """Files and directories that one search looks at."""
+    """Files and directories that one search or listing looks at."""
     max_searched_bytes: int = 64 * MEBIBYTE
     """Bytes that one search reads when it looks into files."""
     skipped_directories: tuple[str, ...] = (

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import BinaryIO
+from os import SEEK_CUR
 
 from msgspec import Struct
 
-from stepwell.capabilities.files.file_tool import FileTool, answered
+from stepwell.capabilities.files.file_tool import FileTool, answered, refuse_if_cancelled
 from stepwell.capabilities.files.refusals import FileRefused, shortened
 from stepwell.capabilities.files.texts import (
     BOM,
@@ -17,7 +17,8 @@ from stepwell.capabilities.files.texts import (
     refuse_binary,
     whole_characters,
 )
-from stepwell.tools import ToolEffect, ToolFailure
+from stepwell.capabilities.files.watching import Readable, WatchedFile
+from stepwell.tools import ToolContext, ToolEffect, ToolFailure
 
 PIECE_BYTES = 65_536
 PREVIEW_BYTES = 4096
@@ -54,7 +55,13 @@ class ReadFileTool(FileTool):
     name = "read_file"
     effect = ToolEffect.PURE
 
-    def __call__(self, path: str, offset: int = 0, limit: int | None = None) -> str | ToolFailure:
+    def __call__(
+        self,
+        path: str,
+        offset: int = 0,
+        limit: int | None = None,
+        context: ToolContext | None = None,
+    ) -> str | ToolFailure:
         """Read a text file as numbered lines. Of a long file it shows a part and how to go on.
 
         Line numbers count from 1 and are not part of the file.
@@ -64,11 +71,22 @@ class ReadFileTool(FileTool):
             offset: How many lines to skip; 0 begins with the first line.
             limit: How many lines to show at most; left out, a few hundred.
         """
-        return answered(path, lambda: self._shown(path, max(offset, 0), limit))
+        return answered(path, lambda: self._shown(path, max(offset, 0), limit, context))
 
-    def _shown(self, path: str, offset: int, limit: int | None) -> str:
+    def _shown(self, path: str, offset: int, limit: int | None, context: ToolContext | None) -> str:
         count = self.policy.max_lines if limit is None else max(limit, 1)
-        with self.directory.file(path) as file:
+
+        def look_up(scanned: int) -> None:
+            refuse_if_cancelled(context)
+            if scanned > self.policy.max_scanned_bytes:
+                raise FileRefused(
+                    f"what was asked for lies beyond the first {self.policy.max_scanned_bytes} "
+                    f"bytes of {shortened(path)!r}, and read_file goes no further; find lines "
+                    "with search_files, or cut the part out with bash (sed -n, tail -c)"
+                )
+
+        with self.directory.file(path) as opened:
+            file = WatchedFile(opened, look_up)
             head = file.read(HEAD_BYTES)
             if not head:
                 return "(empty file)"
@@ -85,7 +103,7 @@ class ReadFileTool(FileTool):
         return "\n".join((*numbered(window), *notes(window, self.policy.max_read_bytes)))
 
 
-def window_of(file: BinaryIO, offset: int, count: int, max_bytes: int) -> Window:
+def window_of(file: Readable, offset: int, count: int, max_bytes: int) -> Window:
     """Some lines after the offset, as many as fit; one that fits nowhere comes alone, cut.
 
     With no lines, ``first`` is the number of lines that the file has.
@@ -108,26 +126,26 @@ def window_of(file: BinaryIO, offset: int, count: int, max_bytes: int) -> Window
     return Window(offset, tuple(lines), bool(file.read(1)))
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
+def _pieces(file: Readable) -> Iterator[bytes]:
     """Lines, the long ones in pieces."""
     return iter(partial(file.readline, PIECE_BYTES), b"")
 
 
-def _skipped(file: BinaryIO, count: int) -> int:
+def _skipped(file: Readable, count: int) -> int:
     """Skip lines; how many there were, if there are fewer."""
-    skipped = 0
-    is_open = False
-    if count == 0:
-        return 0
-    for piece in _pieces(file):
-        is_open = not piece.endswith(b"\n")
-        skipped += not is_open
-        if skipped == count:
+    skipped, piece = 0, b"\n"
+    while skipped < count and (following := file.read(PIECE_BYTES)):
+        piece = following
+        found = piece.count(b"\n")
+        if skipped + found >= count:
+            rest = piece.split(b"\n", count - skipped)[-1]
+            file.seek(-len(rest), SEEK_CUR)
             return count
-    return skipped + is_open
+        skipped += found
+    return skipped + (not piece.endswith(b"\n"))
 
 
-def _next_line(file: BinaryIO, keep: int) -> Line | None:
+def _next_line(file: Readable, keep: int) -> Line | None:
     head, size, tail = bytearray(), 0, b""
     for piece in _pieces(file):
         head += piece[: max(keep - len(head), 0)]

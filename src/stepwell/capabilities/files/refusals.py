@@ -46,9 +46,9 @@ def shortened(path: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""A name on one line, so that no name looks like two.
+    r"""A name on one line, and no two names alike; a backslash is doubled.
 
-    >>> print(printable("a\nb"))
-    a\x0ab
+    >>> print(printable("a\nb"), printable(r"a\nb"))
+    a\nb a\\nb
     """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name).replace("\\n", "\\x0a")
+    return "".join(c if c.isprintable() and c != "\\" else ascii(c)[1:-1] for c in name)

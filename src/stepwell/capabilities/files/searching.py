@@ -4,17 +4,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
-from os import PathLike
-from typing import BinaryIO, Self
-
-from msgspec.structs import replace
 
 from stepwell.capabilities.files.confined import ConfinedDirectory
 from stepwell.capabilities.files.file_tool import FileTool, answered, refuse_if_cancelled
 from stepwell.capabilities.files.opening import NOFOLLOW
 from stepwell.capabilities.files.patterns import PathPattern
-from stepwell.capabilities.files.policy import DEFAULT_POLICY, FilePolicy
+from stepwell.capabilities.files.policy import FilePolicy
 from stepwell.capabilities.files.refusals import FileRefused, printable, shortened
 from stepwell.capabilities.files.texts import (
     HEAD_BYTES,
@@ -22,6 +17,7 @@ from stepwell.capabilities.files.texts import (
     looks_binary,
     whole_characters,
 )
+from stepwell.capabilities.files.watching import Readable, WatchedFile
 from stepwell.capabilities.files.writing import as_utf8
 from stepwell.tools import ToolContext, ToolEffect, ToolFailure
 
@@ -39,19 +35,6 @@ class SearchFilesTool(FileTool):
 
     name = "search_files"
     effect = ToolEffect.PURE
-
-    @classmethod
-    def in_directory(
-        cls,
-        base_dir: str | PathLike[str],
-        *,
-        policy: FilePolicy = DEFAULT_POLICY,
-        max_results: int | None = None,
-    ) -> Self:
-        """The tool for the files beneath this directory."""
-        if max_results is not None:
-            policy = replace(policy, max_results=max_results)
-        return cls(ConfinedDirectory(base_dir), policy)
 
     def __call__(
         self, pattern: str, contains: str | None = None, context: ToolContext | None = None
@@ -117,13 +100,13 @@ class _Search:
         waiting: deque[Names] = deque([()])
         while waiting and self._entries_left > 0:
             above = waiting.popleft()
-            self._look_up()
             try:
                 found = self._entries(above)
             except OSError:  # closed to us, too deep, or gone by now
                 self._unreadable += 1
                 continue
             for name, is_directory in found:
+                self._look_up()
                 path = (*above, name)
                 if not is_directory and self._wanted.matches(path):
                     yield path
@@ -152,30 +135,29 @@ class _Search:
     def lines(self, text: bytes) -> Iterator[str]:
         """The lines with a text in them, in the files that match."""
         for names in self.files():
-            with suppress(OSError), self._directory.file_at(names) as file:
+            with suppress(OSError), self._directory.file_at(names) as opened:
+                file = WatchedFile(opened, lambda _: self._look_up())
                 path = printable("/".join(names))
                 yield from (f"{path}:{n}: {line}" for n, line in self._lines_of(file, text))
             if self._bytes_left <= 0:
                 return
 
-    def _lines_of(self, file: BinaryIO, text: bytes) -> Iterator[tuple[int, str]]:
+    def _lines_of(self, file: Readable, text: bytes) -> Iterator[tuple[int, str]]:
         if looks_binary(file.read(HEAD_BYTES)):
             return
         file.seek(0)
         number, last_hit, carried = 1, 0, b""
-        for piece in iter(partial(file.readline, PIECE_BYTES), b""):
-            self._bytes_left -= len(piece)
+        while piece := file.read(min(PIECE_BYTES, self._bytes_left)):
+            piece += file.readline(PIECE_BYTES)
+            self._bytes_left = max(self._bytes_left - len(piece), 0)
             held = carried + piece
-            if last_hit != number and text in held:
-                last_hit = number
-                yield number, _excerpt(held, text)
-            is_whole = piece.endswith(b"\n")
-            number += is_whole
-            carried = b"" if is_whole else held[-len(text) :]
-            if self._bytes_left <= 0:
-                return
-            if not is_whole:
-                self._look_up()
+            if text in held:  # else there is no need to look at each line
+                for line_number, line in enumerate(held.split(b"\n"), start=number):
+                    if text in line and line_number != last_hit:
+                        last_hit = line_number
+                        yield line_number, _excerpt(line, text)
+            number += piece.count(b"\n")
+            carried = held.rpartition(b"\n")[2][-len(text) :]
 
     def notes(self) -> Iterator[str]:
         """What was left out."""

@@ -155,7 +155,9 @@ async def _listed(client: "Client", name: str) -> tuple[ToolDefinition, ...]:
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor)
-        found.extend(definition_of(tool) for tool in page.tools)
+        found.extend(definition_of(tool) for tool in page.tools if tool.name)
+        if not all(tool.name for tool in page.tools):
+            logger.warning("MCP server %s lists a tool without a name; it is left out", name)
         if not page.next_cursor or page.next_cursor == cursor:
             return tuple(found)
         if len(found) >= MOST_TOOLS or not page.tools:

@@ -11,7 +11,9 @@ from typing import cast
 from stepwell.errors import StepwellError, described
 
 HIDDEN = "[hidden]"
-SHORTEST_SECRET = 4
+SHORTEST_SECRET = 8
+"""Characters. A shorter value, such as ``fast`` or ``true``, is hardly a secret, and cutting it out
+of everything would spoil results."""
 
 
 class McpError(StepwellError):
@@ -40,7 +42,7 @@ def told(error: BaseException, secrets: Collection[str]) -> str:
 
 
 def hidden(text: str, secrets: Collection[str]) -> str:
-    """The text without any of these values."""
+    """The text without any of these values; those of fewer than 8 characters stay."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, HIDDEN)

@@ -1,12 +1,13 @@
 """How MCP servers are reached: a command that is started, or an address. No secret ever prints."""
 
 import re
+from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, unquote_plus, unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
@@ -58,7 +59,8 @@ class Command(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(f"an MCP server needs a command, got {command!r:.80}")
         if isinstance(args, str):
             raise ConfigurationError(
-                f"args wants a list, got a text; write args={args.split()[:3]!r:.80}"
+                "args wants a list, got a text (not shown, since it may hold a secret); write for "
+                'example args=["-y", "the-package"]'
             )
         given = dict(env or {})
         for text in (command, *args, *given, *given.values()):
@@ -100,11 +102,11 @@ class Address(Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def of(cls, url: str, headers: Mapping[str, str] | None) -> "Address":
         """Checked, so that a mistake shows before anything is sent."""
-        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")  # pyright: ignore[reportUnnecessaryIsInstance]
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_usable(url):
             raise ConfigurationError(
                 "the url of an MCP server must begin with http:// or https:// and name a host, "
-                'for example McpServer.http("https://example.com/mcp")'
+                "and its port, if any, is below 65536, for example "
+                'McpServer.http("https://example.com:8443/mcp")'
             )
         given = dict(headers or {})
         for name, value in given.items():
@@ -121,16 +123,22 @@ class Address(Struct, frozen=True, kw_only=True, eq=False):
     def label(self) -> str:
         """The address without credentials, query and fragment."""
         parts = urlsplit(self.url)
-        port = "" if parts.port is None else f":{parts.port}"
-        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        place = parts.netloc.rpartition("@")[2].lower()
+        return f"{parts.scheme}://{place}{parts.path}"
 
     @property
     def secrets(self) -> Collection[str]:
-        """The values of its headers, and what the address carries beside the place."""
+        """The values of its headers, and what the address carries beside the place, also in the
+        forms in which both are sent."""
         parts = urlsplit(self.url)
-        beside = (parts.username, parts.password, parts.query, parts.fragment)
-        tokens = [value.rpartition(" ")[2] for value in self.headers.values()]
-        return (*self.headers.values(), *tokens, *(part for part in beside if part))
+        user, password = parts.username or "", parts.password or ""
+        basic = b64encode(unquote_to_bytes(f"{user}:{password}")).decode()
+        asked = (pair.partition("=")[2] or pair for pair in parts.query.split("&"))
+        beside = (user, password, parts.query, parts.fragment, *asked)
+        tokens = (value.rpartition(" ")[2] for value in self.headers.values())
+        plain = (decode(part) for part in beside for decode in (unquote, unquote_plus))
+        found = (*self.headers.values(), *tokens, *beside, *plain, basic if user else "")
+        return tuple(dict.fromkeys(filter(None, found)))
 
     def __repr__(self) -> str:
         return f"Address({self.label!r}, headers {sorted(self.headers)})"
@@ -140,6 +148,15 @@ class Address(Struct, frozen=True, kw_only=True, eq=False):
         from stepwell.capabilities.mcp.web import web_streams
 
         return web_streams(self)
+
+
+def _is_usable(url: Any) -> bool:
+    """Whether a request could be sent there."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is none
+        return False
 
 
 def need_mcp() -> None:

@@ -1,5 +1,5 @@
 """The way to an MCP server over its standard streams: starts the process, carries the messages,
-and ends the process with everything it started. Lines that are no messages are passed over.
+and ends the process with its group. Lines that are no messages are passed over.
 """
 
 import asyncio
@@ -27,6 +27,9 @@ LONGEST_MESSAGE = 32 * 1024 * 1024
 LAST_WORDS = 600
 """Characters of its standard error that are told when a server ended."""
 
+ODD_LINES_TOLD = 3
+"""Lines that are no messages and are warned of; the others are counted."""
+
 SECONDS_TO_LEAVE = 2.0
 """After its input was closed, and again after it was asked to end, before it is killed."""
 
@@ -45,6 +48,7 @@ async def process_streams(command: Command, ending: Ending) -> AsyncGenerator[An
         try:
             yield talk.incoming, talk.outgoing
         finally:
+            talk.note_our_end()
             with anyio.CancelScope(shield=True):
                 await _end(process)
             tasks.cancel_scope.cancel()
@@ -59,6 +63,7 @@ class _Talk:
         self._command = command
         self._ending = ending
         self._last_words = b""
+        self._odd_lines = 0
         self._was_heard = asyncio.Event()
         self._to_session: MemoryObjectSendStream[SessionMessage | Exception]
         self.incoming: MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -92,8 +97,18 @@ class _Talk:
             self._last_words = (self._last_words + said)[-4 * LAST_WORDS :]
         self._was_heard.set()
 
+    def note_our_end(self) -> None:
+        """How it ends now explains nothing; what made us end it does."""
+        self._ending.tell("", last_words=self._said())
+
     def close(self) -> None:
         """Nothing more is said."""
+        if self._odd_lines > ODD_LINES_TOLD:
+            logger.warning(
+                "MCP server %s wrote %d lines to its standard output that are no messages",
+                self._command.label,
+                self._odd_lines,
+            )
         for stream in (self._to_session, self.incoming, self.outgoing, self._from_session):
             stream.close()
 
@@ -113,15 +128,21 @@ class _Talk:
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                if line.strip():
-                    logger.warning(
-                        "MCP server %s wrote a line of %d bytes to its standard output that is no "
-                        "message; it is passed over",
-                        self._command.label,
-                        len(line),
-                    )
+                self._pass_over(line)
                 continue
             await self._to_session.send(SessionMessage(message))
+
+    def _pass_over(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        self._odd_lines += 1
+        if self._odd_lines <= ODD_LINES_TOLD:
+            logger.warning(
+                "MCP server %s wrote a line of %d bytes to its standard output that is no "
+                "message; it is passed over",
+                self._command.label,
+                len(line),
+            )
 
     async def _over(self, words: str = "") -> None:
         """Tell how it ended; its exit code comes a moment after its last word."""
@@ -129,10 +150,12 @@ class _Talk:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._was_heard.wait(), SECONDS_TO_LEAVE / 4)
             words = _how(self._process.returncode or 0)
-        said = hidden(self._last_words.decode(errors="replace"), self._command.secrets)
-        said = " ".join(said.split())[-LAST_WORDS:]
-        self._ending.tell(words or "closed its output", last_words=said)
+        self._ending.tell(words or "closed its output", last_words=self._said())
         self._to_session.close()
+
+    def _said(self) -> str:
+        said = hidden(self._last_words.decode(errors="replace"), self._command.secrets)
+        return " ".join(said.split())[-LAST_WORDS:]
 
 
 async def _started(command: Command) -> Process:

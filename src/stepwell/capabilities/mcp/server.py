@@ -23,7 +23,8 @@ class McpServer:
 
     A server that ended is connected to again by the next call. Its list of tools is read when the
     block is entered; what it says later about changes of that list is not heard. Values of ``env``
-    and ``headers`` are shown nowhere.
+    and ``headers`` are in no repr; those of 8 or more characters are cut out of results, failures
+    and logs as well.
 
     ::
 
@@ -90,7 +91,7 @@ class McpServer:
         return self._tools
 
     def without_secrets(self, text: str) -> str:
-        """The text without the values of ``env`` and ``headers``."""
+        """The text without the values of ``env`` and ``headers`` that have 8 or more characters."""
         return hidden(text, self._launch.secrets)
 
     async def __aenter__(self) -> "McpServer":

@@ -53,8 +53,8 @@ class McpTool:
         unknown, or can't be sent."""
         schema = self.schema.parameters
         known = cast("Mapping[str, Any]", schema.get("properties") or {})
-        required = cast("list[str]", schema.get("required") or [])
-        missing = [name for name in required if name not in arguments]
+        required = cast("list[Any]", schema.get("required") or [])
+        missing = [name for name in required if isinstance(name, str) and name not in arguments]
         is_closed = schema.get("additionalProperties") is False and not schema.get(
             "patternProperties"
         )

@@ -9,14 +9,17 @@ import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from stepwell.capabilities.files import EditFileTool, FilePolicy, ReadFileTool
+from stepwell.clock import SystemClock
 from stepwell.tools import ToolFailure
 
 MEBIBYTE = 1024 * 1024
+CLOCK = SystemClock()
 
 
 def failure(answer: str | ToolFailure) -> str:
@@ -30,20 +33,39 @@ def edit(tmp_path: Path) -> EditFileTool:
 
 
 class Meddler:
-    """A call's context that is asked right before the file is replaced, and does something."""
+    """A call's context that does something once, when it is asked and the moment has come."""
 
-    def __init__(self, deed: Callable[[], object], *, cancels: bool = False) -> None:
+    def __init__(
+        self,
+        deed: Callable[[], object],
+        is_time: Callable[[], bool],
+        cancels: bool,
+    ) -> None:
         self.deed = deed
+        self.is_time = is_time
         self.cancels = cancels
+        self.has_meddled = False
 
     @property
     def is_cancelled(self) -> bool:
-        self.deed()
-        return self.cancels
+        if not self.has_meddled and self.is_time():
+            self.has_meddled = True
+            self.deed()
+        return self.has_meddled and self.cancels
 
 
-def meddling(deed: Callable[[], object], *, cancels: bool = False) -> Any:
-    return Meddler(deed, cancels=cancels)
+def is_copied(directory: Path) -> bool:
+    """Whether the new file is written, and is about to replace the old one."""
+    return any(copy.stat().st_size for copy in directory.glob(".stepwell-*"))
+
+
+def meddling(
+    deed: Callable[[], object],
+    is_time: Callable[[], bool] = lambda: True,
+    *,
+    cancels: bool = False,
+) -> Any:
+    return Meddler(deed, is_time, cancels)
 
 
 def test_one_match_is_replaced(edit: EditFileTool, tmp_path: Path) -> None:
@@ -80,7 +102,7 @@ def test_matches_that_overlap_are_several(edit: EditFileTool, tmp_path: Path) ->
 def test_many_lines_are_not_all_named(edit: EditFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x\n" * 1001)
 
-    assert "at least 1000 times in 'a.py', in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...;" in failure(
+    assert "more than 10 times in 'a.py', in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...;" in failure(
         edit("a.py", "x", "y")
     )
 
@@ -202,7 +224,8 @@ def test_a_change_by_someone_else_is_refused(deed: str, edit: EditFileTool, tmp_
         DEEDS[deed](file)
         theirs.append(content())
 
-    said = failure(edit("a.txt", "two", "2", False, meddling(meddle)))
+    context = meddling(meddle, lambda: is_copied(tmp_path))
+    said = failure(edit("a.txt", "two", "2", False, context))
 
     assert "'a.txt' was changed by someone else during the edit" in said
     assert [content()] == theirs
@@ -218,7 +241,8 @@ def test_a_change_that_moves_no_time_is_refused_as_well(edit: EditFileTool, tmp_
         def meddle() -> None:
             mapped[0:3] = b"1st"
 
-        said = failure(edit("a.txt", "two", "2", False, meddling(meddle)))
+        context = meddling(meddle, lambda: is_copied(tmp_path))
+        said = failure(edit("a.txt", "two", "2", False, context))
 
     assert "was changed by someone else" in said
     assert file.read_text() == "1st\ntwo\n"
@@ -226,11 +250,53 @@ def test_a_change_that_moves_no_time_is_refused_as_well(edit: EditFileTool, tmp_
 
 def test_a_cancelled_edit_changes_nothing(edit: EditFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    context = meddling(lambda: None, cancels=True)
+    at_last = meddling(lambda: None, lambda: is_copied(tmp_path), cancels=True)
 
-    assert "was cancelled" in failure(edit("a.txt", "one", "1", False, context))
+    for context in (meddling(lambda: None, cancels=True), at_last):
+        assert "was cancelled" in failure(edit("a.txt", "one", "1", False, context))
+    assert at_last.has_meddled
     assert (tmp_path / "a.txt").read_text() == "one\n"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("replace_all", [False, True])
+def test_an_edit_looks_up_while_it_goes_through_a_large_file(
+    replace_all: bool, edit: EditFileTool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a line of text\n" * 200_000)
+    asked: list[None] = []
+    edit(
+        "a.txt",
+        "not in there",
+        "x",
+        replace_all,
+        meddling(lambda: None, lambda: bool(asked.append(None))),
+    )
+
+    assert len(asked) > 2 * 3_000_000 / (256 * 1024)
+
+
+def test_many_overlapping_matches_of_a_long_text_are_not_all_looked_for(
+    edit: EditFileTool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("a" * 2_000_000)
+    began = CLOCK.monotonic()
+    said = failure(edit("a.txt", "a" * 1_000_000, "b"))
+
+    assert "occurs more than 10 times in 'a.txt', in lines 1, 1," in said
+    assert CLOCK.monotonic() - began < 1
+
+
+def test_a_miss_among_long_lines_is_explained_quickly(edit: EditFileTool, tmp_path: Path) -> None:
+    dice = Random(0)
+    rows = ["".join(dice.choices("ab", k=380)) for _ in range(600)]
+    (tmp_path / "a.txt").write_text("\n".join(rows))
+    wanted = "".join(dice.choices("ab", k=380))
+    began = CLOCK.monotonic()
+    said = failure(edit("a.txt", wanted, "x"))
+
+    assert "; the closest is line " in said
+    assert CLOCK.monotonic() - began < 1
 
 
 def test_no_edit_of_many_at_once_is_lost(tmp_path: Path) -> None:

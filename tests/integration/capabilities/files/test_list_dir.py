@@ -7,6 +7,7 @@ import pytest
 
 from stepwell.capabilities.files import FilePolicy, ListDirTool
 from stepwell.tools import ToolFailure
+from tests.integration.capabilities.files.cancelled_call import cancelled
 
 
 def failure(answer: str | ToolFailure) -> str:
@@ -38,16 +39,33 @@ def test_more_than_the_limit_is_counted(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"f{number:02}").write_text("")
     fifty = str(ListDirTool.in_directory(tmp_path)()).splitlines()
-    three = ListDirTool.in_directory(tmp_path, max_entries=3)()
-    policy = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=2))()
-    exact = str(ListDirTool.in_directory(tmp_path, max_entries=61)()).splitlines()
+    three = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=3))()
+    exact = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=61))()
 
     assert len(fifty) == 51
     assert fifty[0] == "[dir] sub"
     assert fifty[-2:] == ["[file] f48", "... and 11 more"]
     assert three == "[dir] sub\n[file] f00\n[file] f01\n... and 58 more"
-    assert policy == "[dir] sub\n[file] f00\n... and 59 more"
-    assert exact[-1] == "[file] f59"
+    assert str(exact).splitlines()[-1] == "[file] f59"
+
+
+def test_a_listing_of_a_huge_directory_stops_and_says_so(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"f{number:02}").write_text("")
+    some = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=5, max_visited=29))()
+    every = ListDirTool.in_directory(tmp_path, policy=FilePolicy(max_entries=5, max_visited=30))()
+
+    assert len(str(some).splitlines()) == 6
+    assert str(some).splitlines()[-1] == (
+        "... and more; only 29 entries were looked at, in no order"
+    )
+    assert str(every).splitlines()[-1] == "... and 25 more"
+
+
+def test_a_cancelled_listing_stops(listing: ListDirTool, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+
+    assert "was cancelled" in failure(listing(context=cancelled()))
 
 
 def test_places_are_named_as_for_the_other_tools(listing: ListDirTool, tmp_path: Path) -> None:
@@ -81,4 +99,4 @@ def test_names_with_line_breaks_and_odd_bytes_stay_on_one_line(
     (tmp_path / "a\n[dir] b").write_text("")
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
 
-    assert str(listing()).splitlines() == ["[file] a\\x0a[dir] b", "[file] caf\\udce9"]
+    assert str(listing()).splitlines() == ["[file] a\\n[dir] b", "[file] caf\\udce9"]

@@ -12,6 +12,7 @@ import pytest
 from stepwell.capabilities.files import (
     ConfinedDirectory,
     EditFileTool,
+    FilePolicy,
     ListDirTool,
     ReadFileTool,
     SearchFilesTool,
@@ -213,7 +214,7 @@ def test_writing_breaks_a_hard_link_instead_of_going_through_it(base: Path, open
 
 
 def test_links_in_a_listing_are_what_the_tools_see(base: Path, opener: Opener) -> None:
-    lines = told(ListDirTool.in_directory(base, max_entries=200)()).splitlines()
+    lines = told(ListDirTool.in_directory(base, policy=FilePolicy(max_entries=200))()).splitlines()
 
     assert {"[dir] dir_in", "[file] file_in", "[closed link] dir_out", "[closed link] loop_a"} <= {
         *lines

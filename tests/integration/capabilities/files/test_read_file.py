@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from stepwell.capabilities.files import FilePolicy, ReadFileTool
+from stepwell.clock import SystemClock
 from stepwell.tools import ToolFailure
+from tests.integration.capabilities.files.cancelled_call import cancelled
 
 MEBIBYTE = 1024 * 1024
+CLOCK = SystemClock()
 
 
 def failure(answer: str | ToolFailure) -> str:
@@ -123,6 +126,43 @@ def test_the_policy_sets_both_limits(tmp_path: Path) -> None:
 
     assert str(few("a.txt")).endswith("Continue at offset 2.)")
     assert str(small("a.txt")).endswith("Continue at offset 3.)")
+
+
+@pytest.mark.parametrize("offset", [0, 30_000, 50_000])
+def test_a_file_is_gone_through_up_to_a_limit(offset: int, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a line\n" * 10 + b"x" * 300_000 + b"\n" * 20_000)
+    read = ReadFileTool.in_directory(tmp_path, policy=FilePolicy(max_scanned_bytes=100_000))
+    said = failure(read("a.txt", offset=offset or 10))
+
+    assert said == (
+        "what was asked for lies beyond the first 100000 bytes of 'a.txt', and read_file goes no "
+        "further; find lines with search_files, or cut the part out with bash (sed -n, tail -c)"
+    )
+    assert str(read("a.txt", limit=5)).startswith("     1\ta line")
+
+
+def test_many_empty_lines_are_skipped_quickly(read: ReadFileTool, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\n" * 20_000_000 + b"last")
+    began = CLOCK.monotonic()
+
+    assert read("a.txt", offset=20_000_000) == "20000001\tlast"
+    assert CLOCK.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 131_072])
+def test_lines_are_skipped_exactly_where_pieces_meet(
+    size: int, read: ReadFileTool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"x" * (size - 1) + b"\nsecond\nthird")
+
+    assert str(read("a.txt", offset=1)) == "     2\tsecond\n     3\tthird"
+    assert "has 3 lines" in failure(read("a.txt", offset=3))
+
+
+def test_a_cancelled_reading_stops(read: ReadFileTool, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * 1_000_000)
+
+    assert "was cancelled" in failure(read("a.txt", context=cancelled(after=5)))
 
 
 def test_what_can_not_be_read_says_why(read: ReadFileTool, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from stepwell.capabilities.files import FilePolicy, SearchFilesTool
+from stepwell.clock import SystemClock
 from stepwell.tools import ToolFailure
+from tests.integration.capabilities.files.cancelled_call import cancelled
 
 FILES = (
     "main.py",
@@ -23,6 +25,8 @@ FILES = (
     ".git/hooks/pre-commit.py",
     "node_modules/left-pad/index.ts",
 )
+
+CLOCK = SystemClock()
 
 
 @pytest.fixture
@@ -113,8 +117,8 @@ def test_all_hits_up_to_the_limit_are_shown_and_the_rest_is_counted(tmp_path: Pa
     for number in range(25):
         (tmp_path / f"f{number:02}.txt").write_text("")
     ten = str(SearchFilesTool.in_directory(tmp_path)("*.txt")).splitlines()
-    limited = SearchFilesTool.in_directory(tmp_path, max_results=24)("*.txt")
-    exact = SearchFilesTool.in_directory(tmp_path, max_results=25)("*.txt")
+    limited = SearchFilesTool.in_directory(tmp_path, policy=FilePolicy(max_results=24))("*.txt")
+    exact = SearchFilesTool.in_directory(tmp_path, policy=FilePolicy(max_results=25))("*.txt")
 
     assert ten == [
         *(f"f{number:02}.txt" for number in range(10)),
@@ -205,6 +209,26 @@ def test_lines_are_counted_and_long_ones_cut(tmp_path: Path) -> None:
     assert answer[9:] == ["many.txt:8: needle", "... and 22 more; narrow the pattern to see them"]
 
 
+def test_lines_are_found_wherever_pieces_meet(tmp_path: Path) -> None:
+    for before in range(65_528, 65_540):
+        (tmp_path / "a.txt").write_text("x" * before + "\nneedle\n" + "y" * 140_000 + "needle\n")
+        answer = SearchFilesTool.in_directory(tmp_path)("a.txt", contains="needle")
+        lines = str(answer).splitlines()
+
+        assert lines[0] == "a.txt:2: needle"
+        assert lines[1].startswith("a.txt:3: ")
+        assert len(lines) == 2
+
+
+def test_millions_of_empty_lines_are_searched_quickly(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\n" * 8_000_000 + b"needle")
+    began = CLOCK.monotonic()
+
+    answer = SearchFilesTool.in_directory(tmp_path)("a.txt", contains="needle")
+    assert answer == "a.txt:8000001: needle"
+    assert CLOCK.monotonic() - began < 2
+
+
 def test_reading_is_bounded_and_said(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / f"{number}.txt").write_text("a line with a needle\n" * 100)
@@ -217,10 +241,21 @@ def test_reading_is_bounded_and_said(tmp_path: Path) -> None:
     assert len(str(answer).splitlines()) == 240
 
 
+@pytest.mark.parametrize("contains", [None, "needle"])
+def test_a_cancelled_search_stops_in_the_middle(contains: str | None, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line\n" * 500_000)
+    for number in range(100):
+        (tmp_path / f"b{number}").write_text("")
+    answer = SearchFilesTool.in_directory(tmp_path)("*.txt", contains, cancelled(after=20))
+
+    assert isinstance(answer, ToolFailure)
+    assert "was cancelled" in answer.message
+
+
 def test_names_with_line_breaks_stay_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb.txt").write_text("x")
 
-    assert SearchFilesTool.in_directory(tmp_path)("*.txt") == "a\\x0ab.txt"
+    assert SearchFilesTool.in_directory(tmp_path)("*.txt") == "a\\nb.txt"
 
 
 def test_trees_too_deep_for_one_path_are_told(tmp_path: Path) -> None:

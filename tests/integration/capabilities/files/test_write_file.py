@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
 from stepwell.capabilities.files import FilePolicy, WriteFileTool
 from stepwell.tools import ToolFailure
+from tests.integration.capabilities.files.cancelled_call import cancelled
 
 
 def failure(answer: str | ToolFailure) -> str:
@@ -23,16 +23,6 @@ def failure(answer: str | ToolFailure) -> str:
 @pytest.fixture
 def write(tmp_path: Path) -> WriteFileTool:
     return WriteFileTool.in_directory(tmp_path)
-
-
-class CancelledCall:
-    """What a tool sees of a call that nobody waits for any more."""
-
-    is_cancelled = True
-
-
-def cancelled() -> Any:
-    return CancelledCall()
 
 
 @pytest.mark.parametrize(

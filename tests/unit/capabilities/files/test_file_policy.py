@@ -13,7 +13,7 @@ LIMITS = [name for name in FilePolicy.__struct_fields__ if name.startswith("max_
 
 
 def test_there_are_limits() -> None:
-    assert len(LIMITS) == 8
+    assert len(LIMITS) == 9
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -51,7 +51,8 @@ def test_what_the_system_says_becomes_words(number: int | None, words: str) -> N
 
 
 def test_names_and_paths_are_shown_safely() -> None:
-    assert printable("a\n\tb\x1b") == "a\\x0a\\tb\\x1b"
+    assert printable("a\n\tb\x1b") == "a\\n\\tb\\x1b"
+    assert printable("a\\nb") == "a\\\\nb"
     assert len(shortened("x" * 10_000)) == 200
     assert names_of("/a/./b//../c/") == ("a", "b", "..", "c")
     assert names_of(".") == names_of("/") == ()

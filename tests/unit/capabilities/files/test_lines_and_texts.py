@@ -97,7 +97,7 @@ def test_binary_is_binary(head: bytes) -> None:
 
 
 def test_a_near_miss_in_a_huge_file_is_found_or_given_up() -> None:
-    far = b"nothing of the kind\n" * 100_000 + b"  wanted  line\n"
+    far = b"nothing of the kind\n" * 40_000 + b"  wanted  line\n"
 
-    assert "line 100001 has it with other white space" in near_miss(BytesIO(far), b"wanted line")
+    assert "line 40001 has it with other white space" in near_miss(BytesIO(far), b"wanted line")
     assert near_miss(BytesIO(b"x" * 10**7), b"wanted line").startswith("read the file again")
