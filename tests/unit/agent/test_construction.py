@@ -110,7 +110,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
     ("policy as a word", lambda: agent(error_policy="retry"), r"'retry'.*ErrorPolicy"),
     ("capability class", lambda: agent(capabilities=[Capability]), r"is a class; give an instance"),
     ("capability as a tool", lambda: agent(tools=[Capability()]), r"is a capability; give it in"),
-    ("text as context", lambda: base().plan.with_context_messages("hi"), r"is no message; write Message"),
+    ("text as context", lambda: base().plan.with_context_messages("hi"), r"is no message"),
     ("not a capability", lambda: base().with_capability(7), r"7 is not a capability; give an obj"),
     (
         "capability that returns nothing",
