@@ -19,10 +19,10 @@ from stepwell.sandbox.bubblewrap_arguments import arguments, syscall_filtering
 from stepwell.sandbox.cgroups import ControlGroup, control_group
 from stepwell.sandbox.handover import Handover
 from stepwell.sandbox.policy import ExecutionPolicy
-from stepwell.sandbox.processes import Launch, check_command, run_process, unbroken
+from stepwell.sandbox.processes import Launch, check_command, run_process
 from stepwell.sandbox.sandbox import Ending, OutputListener, SandboxResult
 from stepwell.sandbox.seccomp import syscall_filter
-from stepwell.sandbox.waiting import gone, readable
+from stepwell.sandbox.waiting import gone, readable, unbroken
 
 NEEDED_OPTIONS = ("--bind-fd", "--clearenv", "--json-status-fd", "--perms", "--size")
 """Those that older versions do not all have; the distributions added some of them to theirs."""
@@ -31,7 +31,7 @@ KERNEL_WITH_OWN_COUNTS = (5, 14)
 START_SECONDS = 30.0
 END_SECONDS = 10.0
 OWN_PROCESSES = 1
-ROUND_SECONDS = 0.0005
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.004
 
 _LAST_GATE = """\
 read -r _ || exit 137
@@ -234,14 +234,26 @@ class _Cell:
 async def _bound_to_parent(first: int) -> None:
     """Wait until the first process of a namespace would die with its parent; right after it has
     seen to that, it puts the filter of system calls on itself."""
-    while syscall_filter() is not None:
-        try:
-            status = Path(f"/proc/{first}/status").read_text(encoding="utf-8")  # noqa: ASYNC240
-        except OSError:
-            return
-        if "\nSeccomp:\t2\n" in status or "\nState:\tZ" in status:
-            return
-        await asyncio.sleep(ROUND_SECONDS)
+    if syscall_filter() is None:
+        return
+    pause = SHORTEST_PAUSE
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not _filtered_or_gone(first):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+    except TimeoutError as error:
+        raise SandboxError(
+            f"bubblewrap did not make its namespaces in {START_SECONDS:.0f} s"
+        ) from error
+
+
+def _filtered_or_gone(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return "\nSeccomp:\t2\n" in status or "\nState:\tZ" in status
 
 
 def _limits(policy: ExecutionPolicy, group: ControlGroup | None) -> Mapping[int, int]:

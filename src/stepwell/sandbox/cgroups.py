@@ -191,7 +191,9 @@ def _removed(folder: Path) -> bool:
     """Whether the group is gone, once those in it were killed."""
     with suppress(OSError):
         for pid in (folder / "cgroup.procs").read_text(encoding="utf-8").split():
-            os.kill(int(pid), signal.SIGKILL)
+            # Zero is how one of a namespace outside of ours is told, and a kill of it is of us.
+            if int(pid) > 0:
+                os.kill(int(pid), signal.SIGKILL)
     try:
         folder.rmdir()
     except FileNotFoundError:

@@ -14,9 +14,10 @@ from typing import Literal, get_args
 from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.ids import new_id
 from stepwell.sandbox.environment import PATH, command_environment
+from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
-from stepwell.sandbox.processes import Launch, run_process
+from stepwell.sandbox.processes import Launch, check_command, run_process
 from stepwell.sandbox.sandbox import OutputListener, SandboxResult
 
 ContainerProgram = Literal["docker", "podman"]
@@ -102,8 +103,7 @@ class ContainerSandbox:
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
         """Run a command to its end. Raises ``SandboxError`` if it can't be confined so."""
-        if not argv:
-            raise SandboxError("there is no command to run; give at least a program's name")
+        check_command(argv)
         _refuse_unenforceable(policy)
         if self._rootless is None:
             reason = await asyncio.to_thread(self.unavailable)
@@ -221,11 +221,9 @@ def _env_line(name: str, value: str) -> str:
 
 
 def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
-    for path in (policy.directory, *policy.writable, *policy.readable):
-        if not path.exists():
-            raise SandboxError(
-                f"the policy names {path}, which does not exist; make it, or leave it out"
-            )
+    paths = (policy.directory, *policy.writable, *policy.readable)
+    check_in_place(*paths)
+    for path in paths:
         if "," in str(path) or '"' in str(path):
             raise SandboxError(
                 f"containers can't be given {path}, because of the comma or quote in it; rename it"

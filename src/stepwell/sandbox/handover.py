@@ -4,6 +4,8 @@ paths that nobody can swap for others meanwhile. All are closed when the command
 
 import os
 import stat
+import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -37,9 +39,13 @@ class Handover:
 
     def data(self, content: bytes) -> str:
         """The number of a descriptor to read this from."""
-        descriptor = self._inherit(os.memfd_create("stepwell"))
-        os.write(descriptor, content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        try:
+            descriptor = self._inherit(_nameless_file())
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except OSError as error:
+            raise SandboxError(f"nothing can be handed over: {error.strerror}") from error
         return str(descriptor)
 
     def path(self, path: Path) -> str:
@@ -48,15 +54,9 @@ class Handover:
             descriptor = self._inherit(os.open(path, os.O_PATH | os.O_NOFOLLOW))
             found = os.readlink(f"/proc/self/fd/{descriptor}")
         except OSError as error:
-            raise SandboxError(
-                f"the policy names {path}, which can't be opened: {error.strerror}; make it, or "
-                "name another"
-            ) from error
+            raise _not_there(path, error) from error
         if found != str(path) or stat.S_ISLNK(os.fstat(descriptor).st_mode):
-            raise SandboxError(
-                f"the policy names {path}, which was moved, removed or made a link since then; "
-                "make a new policy"
-            )
+            raise _moved(path)
         return str(descriptor)
 
     def reading_pipe(self) -> tuple[int, int]:
@@ -77,7 +77,10 @@ class Handover:
                 os.close(descriptor)
 
     def _pipe(self) -> tuple[int, int]:
-        pair = os.pipe()
+        try:
+            pair = os.pipe()
+        except OSError as error:
+            raise SandboxError(f"no pipe can be made: {error.strerror}") from error
         self._open.update(pair)
         return pair
 
@@ -85,3 +88,37 @@ class Handover:
         self._open.add(descriptor)
         self._inherited.append(descriptor)
         return descriptor
+
+
+def check_in_place(*paths: Path) -> None:
+    """For programs that are told paths by name only: each must still be what the policy meant."""
+    for path in paths:
+        try:
+            found = path.resolve(strict=True)
+        except RuntimeError as error:  # links that lead in a circle
+            raise _moved(path) from error
+        except OSError as error:
+            raise _not_there(path, error) from error
+        if found != path:
+            raise _moved(path)
+
+
+def _not_there(path: Path, error: OSError) -> SandboxError:
+    return SandboxError(
+        f"the policy names {path}, which can't be opened: {error.strerror}; make it, or name "
+        "another"
+    )
+
+
+def _moved(path: Path) -> SandboxError:
+    return SandboxError(
+        f"the policy names {path}, which was moved, removed or made a link since then; make a new "
+        "policy"
+    )
+
+
+def _nameless_file() -> int:
+    if sys.platform == "linux":
+        return os.memfd_create("stepwell")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

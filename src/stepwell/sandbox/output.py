@@ -1,11 +1,11 @@
 """One output of a command: all of it is counted and told, the last of it is kept, and no more."""
 
 from codecs import getincrementaldecoder
-from collections import deque
 from collections.abc import Callable
 
 _DECODER = getincrementaldecoder("utf-8")
 _LONGEST = 4
+SLACK_BYTES = 65_536
 
 
 class OutputTail:
@@ -23,19 +23,17 @@ class OutputTail:
         self._keep = keep
         self._tell = tell
         self._decoder = _DECODER(errors="replace")
-        self._pieces: deque[bytes] = deque()
-        self._kept = 0
+        self._last = bytearray()
         self.total = 0
         """How many bytes came, kept or not."""
 
     def take(self, piece: bytes) -> None:
         """Count it, keep it, and tell the characters it completes."""
         self.total += len(piece)
-        self._pieces.append(piece)
-        self._kept += len(piece)
-        # Whole pieces are let go once those behind them are enough; the text cuts exactly.
-        while self._kept - len(self._pieces[0]) > self._keep:
-            self._kept -= len(self._pieces.popleft())
+        self._last += piece
+        # Not each time, since it moves what is kept; the text cuts exactly.
+        if len(self._last) > 2 * self._keep + SLACK_BYTES:
+            del self._last[: len(self._last) - self._keep]
         if self._tell is not None:
             self._say(self._decoder.decode(piece))
 
@@ -47,8 +45,8 @@ class OutputTail:
     @property
     def text(self) -> str:
         """The last bytes as a text; a character that would be cut at its front is left out."""
-        data = b"".join(self._pieces)
-        if len(data) <= self._keep:
+        data = bytes(self._last)
+        if self.total <= self._keep:
             return data.decode(errors="replace")
         data = data[-self._keep :] if self._keep else b""
         cut = len(data[: _LONGEST - 1])

@@ -40,7 +40,8 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
     idle_timeout: float | None = None
     """Seconds without output until they are ended."""
     max_memory: int | None = 1024 * MEBIBYTE
-    """Bytes."""
+    """Bytes: of all its processes together, but of each where neither sandlock nor a container runs
+    it and no control group can be made."""
     max_processes: int | None = 256
     """How many run at once, at most; threads count as well."""
     network: bool = False
@@ -176,6 +177,13 @@ def _check_variable(name: object, value: object) -> None:
         )
     if "\0" in value:
         raise ConfigurationError(f"environment[{checked!r}] holds a NUL, which no variable can")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Not chained: that error shows the value.
+        raise ConfigurationError(
+            f"environment[{checked!r}] holds half of a character; give a text that is UTF-8"
+        ) from None
 
 
 def _check_name(name: object, part: str) -> str:

@@ -2,13 +2,15 @@
 
 import asyncio
 import os
-import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from stepwell.sandbox.processes import unbroken
+from stepwell.errors import SandboxError
+from stepwell.sandbox.environment import PATH
+from stepwell.sandbox.waiting import unbroken
 
 
 @asynccontextmanager
@@ -18,26 +20,40 @@ async def private_folder(prefix: str = "stepwell-") -> AsyncGenerator[Path]:
     try:
         yield folder
     finally:
-        await unbroken(asyncio.to_thread(remove, folder))
+        if not _removed_empty(folder):
+            await unbroken(asyncio.to_thread(remove, folder))
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it. Links are removed, what they point to is not."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        _open_up(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder with all that is in it. Links are removed, what they point to is not.
+
+    By programs of the system: a command may have nested folders deeper than a recursion goes, and
+    have closed them to its own user.
+    """
+    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
+        if folder.exists():
+            with suppress(OSError):
+                subprocess.run(
+                    [*words, "--", folder],
+                    env={"PATH": PATH},
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                )
 
 
 def _made(prefix: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+    except OSError as error:
+        raise SandboxError(
+            f"a folder for temporary files can't be made: {error}; make room for one"
+        ) from error
 
 
-def _open_up(folder: Path) -> None:
-    """A command may have closed its folders, also to itself."""
-    os.chmod(folder, 0o700)
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = os.path.join(parent, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
+def _removed_empty(folder: Path) -> bool:
+    """Mostly there is nothing in it, and no program is needed."""
+    with suppress(OSError):
+        os.rmdir(folder)
+        return True
+    return False

@@ -4,22 +4,21 @@ of them, watches the clock, and leaves nothing alive. What confines it is the sa
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.output import OutputTail
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.sandbox import Channel, Ending, OutputListener, SandboxResult
 from stepwell.sandbox.spawning import CannotStart, Launch, Spawned, check_command, spawn
-from stepwell.sandbox.waiting import readable, writable
+from stepwell.sandbox.waiting import private_task, readable, unbroken, writable
 
-__all__ = ["Launch", "Started", "Sweep", "check_command", "run_process", "unbroken"]
+__all__ = ["Launch", "Started", "Sweep", "check_command", "run_process"]
 
-T = TypeVar("T")
 Started = Callable[[int], Awaitable[None]]
-Sweep = Callable[[], Awaitable[None]]
+Sweep = Callable[[], Coroutine[Any, Any, None]]
 
 READ_BYTES = 65_536
 DRAIN_SECONDS = 1.0
@@ -38,11 +37,10 @@ async def run_process(
     """Run it to its end, under the time and output limits of the policy.
 
     ``on_start`` is awaited with the pid of the process once it runs, before it is given any input.
-    ``sweep`` is awaited once
-    after it ended, however it did: it ends what a kill of the process does not reach (such as a
-    container), and must not raise for what is gone already. Time limits of the policy do not count
-    for it, and it is never cancelled. If ``on_start`` or ``on_output`` raises, all is ended and the
-    exception passes on; so does a cancellation.
+    ``sweep`` is awaited once after it ended, however it did: it ends what a kill of the process
+    does not reach (such as a container), and must not raise for what is gone already. Time limits
+    of the policy do not count for it, and it is never cancelled. If ``on_start`` or ``on_output``
+    raises, all is ended and the exception passes on; so does a cancellation.
 
     A program that does not exist gives exit code 127, one that can't be run 126, each with a text
     in ``stderr``. Death by a signal is 128 plus its number.
@@ -76,21 +74,6 @@ async def _swept(sweep: Sweep | None) -> None:
         await unbroken(sweep())
 
 
-async def unbroken(work: Awaitable[T]) -> T:
-    """Finish this work even if the task is cancelled meanwhile; the cancellation comes after it."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None and not task.cancelled():
-        task.exception()  # seen: the cancellation is what the caller hears of
-        raise cancelled
-    return task.result()
-
-
 class _Run:
     """A process that was started, and the tasks around it."""
 
@@ -105,7 +88,7 @@ class _Run:
         self._spawned = spawned
         self._policy = policy
         self._heard_at = self._began_at = self._loop.time()
-        self._exit = asyncio.ensure_future(spawned.exited())
+        self._exit = private_task(spawned.exited())
         self._pumps = [
             asyncio.ensure_future(self._pump(spawned.outputs[channel], tail))
             for channel, tail in tails.items()

@@ -9,19 +9,23 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.environment import command_environment
+from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
-from stepwell.sandbox.processes import Launch, run_process
+from stepwell.sandbox.processes import Launch, check_command, run_process
 from stepwell.sandbox.sandbox import OutputListener, SandboxResult
+from stepwell.sandbox.waiting import readable
 
 CREATE_RULESET_CALL, ASK_FOR_VERSION = 444, 1
 NEEDED_LANDLOCK = 6
 """The version that can also keep signals and abstract unix sockets inside."""
+END_SECONDS = 10.0
 MACHINES = ("x86_64", "aarch64")
 ENVIRONMENT_PREFIX = "STEPWELL_COMMAND_"
 PROGRAM = (
@@ -85,6 +89,8 @@ class SandlockSandbox:
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
         """Run a command to its end. Raises ``SandboxError`` if it can't be confined so."""
+        check_command(argv)
+        _refuse_unsayable(argv)
         reason = self.unavailable()
         if reason is not None:
             raise SandboxError(f"{reason}; or choose another sandbox")
@@ -97,6 +103,7 @@ class SandlockSandbox:
                     policy,
                     stdin=stdin,
                     on_output=on_output,
+                    on_start=keeper.started,
                     sweep=keeper.gone,
                 )
         finally:
@@ -117,21 +124,26 @@ class _Keeper:
         os.set_blocking(self._reading, False)
         self.refusal = ""
 
+    async def started(self, _: int) -> None:
+        """Leave the other end to the keeper: a fork of this process would hold it as well."""
+        self._close_writing()
+
     async def gone(self) -> None:
         """Wait until the keeper is gone."""
         self._close_writing()
-        loop = asyncio.get_running_loop()
-        while True:
-            readable = asyncio.Event()
-            loop.add_reader(self._reading, readable.set)
-            try:
-                await readable.wait()
-            finally:
-                loop.remove_reader(self._reading)
-            said = os.read(self._reading, 4096)
-            if not said:
-                return
-            self.refusal += said.decode(errors="replace")
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                while said := await self._heard():
+                    self.refusal += said.decode(errors="replace")
+        except TimeoutError as error:
+            raise SandboxError(
+                "what the command started can't be ended: some of it is still there after "
+                f"{END_SECONDS:.0f} seconds"
+            ) from error
+
+    async def _heard(self) -> bytes:
+        await readable(self._reading)
+        return os.read(self._reading, 4096)
 
     def close(self) -> None:
         """Let go of the pipe."""
@@ -144,13 +156,17 @@ class _Keeper:
             self.descriptor = -1
 
 
+def _refuse_unsayable(argv: Sequence[str]) -> None:
+    for word in argv:
+        if any("\udc80" <= character <= "\udcff" for character in word):
+            raise SandboxError(
+                f"sandlock can only be given words that are UTF-8, not {word!r:.80}; use bubblewrap"
+            )
+
+
 def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
     written = (policy.directory, *policy.writable)
-    for path in (*written, *policy.readable):
-        if not path.exists():
-            raise SandboxError(
-                f"the policy names {path}, which does not exist; make it, or leave it out"
-            )
+    check_in_place(*written, *policy.readable)
     for path in policy.readable:
         for root in written:
             if root in path.parents:
@@ -178,11 +194,11 @@ def _launch(argv: Sequence[str], policy: ExecutionPolicy, temporary: Path, keepe
 
 
 def _options(policy: ExecutionPolicy, temporary: Path, keeper: int) -> Iterator[str]:
-    yield from ("--library", str(_library()), "--alive", str(keeper))
+    yield from ("--library", str(_library()), "--alive", str(keeper), "--host", str(os.getpid()))
     yield from ("--directory", str(policy.directory))
     for path in (policy.directory, temporary, *policy.writable):
         yield from ("--write", str(path))
-    for path in (*(path for path in SYSTEM_PATHS if Path(path).exists()), *policy.readable):
+    for path in (*filter(os.path.exists, SYSTEM_PATHS), *policy.readable):
         yield from ("--read", str(path))
     for path in DEVICES:
         yield from ("--device", path)
@@ -194,6 +210,7 @@ def _options(policy: ExecutionPolicy, temporary: Path, keeper: int) -> Iterator[
         yield from ("--network", "on")
 
 
+@cache
 def _library() -> Path | None:
     spec = find_spec("sandlock")
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -202,6 +219,7 @@ def _library() -> Path | None:
     return None
 
 
+@cache
 def _landlock_version() -> int:
     """Asks the kernel directly: loading the wheel for it would take long."""
     call = ctypes.CDLL(None).syscall

@@ -10,14 +10,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from marshal import dumps
 from pathlib import Path
 
 from msgspec import Struct
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox import supervisor
+from stepwell.sandbox.handover import Handover
 from stepwell.sandbox.sandbox import Channel
+from stepwell.sandbox.waiting import readable
 
 SUPERVISOR_SECONDS = 10.0
 """How long the supervisor may take to end everything, before it is ended itself."""
@@ -82,18 +83,16 @@ class Spawned:
             self._process.stdin.close()
 
     async def exited(self) -> int:
-        """Wait for its exit; a death by signal is negative."""
+        """Wait for its exit; a death by signal is negative. May be asked again."""
+        if self._process.returncode is not None:
+            return self._process.returncode
         try:
             descriptor = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # not Linux, or one that is older than 5.3
             return await asyncio.to_thread(self._process.wait)
-        loop = asyncio.get_running_loop()
-        gone = asyncio.Event()
-        loop.add_reader(descriptor, gone.set)
         try:
-            await gone.wait()
+            await readable(descriptor)
         finally:
-            loop.remove_reader(descriptor)
             os.close(descriptor)
         return self._process.wait()
 
@@ -134,7 +133,10 @@ def spawn(launch: Launch, *, with_stdin: bool) -> Spawned:
     """Start it. Raises ``CannotStart`` for what a shell would tell with 126 or 127."""
     _refuse_unusable(launch.argv)
     if launch.supervised:
-        return _spawn_supervised(launch, with_stdin)
+        try:
+            return _spawn_supervised(launch, with_stdin)
+        except OSError as error:
+            raise SandboxError(f"no process could be started: {error.strerror}") from error
     return Spawned(
         _popen(launch.argv, launch.environment, launch.directory, launch.pass_fds, with_stdin)
     )
@@ -145,22 +147,23 @@ def _spawn_supervised(launch: Launch, with_stdin: bool) -> Spawned:
 
     if not sys.executable:
         raise SandboxError("this Python does not know its own program (sys.executable is empty)")
-    ours, theirs = socket.socketpair()
-    with theirs, ExitStack() as unless_started:
-        unless_started.enter_context(ours)
-        script = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())]
-        fds = (theirs.fileno(), *launch.pass_fds)
-        spawned = Spawned(_popen(script, {}, launch.directory, fds, with_stdin), ours)
-        unless_started.pop_all()
-    orders: supervisor.Orders = (
-        [os.fsencode(part) for part in launch.argv],
-        {os.fsencode(k): os.fsencode(v) for k, v in launch.environment.items()},
-        {getattr(resource, name): value for name, value in launch.limits.items()},
-        [os.fsencode(path) for path in launch.join_files],
+    orders = supervisor.written(
+        (
+            [os.fsencode(part) for part in launch.argv],
+            [os.fsencode(f"{name}={value}") for name, value in launch.environment.items()],
+            [b"%d=%d" % (getattr(resource, kind), it) for kind, it in launch.limits.items()],
+            [os.fsencode(path) for path in launch.join_files],
+        )
     )
-    data = dumps(orders)
-    ours.settimeout(SUPERVISOR_SECONDS)
-    ours.sendall(len(data).to_bytes(4) + data)
+    ours, theirs = socket.socketpair()
+    with theirs, Handover() as handover, ExitStack() as unless_started:
+        unless_started.enter_context(ours)
+        ends = (str(theirs.fileno()), handover.data(orders))
+        folder = str(Path(supervisor.__file__).parent)
+        program = [sys.executable, "-I", "-S", "-c", supervisor.PROGRAM, folder, *ends]
+        fds = (theirs.fileno(), *handover.inherited, *launch.pass_fds)
+        spawned = Spawned(_popen(program, {}, launch.directory, fds, with_stdin), ours)
+        unless_started.pop_all()
     return spawned
 
 

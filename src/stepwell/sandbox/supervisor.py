@@ -1,17 +1,21 @@
-"""The process between this one and a command that no namespace holds: runs as a script of its own,
-with the standard library only. It adopts whatever the command leaves behind, and ends all of it
-when the command is over, when it is told to, and when the process that started it is gone.
+"""The process between this one and a command that no namespace holds: a program of its own, with
+the standard library only. It adopts whatever the command leaves behind, and ends all of it when the
+command is over, when it is told to, and when the process that started it is gone.
+
+It starts for each command, so it imports little.
 """
 
-import contextlib
 import ctypes
 import errno
-import marshal
 import os
-import resource
 import select
-import signal
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # what the public one adds takes 5 ms to load
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -19,22 +23,53 @@ PATIENCE_ROUNDS = 500
 ROUND_SECONDS = 0.01
 ALL_ENDED = b"all ended"
 """What the other side is told last; without it something may live on."""
+PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import supervisor; supervisor.main()"
+"""Imported, not run as a script: those are compiled anew at every start."""
 
-Orders = tuple[list[bytes], dict[bytes, bytes], dict[int, int], list[bytes]]
-"""What to run, its environment, limits by the numbers of ``resource``, ``cgroup.procs`` to join."""
+Orders = tuple[list[bytes], list[bytes], list[bytes], list[bytes]]
+"""What to run, its environment, limits by the numbers of ``resource`` (both with ``=`` between name
+and value), ``cgroup.procs`` files to join."""
+
+
+def written(orders: Orders) -> bytes:
+    """Orders as they are handed over: each list behind its length, a NUL after each field.
+
+    >>> written(([b"echo", b""], [b"A=1"], [], []))
+    b'2\\x00echo\\x00\\x001\\x00A=1\\x000\\x000\\x00'
+    """
+    fields = [field for part in orders for field in (b"%d" % len(part), *part)]
+    return b"".join(field + b"\0" for field in fields)
+
+
+def read(data: bytes) -> Orders:
+    """The orders again.
+
+    >>> read(written(([b"echo", b""], [b"A=1"], [], [])))
+    ([b'echo', b''], [b'A=1'], [], [])
+    """
+    fields = iter(data.split(b"\0"))
+
+    def part() -> list[bytes]:
+        return [next(fields) for _ in range(int(next(fields)))]
+
+    return part(), part(), part(), part()
 
 
 def main() -> None:
-    """Read what to run from the control socket, run it, and end everything."""
-    control = int(sys.argv[1])
+    """Take what to run from one descriptor, run it, and end everything, also if told by another."""
+    control, ordered = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(control, False)
-    _adopt_orphans()
-    orders = _orders(control)
+    with open(ordered, "rb") as file:
+        orders = read(file.read())
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, _ignored)
     signal.signal(signal.SIGTERM, _ignored)
     signal.set_wakeup_fd(wake)
+    _adopt_orphans()
+    if select.select([control], [], [], 0)[0]:  # nobody wants it any more
+        _tell(control)
+        os._exit(128 + signal.SIGKILL)
     command = os.fork()
     if command == 0:
         _become(orders)
@@ -58,16 +93,6 @@ def _adopt_orphans() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _orders(control: int) -> Orders:
-    data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4]):
-        piece = os.read(control, 65536)
-        if not piece:
-            os._exit(128 + signal.SIGKILL)
-        data += piece
-    return marshal.loads(data[4:])
-
-
 def _become(orders: Orders) -> None:
     """Turn this child into the command; never returns."""
     argv, environment, limits, joins = orders
@@ -79,15 +104,36 @@ def _become(orders: Orders) -> None:
         for path in joins:
             with open(path, "wb", buffering=0) as procs:
                 procs.write(b"0")
-        for kind, value in limits.items():
-            hard = resource.getrlimit(kind)[1]
-            lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (lowest, lowest))
-        os.execvpe(argv[0], argv, environment)
+        for limit in limits:
+            _limit(*(int(part) for part in limit.split(b"=")))
+        _execute(argv, dict(variable.split(b"=", 1) for variable in environment))
     except OSError as error:
-        name = os.fsdecode(argv[0])
-        os.write(2, f"{name}: {error.strerror}\n".encode(errors="surrogateescape"))
+        os.write(2, argv[0] + f": {error.strerror}\n".encode())
         os._exit(127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126)
+
+
+def _limit(kind: int, value: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (lowest, lowest))
+
+
+def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
+    """As ``os.execvpe``, which imports more than it takes to find a program."""
+    if b"/" in argv[0]:
+        os.execve(argv[0], argv, environment)
+    places = environment.get(b"PATH", b"/usr/bin:/bin").split(b":") if argv[0] else []
+    failure = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in places:
+        try:
+            os.execve(os.path.join(folder, argv[0]), argv, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def _watch(command: int, control: int, woken: int) -> int:
@@ -112,8 +158,7 @@ def _watch(command: int, control: int, woken: int) -> int:
 def _end_descendants(command: int) -> bool:
     """Whether all are gone. All are stopped first, so that none starts another meanwhile."""
     if sys.platform != "linux":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(command, signal.SIGKILL)
+        _signal(-command, signal.SIGKILL)
     if _reaped():
         return True
     stopped: set[int] = set()
@@ -182,7 +227,3 @@ def _parents() -> "list[tuple[int, int]]":
             if fields[0] != b"Z":
                 pairs.append((int(name), int(fields[1])))
     return pairs
-
-
-if __name__ == "__main__":
-    main()

@@ -47,10 +47,12 @@ class UnconfinedSandbox:
         if os.name != "posix":
             raise SandboxError("commands can be run on Linux and macOS only, not on this system")
         async with private_folder() as folder:
+            environment = command_environment(policy, home=str(folder), temporary=str(folder))
+            # Last of all that may fail, since from here on run_process sees to its removal.
             group = control_group(policy)
             launch = Launch(
                 argv=argv,
-                environment=command_environment(policy, home=str(folder), temporary=str(folder)),
+                environment=environment,
                 directory=policy.directory,
                 limits=_limits(policy, group),
                 join_files=group.join_files if group is not None else (),

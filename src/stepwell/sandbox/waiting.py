@@ -1,8 +1,14 @@
-"""Waiting for descriptors and processes without blocking the event loop."""
+"""Waiting for descriptors, processes and work that must not be left half done, without blocking the
+event loop.
+"""
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ROUND_SECONDS = 0.005
 
@@ -35,6 +41,33 @@ async def gone(pid: int) -> None:
         while True:
             os.kill(pid, 0)
             await asyncio.sleep(ROUND_SECONDS)
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """Finish this work even if the task is cancelled meanwhile; the cancellation comes after it."""
+    task = private_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and not task.cancelled():
+        task.exception()  # seen: the cancellation is what the caller hears of
+        raise cancelled
+    return task.result()
+
+
+def private_task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """A task that only those who wait for it know.
+
+    A loop that is closed cancels all the tasks it knows of at once, also those that others wait for
+    in order to leave nothing behind. Its maker must wait for it.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    # Named so, but documented, for those who extend asyncio.
+    asyncio._unregister_task(task)
+    return task
 
 
 def _settle(ready: "asyncio.Future[None]") -> None:

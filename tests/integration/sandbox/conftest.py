@@ -8,6 +8,7 @@ import pytest
 
 from stepwell.sandbox import Sandbox
 from stepwell.sandbox.bubblewrap import BubblewrapSandbox
+from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
 from tests.integration.sandbox.watching import Marker, own_groups, private_folders, zombies
 
@@ -35,12 +36,21 @@ def bubblewrap() -> BubblewrapSandbox:
     return sandbox
 
 
-@pytest.fixture(params=["bubblewrap", "unconfined"])
+@pytest.fixture
+def sandlock() -> SandlockSandbox:
+    """Sandlock, where it works."""
+    sandbox = SandlockSandbox()
+    if reason := sandbox.unavailable():
+        pytest.skip(reason)
+    return sandbox
+
+
+@pytest.fixture(params=["bubblewrap", "sandlock", "unconfined"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    """Each of the two ways to end what a command leaves behind."""
+    """Each of the ways to end what a command leaves behind."""
     if request.param == "unconfined":
         return UnconfinedSandbox()
-    return request.getfixturevalue("bubblewrap")
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture

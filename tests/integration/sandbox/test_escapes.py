@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.integration.sandbox.escapes.attacks import (
     together,
 )
 from tests.integration.sandbox.escapes.world import Harm, World
+from tests.integration.sandbox.watching import patiently
 
 CONFINING = (BubblewrapSandbox, SandlockSandbox)
 MANY_PROCESSES, MUCH_MEMORY = 24, 250_000_000
@@ -113,7 +114,11 @@ async def test_no_attack_succeeds(
 async def test_nothing_outlives_its_run(sandbox: Sandbox, world: World, way: str, end: str) -> None:
     source = Attack(way, Harm.LEFT, DETACHING[way]).source(world.facts())
     source += "\nprint('started', flush=True)" + ("\ntime.sleep(300)" if end == "timeout" else "")
-    result = await attempt(sandbox, source, world, seconds=0.7 if end == "timeout" else 20)
+
+    def tried(seconds: float) -> Awaitable[SandboxResult]:
+        return attempt(sandbox, source, world, seconds=seconds)
+
+    result = await (patiently(tried, "started") if end == "timeout" else tried(20))
     assert "started" in result.stdout
     assert result.ending is (Ending.TIMED_OUT if end == "timeout" else Ending.EXITED)
     assert world.harm() == {}

@@ -3,10 +3,13 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from stepwell.sandbox import SandboxResult
+
 SECONDS_TO_WAIT = 10.0
+PATIENCE_SECONDS = (0.35, 2.0, 10.0)
 
 
 class Marker:
@@ -32,9 +35,24 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def patiently(run: Callable[[float], Awaitable[SandboxResult]], said: str) -> SandboxResult:
+    """Run with a time limit that a busy machine may need longer, until it said this in time."""
+    result = await run(PATIENCE_SECONDS[0])
+    for seconds in PATIENCE_SECONDS[1:]:
+        if said in result.stdout:
+            break
+        result = await run(seconds)
+    return result
+
+
 def descriptors() -> int:
     """How many descriptors this process has open."""
     return len(os.listdir("/proc/self/fd"))
+
+
+def highest_descriptor() -> int:
+    """One more than the highest that is open."""
+    return max(int(name) for name in os.listdir("/proc/self/fd")) + 1
 
 
 def zombies() -> list[int]:

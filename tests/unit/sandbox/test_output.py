@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.sandbox.output import OutputTail
+from stepwell.sandbox.output import SLACK_BYTES, OutputTail
 
 
 def taken(pieces: list[bytes], keep: int = 1000) -> tuple[OutputTail, list[str]]:
@@ -47,7 +47,21 @@ def test_only_about_as_much_as_is_kept_stays_in_memory() -> None:
     tail = OutputTail(keep=1000)
     for _ in range(1000):
         tail.take(b"x" * 900)
-    assert sum(map(len, tail._pieces)) <= 1900
+    assert len(tail._last) <= 2 * 1000 + SLACK_BYTES
+
+
+def test_of_very_much_the_last_is_kept_exactly_and_no_character_is_cut() -> None:
+    tail = OutputTail(keep=1000)
+    for number in range(60_000):
+        tail.take(f"{number}é".encode())
+    whole = "".join(f"{number}é" for number in range(60_000))
+    assert whole.endswith(tail.text)
+    assert 997 <= len(tail.text.encode()) <= 1000
+    single = OutputTail(keep=10)
+    for _ in range(50_000):
+        single.take("€".encode()[:2])
+        single.take("€".encode()[2:])
+    assert single.text == "€€€"
 
 
 @given(st.text(), st.lists(st.integers(1, 5)), st.integers(0, 40))

@@ -62,6 +62,10 @@ def test_a_refused_value_of_a_variable_is_not_shown() -> None:
     assert "secret" not in str(refusal.value)
     with pytest.raises(ConfigurationError, match="is a int; a variable's value is a text"):
         policy(environment={"KEY": 5})
+    with pytest.raises(ConfigurationError, match="half of a character") as refusal:
+        policy(environment={"KEY": "secret \ud800"})
+    assert refusal.value.__cause__ is None
+    assert "secret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

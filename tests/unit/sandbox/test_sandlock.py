@@ -133,5 +133,5 @@ def test_a_missing_package_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("stepwell.sandbox.sandlock._landlock_version", lambda: 6)
-    monkeypatch.setattr("stepwell.sandbox.sandlock.find_spec", lambda _: None)
+    monkeypatch.setattr("stepwell.sandbox.sandlock._library", lambda: None)
     assert "pip install 'stepwell[sandbox]'" in str(SandlockSandbox().unavailable())

@@ -122,7 +122,8 @@ class Confinement:
 
     def _function(self, name: str, result: type[object] | None) -> Callable[..., int]:
         try:
-            function = self._library[name]
+            # By attribute the library looks for it once only; by index, each time.
+            function = getattr(self._library, name)
         except AttributeError:
             raise Refused(f"this version of it has no {name}; install sandlock 0.9") from None
         function.restype = result

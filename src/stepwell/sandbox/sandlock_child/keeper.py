@@ -46,6 +46,10 @@ def main(words: Sequence[str]) -> None:
         os._exit(_keep(order, lifeline))
     os.close(lifeline)
     os.close(order.number("--alive"))
+    # The end of this process is the keeper's order to end everything.
+    _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() != order.number("--host"):
+        os._exit(REFUSED)
     _, status = os.waitpid(keeper, 0)
     os._exit(_exit_code(status))
 
