@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.bubblewrap_arguments import arguments, syscall_filtering
@@ -185,7 +186,8 @@ class _Cell:
                 self._reports += piece
         ran = any("exit-code" in report for report in _documents(self._reports))
         if ran or result.ending is not Ending.EXITED or not result.stderr.startswith("bwrap: "):
-            return result
+            ran_out = self._group is not None and self._group.out_of_memory
+            return replace(result, out_of_memory=True) if ran_out else result
         raise SandboxError(f"bubblewrap can't confine the command: {result.stderr.strip()}")
 
     async def _find_first(self) -> None:
@@ -263,7 +265,8 @@ def _limits(policy: ExecutionPolicy, group: ControlGroup | None) -> Mapping[int,
     enforced = group.enforced if group is not None else frozenset[str]()
     limits = {resource.RLIMIT_CORE: 0}
     if policy.max_memory is not None and "max_memory" not in enforced:
-        limits[resource.RLIMIT_AS] = policy.max_memory
+        # Not the addresses: Java and Go reserve many more of them than they use.
+        limits[resource.RLIMIT_DATA] = policy.max_memory
     if policy.max_processes is not None and "max_processes" not in enforced:
         _check_process_limit()
         limits[resource.RLIMIT_NPROC] = policy.max_processes + OWN_PROCESSES

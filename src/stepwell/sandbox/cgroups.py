@@ -31,6 +31,8 @@ class ControlGroup:
         self._folders = folders
         self.enforced = enforced
         """The parts of the policy that it enforces, by name."""
+        self.out_of_memory = False
+        """Known once it was removed: whether the kernel ended a process for its memory."""
 
     @property
     def join_files(self) -> tuple[Path, ...]:
@@ -55,6 +57,7 @@ class ControlGroup:
 
     async def remove(self) -> None:
         """End whoever is in it, and remove it."""
+        self.out_of_memory = any(_oom_kills(folder) for folder in self._folders)
         for folder in self._folders:
             for _ in range(REMOVAL_ROUNDS):
                 if _removed(folder):
@@ -185,6 +188,14 @@ def _limit(folder: Path, controller: str, value: int) -> None:
     swap = folder / ("memory.swap.max" if has_version_2 else "memory.memsw.limit_in_bytes")
     if swap.exists():
         _write(swap, "0" if has_version_2 else str(value))
+
+
+def _oom_kills(folder: Path) -> int:
+    for file in ("memory.events", "memory.oom_control"):  # version 2, version 1
+        with suppress(OSError):
+            counts = (folder / file).read_text(encoding="ascii").split()
+            return int(counts[counts.index("oom_kill") + 1]) if "oom_kill" in counts else 0
+    return 0
 
 
 def _removed(folder: Path) -> bool:

@@ -26,6 +26,8 @@ def command_environment(policy: ExecutionPolicy, *, home: str, temporary: str) -
         "LOGNAME": "sandbox",
         "SHELL": "/bin/sh",
         "TERM": "dumb",
+        # Else git ends where it can't read the system's settings, which no sandbox opens.
+        "GIT_CONFIG_NOSYSTEM": "1",
     }
     return fixed | _inherited(policy.inherited_environment) | dict(policy.environment)
 

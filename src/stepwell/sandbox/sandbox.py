@@ -42,6 +42,8 @@ class SandboxResult(Struct, frozen=True, kw_only=True):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     duration_seconds: float = 0.0
+    out_of_memory: bool = False
+    """Whether a process of it was ended for the memory that they all used, as far as is known."""
 
 
 class Sandbox(Protocol):

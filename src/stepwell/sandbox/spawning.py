@@ -39,7 +39,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     pass_fds: tuple[int, ...] = ()
     supervised: bool = True
     limits: Mapping[str, int] = {}
-    """Limits of ``resource`` for it, by name, such as ``RLIMIT_AS``; only if it is supervised."""
+    """Limits of ``resource`` for it, by name, such as ``RLIMIT_DATA``; only if it is supervised."""
     join_files: tuple[Path, ...] = ()
     """``cgroup.procs`` files that it joins before it starts; only if it is supervised."""
 

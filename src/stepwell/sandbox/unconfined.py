@@ -3,6 +3,8 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from stepwell.errors import SandboxError
 from stepwell.sandbox.cgroups import ControlGroup, control_group
 from stepwell.sandbox.environment import command_environment
@@ -57,13 +59,15 @@ class UnconfinedSandbox:
                 limits=_limits(policy, group),
                 join_files=group.join_files if group is not None else (),
             )
-            return await run_process(
+            result = await run_process(
                 launch,
                 policy,
                 stdin=stdin,
                 on_output=on_output,
                 sweep=group.remove if group is not None else None,
             )
+            ran_out = group is not None and group.out_of_memory
+            return replace(result, out_of_memory=True) if ran_out else result
 
 
 def _limits(policy: ExecutionPolicy, group: ControlGroup | None) -> Mapping[str, int]:
@@ -71,4 +75,4 @@ def _limits(policy: ExecutionPolicy, group: ControlGroup | None) -> Mapping[str,
     way: all of this user's would count, those outside as well."""
     if policy.max_memory is None or (group is not None and "max_memory" in group.enforced):
         return {}
-    return {"RLIMIT_AS": policy.max_memory}
+    return {"RLIMIT_DATA": policy.max_memory}

@@ -1,15 +1,19 @@
 """Definitions on a real disk: directories, discovery, links, pipes and sizes."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stepwell.agent import registry as registry_module
 from stepwell.agent.front_matter import DefinitionError, read_file
 from stepwell.agent.registry import MAX_FILES, AgentRegistry, FileRemark
+from stepwell.agent.spec import AgentSpec
 from stepwell.agent.spec_parser import AgentSpecParser
 from stepwell.errors import AgentNotFoundError
 
@@ -134,6 +138,20 @@ def test_nothing_anywhere_is_an_empty_registry(tmp_path: Path) -> None:
 
     assert registry.names == ()
     assert registry.problems == ()
+    assert registry.notes == ()
+
+
+def test_places_that_were_given_and_are_not_there_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    registry = AgentRegistry().discover(
+        tmp_path / "nope", user_home=tmp_path / "none", packages=[tmp_path / "file"]
+    )
+
+    assert (registry.names, registry.problems) == ((), ())
+    assert [str(note) for note in registry.notes] == [
+        f"{tmp_path / 'file'}: is not a directory, so no agents were looked for in it",
+        f"{tmp_path / 'nope'}: is not a directory, so no agents were looked for in it",
+    ]
     with pytest.raises(AgentNotFoundError, match="no agent is registered as 'x'"):
         registry.get("x")
 
@@ -259,3 +277,118 @@ def test_the_library_is_loaded_when_the_first_file_is_read() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.split() == ["False", "True"]
+
+
+def test_an_untrusted_file_that_is_swapped_for_a_link_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = tmp_path / "agents"
+    path = put(agents / "a.md", "a")
+    secret = put(tmp_path / "secret.md", "secret")
+
+    def looked(found: str | os.PathLike[str]) -> str:
+        """What was there when it was looked at; then it is swapped."""
+        if str(found).endswith("a.md"):
+            path.unlink()
+            path.symlink_to(secret)
+        return os.path.abspath(found)
+
+    monkeypatch.setattr(os.path, "realpath", looked)
+
+    registry = AgentRegistry().load_directory(agents, trusted=False)
+
+    assert path.is_symlink()
+    assert registry.names == ()
+    assert "can't be read: Too many levels of symbolic links" in messages(registry.problems)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are not listed here")
+def test_what_is_no_file_leaves_nothing_open(tmp_path: Path) -> None:
+    (tmp_path / "x.md").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(20):
+        with pytest.raises(DefinitionError, match="is not a regular file"):
+            AgentRegistry().load_file(tmp_path / "x.md")
+
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_very_deep_tree_is_read_to_a_depth_and_says_so(tmp_path: Path) -> None:
+    put(tmp_path / "a.md", "top")
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1_200):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    deepest = tmp_path.joinpath(*["d"] * 16)
+    put(deepest / "b.md", "deepest")
+    put(deepest / "d" / "c.md", "deeper")
+
+    try:
+        registry = AgentRegistry().load_directory(tmp_path, recursive=True)
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+    assert registry.names == ("deepest", "top")
+    [problem] = registry.problems
+    assert problem.path == str(tmp_path)
+    assert problem.message == f"goes more than 16 directories deep; left out: {deepest}/d"
+
+
+def test_a_very_wide_tree_is_read_in_part_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "MAX_ENTRIES", 20)
+    put(tmp_path / "a.md", "top")
+    for name in ("b", "c", "d"):
+        for number in range(15):
+            put(tmp_path / name / f"{number}.md", f"{name}{number}")
+
+    registry = AgentRegistry().load_directory(tmp_path, recursive=True)
+
+    assert "top" in registry
+    assert len(registry) == 18
+    [problem] = registry.problems
+    assert problem.message.startswith("holds more than 20 entries; left out: parts of ")
+    assert problem.message.endswith(", and 1 more directory")
+
+
+def test_a_directory_that_can_not_be_looked_into_is_a_problem_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "a.md", "a")
+    put(tmp_path / "closed" / "b.md", "b")
+    scandir = os.scandir
+
+    def closed_to_us(path: Path) -> Any:  # To the superuser, nothing is closed.
+        if path.name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed_to_us)
+
+    registry = AgentRegistry().load_directory(tmp_path, recursive=True)
+
+    assert registry.names == ("a",)
+    assert "closed: can't be read: Permission denied" in messages(registry.problems)
+
+
+def test_an_untrusted_file_does_not_replace_an_agent_of_the_host(tmp_path: Path) -> None:
+    home, _, project = places(tmp_path)
+    put(project / ".claude/agents/r.md", "reviewer", prompt="Evil.")
+    put(home / ".stepwell/agents/mine.md", "mine", prompt="Mine.")
+    put(project / ".claude/agents/mine.md", "mine", prompt="The project's.")
+    host = AgentRegistry([AgentSpec(name="reviewer", description="d", system_prompt="Review.")])
+
+    registry = host.discover(project, user_home=home)
+
+    assert registry.get("reviewer").system_prompt == "Review."
+    [problem] = registry.problems
+    assert Path(problem.path).name == "r.md"
+    assert "'reviewer' is an agent of the host, which an untrusted file" in problem.message
+    assert registry.get("mine").system_prompt == "The project's."
+    trusting = host.discover(project, user_home=home, trust_project=True)
+    assert trusting.get("reviewer").system_prompt == "Evil."

@@ -372,3 +372,23 @@ async def test_a_driver_that_does_not_confine_runs_nothing(base: Path) -> None:
 
     assert text.startswith("Error: nothing was run: ")
     assert not (base / "ran").exists()
+
+
+async def test_the_model_is_told_that_memory_ran_out(tmp_path: Path) -> None:
+    execution = ExecutionPolicy.in_(tmp_path, max_memory=64 * 1024 * 1024)
+    command = "head -c 300000000 /dev/zero | tail"
+    model = ScriptedModel([call("bash", command=command), "Done."])
+    state = await Agent(model, capabilities=[UseBash(execution=execution)]).run("Go")
+
+    text = state.messages[2].text
+    assert "memory" in text.lower()
+    assert "It may use 64 MiB of memory." in model.requests[0].tools[0].description
+
+
+@pytest.mark.parametrize("sandbox", [None, SandlockSandbox()], ids=["default", "sandlock"])
+async def test_git_works_in_a_sandbox(tmp_path: Path, sandbox: Any) -> None:
+    command = "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    model = ScriptedModel([call("bash", command=f"{command} && git log --oneline"), "Done."])
+    state = await Agent(model, capabilities=[UseBash(tmp_path, sandbox=sandbox)]).run("Go")
+
+    assert state.messages[2].text.endswith(" x")

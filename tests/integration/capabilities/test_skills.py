@@ -303,5 +303,5 @@ async def test_the_tool_works_without_the_capability(root: Path):
 
     said = results(await Agent(model, tools=[LoadSkillTool(SkillLibrary(root))]).run("Go"))
 
-    assert "another skill is loaded: read_file, and always load_skill" in said[0]
+    assert "while this skill is active: read_file, and always load_skill." in said[0]
     assert "only an agent with UseSkills can start" in said[1]

@@ -24,7 +24,6 @@ def skill(name: str, body: str = "Do it.") -> str:
 def test_only_skill_files_one_directory_down_are_found(tmp_path: Path):
     write(tmp_path, "one", skill("one"))
     write(tmp_path, "group/two", skill("two"))
-    (tmp_path / "SKILL.md").write_text(skill("top"))
     (tmp_path / "one" / "OTHER.md").write_text(skill("other"))
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
@@ -37,10 +36,43 @@ def test_only_skill_files_one_directory_down_are_found(tmp_path: Path):
     assert library.problems == ()
 
 
-def test_a_missing_root_is_an_empty_library(tmp_path: Path):
-    library = SkillLibrary(tmp_path / "nowhere", tmp_path / "neither")
+def test_a_missing_root_is_an_empty_library_with_a_note(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    roots = (tmp_path / "nowhere", tmp_path / "file" / "below")
+    library = SkillLibrary(*roots)
 
     assert (library.names, library.skills, library.problems) == ((), (), ())
+    assert [str(note) for note in library.notes] == [f"{root}: does not exist" for root in roots]
+
+
+def test_the_directory_of_one_skill_is_no_root_and_what_lies_below_is_read(tmp_path: Path):
+    root = tmp_path / "skills" / "one"
+    (root / "below").mkdir(parents=True)
+    (root / "SKILL.md").write_text(skill("one"))
+    (root / "below" / "SKILL.md").write_text(skill("below"))
+
+    library = SkillLibrary(root)
+
+    assert library.names == ("below",)
+    assert [str(problem) for problem in library.problems] == [
+        f"{root}: is the directory of one skill; give the directory that it lies in: "
+        f"{tmp_path / 'skills'}"
+    ]
+
+
+@pytest.mark.parametrize("name", ["SKILL.md", "notes.md"])
+def test_a_file_is_no_root(tmp_path: Path, name: str):
+    write(tmp_path / "skills", "one", skill("one"))
+    (tmp_path / "skills" / "one" / "notes.md").write_text("x")
+    path = tmp_path / "skills" / "one" / name
+
+    (problem,) = SkillLibrary(path).problems
+
+    assert problem.path == str(path)
+    assert problem.message == (
+        "is a file; give the directory in which the directories of skills lie"
+        + (f": {tmp_path / 'skills'}" if name == "SKILL.md" else "")
+    )
 
 
 def test_a_file_in_lower_case_is_not_read_but_noted(tmp_path: Path):

@@ -75,9 +75,9 @@ async def test_an_active_skill_restricts_tools_in_this_and_later_steps(root: Pat
     state = await agent_of(model, root).run("Go")
 
     said = results(state)
-    refusal = "it allows: read_file, bash(git add:*). Load another skill"
+    refusal = "it allows: read_file, bash(git add:*). "
     assert said[0] == "wrote before"
-    assert "Allowed tools until another skill is loaded: read_file, bash(git add:*)" in said[1]
+    assert "Allowed tools while this skill is active: read_file, bash(git add:*)" in said[1]
     assert said[2].startswith("Error: Blocked: the active skill 'one' does not allow this call of")
     assert refusal in said[2]
     assert said[3] == "content of b"

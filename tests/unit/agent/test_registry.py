@@ -1,5 +1,9 @@
 """AgentRegistry as a value: what it knows, what it replaces, what it refuses."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stepwell.agent.registry import AgentRegistry, FileRemark
@@ -38,6 +42,29 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
 def test_only_specs_are_registered() -> None:
     with pytest.raises(ConfigurationError, match="'a' is not an AgentSpec"):
         AgentRegistry().register("a")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        ("agents", "write AgentRegistry().load_directory('agents')"),
+        (Path("my/agents"), "write AgentRegistry().load_directory('my/agents')"),
+        ("agents/critic.md", "write AgentRegistry().load_file('agents/critic.md')"),
+        (spec("a"), "write AgentRegistry([spec])"),
+        (5, "write AgentRegistry([spec, ...])"),
+    ],
+)
+def test_what_is_no_list_of_specs_is_told_with_what_to_write(given: Any, instead: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(instead)):
+        AgentRegistry(given)
+
+
+def test_a_spec_from_code_has_no_file() -> None:
+    registry = AgentRegistry([spec("a")])
+
+    assert registry.source_of("a") is None
+    with pytest.raises(AgentNotFoundError, match="'x'"):
+        registry.source_of("x")
 
 
 def test_a_remark_is_one_line() -> None:

@@ -268,7 +268,7 @@ def test_the_model_is_told_what_was_allowed() -> None:
     told = BashTool(execution=execution, policy=BashPolicy(max_timeout=600)).schema.description
 
     assert "can use the network" in told
-    assert "and in a few others" in told
+    assert "It can write in the base directory and /out only." in told
     assert "after 60 seconds; with a timeout you can give it up to 600" in told
 
 

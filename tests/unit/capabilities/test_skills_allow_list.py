@@ -40,14 +40,14 @@ def test_without_knowing_the_offered_tools_foreign_names_become_ours():
     assert AllowList.of(["Read", "WebFetch"], None).entries == ("read_file", "WebFetch")
 
 
-def test_a_tool_is_allowed_by_name_and_load_skill_always():
+def test_a_tool_is_allowed_by_name_and_what_has_no_effect_outside_always():
     allowed = AllowList(("read_file",))
 
     assert allowed.permits("read_file", {})
-    assert allowed.permits("load_skill", {})
+    assert all(allowed.permits(name, {}) for name in ("load_skill", "user_input", "todo_write"))
     assert not allowed.permits("bash", {"command": "ls"})
     assert not allowed.permits("read_files", {})
-    assert allowed.names == {"read_file", "load_skill"}
+    assert allowed.names == {"read_file", "load_skill", "user_input", "todo_write"}
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,6 @@ async def test_an_empty_prompt_is_a_failure() -> None:
     assert len(model.requests) == 2
 
 
-async def test_an_empty_registry_says_so() -> None:
-    model = by_agent({"main": [spawn(), "Done."]})
-    agent = Agent(model, system_prompt="main", capabilities=[UseSubagents(AgentRegistry())])
-    assert "available: (none)" in result(await agent.run("Go"))
-
-
 @pytest.mark.parametrize("silence", ["", "  \n"])
 async def test_a_child_without_an_answer_is_flagged(silence: str) -> None:
     agent, _ = agent_of({"critic": [silence]})

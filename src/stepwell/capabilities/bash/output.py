@@ -44,6 +44,16 @@ def result_of(
     return ToolFailure(f"{_how_it_ended(result, execution)}\n{said}", details)
 
 
+def size_of(amount: int) -> str:
+    """Bytes for people.
+
+    >>> size_of(1536 * 1024 * 1024), size_of(64 * 1024 * 1024)
+    ('1.5 GiB', '64 MiB')
+    """
+    gibibytes = amount / 1024**3
+    return f"{gibibytes:.3g} GiB" if gibibytes >= 1 else f"{amount / 1024**2:.3g} MiB"
+
+
 def _both_outputs(result: SandboxResult, policy: BashPolicy, cap: int) -> str:
     stdout = _limited(result.stdout, result.stdout_bytes, policy, cap)
     stderr = _limited(result.stderr, result.stderr_bytes, policy, cap)
@@ -54,7 +64,11 @@ def _both_outputs(result: SandboxResult, policy: BashPolicy, cap: int) -> str:
 def _how_it_ended(result: SandboxResult, execution: ExecutionPolicy) -> str:
     match result.ending:
         case Ending.EXITED:
-            return f"exit code {result.exit_code}{_signal_name(result.exit_code)}"
+            code = f"exit code {result.exit_code}{_signal_name(result.exit_code)}"
+            if not result.out_of_memory or execution.max_memory is None:
+                return code
+            most = size_of(execution.max_memory)
+            return f"{code}; a process was ended for using more than {most} of memory"
         case Ending.TIMED_OUT:
             return (
                 f"timed out after {_seconds(execution.timeout)}; the command and all it started "

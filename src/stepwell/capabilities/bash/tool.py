@@ -7,12 +7,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepwell.agent.plan import AgentPlan
-from stepwell.capabilities.bash.output import result_of
+from stepwell.capabilities.bash.output import result_of, size_of
 from stepwell.capabilities.bash.policy import BashPolicy
 from stepwell.capabilities.bash.progress import OutputProgress
 from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, given_or_default
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure
+
+MOST_NAMED = 5
+"""Paths that the description names; a longer list tells the model no more."""
 
 LONGEST_COMMAND = 120_000
 """Bytes; Linux takes a little more as one argument of a program."""
@@ -153,6 +156,8 @@ def _description(policy: BashPolicy, execution: ExecutionPolicy, is_confined: bo
         "variables and a change of directory don't.",
         *_about_rights(execution, is_confined),
         "It gets no input, so use options that keep programs from asking.",
+        "What it leaves running in the background is ended with it.",
+        _about_memory(execution.max_memory),
         _about_time(execution.timeout, _most_seconds(policy, execution)),
         f"Of more than {policy.max_output_chars} characters you see the beginning and the end.",
     ]
@@ -165,11 +170,23 @@ def _about_rights(execution: ExecutionPolicy, is_confined: bool) -> tuple[str, .
             "It is not confined: it can change all files of this user and use the network, so "
             "keep to the base directory.",
         )
-    places = " and in a few others" if execution.writable else ""
     return (
-        f"It can write in the base directory{places} only.",
+        f"It can write {_named('in the base directory', execution.writable)} only.",
+        f"It can also read {_named('', execution.readable)}." if execution.readable else "",
         "It can use the network." if execution.network else "It has no network.",
     )
+
+
+def _named(first: str, paths: tuple[Path, ...]) -> str:
+    named = [first] if first else []
+    named += [str(path) for path in paths[:MOST_NAMED]]
+    if len(paths) > MOST_NAMED:
+        named.append(f"{len(paths) - MOST_NAMED} others")
+    return " and ".join(named)
+
+
+def _about_memory(most: int | None) -> str:
+    return "" if most is None else f"It may use {size_of(most)} of memory."
 
 
 def _about_time(usual: float | None, most: float | None) -> str:
