@@ -42,10 +42,10 @@ from stepwell import (
     UseSubagents,
     UseTaskPlanning,
     UseUserInput,
+    interpreter_paths,
     tasks_of,
 )
 from stepwell.events import SubagentCompleted, ToolCallCompleted, ToolCallStarted
-from stepwell.sandbox import interpreter_paths
 from stepwell.testing import ScriptedModel, call
 
 SHOP = Path(__file__).parent / "shop"

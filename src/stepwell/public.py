@@ -169,7 +169,13 @@ if TYPE_CHECKING:
         OpenAIResponses,
         WireFormat,
     )
-    from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, default_sandbox
+    from stepwell.sandbox import (
+        ExecutionPolicy,
+        Sandbox,
+        SandboxResult,
+        default_sandbox,
+        interpreter_paths,
+    )
     from stepwell.sandbox.bubblewrap import BubblewrapSandbox
     from stepwell.sandbox.containers import ContainerSandbox
     from stepwell.sandbox.sandlock import SandlockSandbox
@@ -207,7 +213,9 @@ _LOADED_FROM = {
         "OpenAIResponses",
         "WireFormat",
     ),
-    "stepwell.sandbox": ("ExecutionPolicy", "Sandbox", "SandboxResult", "default_sandbox"),
+    "stepwell.sandbox": (
+        *("ExecutionPolicy", "Sandbox", "SandboxResult", "default_sandbox", "interpreter_paths"),
+    ),
     "stepwell.sandbox.bubblewrap": ("BubblewrapSandbox",),
     "stepwell.sandbox.containers": ("ContainerSandbox",),
     "stepwell.sandbox.sandlock": ("SandlockSandbox",),
@@ -383,6 +391,7 @@ __all__ = [
     "UseUserInput",
     "WireFormat",
     "default_sandbox",
+    "interpreter_paths",
     "make_hook",
     "tasks_of",
     "tool",

@@ -1,5 +1,6 @@
 """Agents inside a tool call: the plan of a child, derived from its parent's, and its run, which
-spends what the parent has left and ends when the parent's call does.
+spends what the parent has left and ends when the parent's call does. A child that waits for a
+person makes its parent wait, and both go on with the answer.
 """
 
 import asyncio
@@ -12,15 +13,16 @@ from stepwell.agent.agent import Agent
 from stepwell.agent.metadata_keys import BINDS_SUBAGENTS
 from stepwell.agent.plan import AgentPlan
 from stepwell.agent.purse import Purse, SharedBudget, with_turns_noted
-from stepwell.continuation import Cancellation
+from stepwell.continuation import AgentStatus, Cancellation
 from stepwell.drivers import BindableDriver, Driver
 from stepwell.errors import ConfigurationError
+from stepwell.events import SubagentCompleted, SubagentSpawning
 from stepwell.hooks import Hook, HookTrigger
 from stepwell.loop import AtLimit
 from stepwell.messages import Message
 from stepwell.models import CachedContext
-from stepwell.state import UNLIMITED, AgentState, Budget
-from stepwell.tools import ToolContext, ToolLike, Tools
+from stepwell.state import UNLIMITED, AgentState, Budget, Pending
+from stepwell.tools import InputRequired, ToolContext, ToolLike, Tools
 
 SECONDS_TO_END = 5.0
 """How long a child may take to end in good order after its parent's call was ended."""
@@ -93,6 +95,42 @@ def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentSt
     return state.with_message(Message.user(prompt, id=parent.new_id())).with_metadata(binding)
 
 
+def resumed_child(context: ToolContext) -> AgentState | None:
+    """The child that waited, with the answer to what it asked, if this call goes on with one. A
+    call that a person merely approved begins anew."""
+    resumed = context.resumed
+    if resumed is None or not isinstance(resumed.kept, AgentState):
+        return None
+    child: AgentState = resumed.kept
+    asked = _asked(child)
+    if asked is None or asked.call_id is None:
+        return child
+    return child.with_answer(asked.call_id, resumed.answer)
+
+
+def question_of(child: AgentState, *, kind: str, name: str) -> InputRequired | None:
+    """What the parent asks for a child that waits: its questions are asked one by one. The details
+    say who asks; ``kind`` is what the child is called, such as ``subagent``."""
+    asked = _asked(child)
+    if asked is None:
+        return None
+    who = {kind: name, "asked_by": asked.tool_name}
+    comes_from_below = isinstance(asked.kept, AgentState)  # Then the details know better.
+    return InputRequired(
+        prompt=f"{name}: {asked.prompt}",
+        kind=asked.kind,
+        details={**who, **asked.details} if comes_from_below else {**asked.details, **who},
+        resumes=True,
+        kept=child,
+    )
+
+
+def _asked(child: AgentState) -> Pending | None:
+    if child.status is not AgentStatus.PAUSED:
+        return None
+    return next((asked for asked in child.pending if asked.call_id is not None), None)
+
+
 def budget_for(context: ToolContext, own: Budget | None, begun_with: AgentState) -> Budget:
     """The child's own budget, within what its parent has left; both count from its beginning, so
     what it spent before it was paused comes on top of what is left."""
@@ -104,6 +142,35 @@ def budget_for(context: ToolContext, own: Budget | None, begun_with: AgentState)
     )
     left = replace(Purse.of(context.state).left, seconds=context.budget_left.seconds)
     return (own or UNLIMITED).capped_by(left.plus(spent))
+
+
+async def run_told_child(
+    plan: AgentPlan, state: AgentState, context: ToolContext, *, name: str, max_depth: int
+) -> AgentState:
+    """Run the child, and tell listeners that it begins and how it ended."""
+    emitter, depth = context.state.scope.emitter, Purse.of(context.state).depth
+    emitter.emit(
+        SubagentSpawning,
+        name=name,
+        prompt=next((message.text for message in state.messages), ""),
+        depth=depth,
+        max_depth=max_depth,
+        call_id=context.call_id,
+        child_agent_id=state.agent_id,
+    )
+    ended = await run_child(plan, state, context)
+    emitter.emit(
+        SubagentCompleted,
+        name=name,
+        status=ended.status,
+        steps=ended.step_count,
+        usage=ended.usage,
+        depth=depth,
+        max_depth=max_depth,
+        call_id=context.call_id,
+        child_agent_id=ended.agent_id,
+    )
+    return ended
 
 
 async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) -> AgentState:

@@ -16,10 +16,19 @@ from msgspec import Struct
 from stepwell.agent.front_matter_repair import fields_by_line, with_quotes
 from stepwell.agent.yaml_values import DefinitionError, NotYamlError, yaml_values
 
-__all__ = ["DefinitionError", "Document", "read_document", "read_file"]
+__all__ = ["DefinitionError", "Document", "LinkOutError", "read_document", "read_file"]
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_FRONT_MATTER = 256 * 1024
+
+_NOTHING = 0
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", _NOTHING)
+_CLOEXEC = getattr(os, "O_CLOEXEC", _NOTHING)
+_DIRECTORY = os.O_RDONLY | _CLOEXEC | getattr(os, "O_DIRECTORY", _NOTHING)
+_READ = (
+    os.O_RDONLY | _CLOEXEC | getattr(os, "O_NONBLOCK", _NOTHING) | getattr(os, "O_NOCTTY", _NOTHING)
+)
+"""Never waits for the other end of a pipe."""
 
 _BLANK = re.compile(r"\s+")
 _BYTE_ORDER_MARKS = {
@@ -28,6 +37,10 @@ _BYTE_ORDER_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
+
+
+class LinkOutError(DefinitionError):
+    """A file is a link out of the directory that it has to lie in."""
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -39,16 +52,56 @@ class Document(Struct, frozen=True, kw_only=True):
     has_front_matter: bool = False
 
 
-def read_file(path: str | Path) -> str:
-    """The text of a regular UTF-8 file of at most 1 MiB; raises ``DefinitionError``."""
-    data = _bytes_of(path)
-    if len(data) > MAX_FILE_BYTES:
-        raise DefinitionError(f"is larger than {MAX_FILE_BYTES:,} bytes")
-    return decoded(data)
+def read_file(
+    path: str | Path, *, limit: int = MAX_FILE_BYTES, beneath: str | Path | None = None
+) -> str:
+    """The text of a regular UTF-8 file of at most 1 MiB; raises ``DefinitionError``.
+
+    With ``beneath`` no link leads out of that directory, also none that appears meanwhile.
+    """
+    try:
+        opened = os.open(path, _READ) if beneath is None else _opened_beneath(beneath, path)
+        data = _regular_bytes(opened, limit + 1)
+    except DefinitionError:
+        raise
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise DefinitionError(f"can't be read: {said}") from None
+    if len(data) > limit:
+        raise DefinitionError(f"is larger than {limit:,} bytes")
+    return _decoded(data)
 
 
-def decoded(data: bytes) -> str:
-    """The text of a UTF-8 file; raises ``DefinitionError`` for what is none."""
+def _opened_beneath(directory: str | Path, path: str | Path) -> int:
+    """The file, opened name by name from the directory on, so that no link is followed that was
+    not there when it was looked at."""
+    root, real = os.path.realpath(directory), os.path.realpath(path)
+    names = Path(real).relative_to(root).parts if Path(real).is_relative_to(root) else ()
+    if not names:
+        raise LinkOutError(f"is a link out of {directory}, which is not followed")
+    here = os.open(root, _DIRECTORY)
+    try:
+        for name in names[:-1]:
+            below = os.open(name, _DIRECTORY | _NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(names[-1], _READ | _NOFOLLOW, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _regular_bytes(descriptor: int, most: int) -> bytes:
+    """The first bytes of an open file, which is closed in any case."""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DefinitionError("is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def _decoded(data: bytes) -> str:
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             raise DefinitionError(f"is {encoding}; save it as UTF-8")
@@ -60,21 +113,6 @@ def decoded(data: bytes) -> str:
             f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8", line=line
         ) from None
     return _checked(text)
-
-
-def _bytes_of(path: str | Path) -> bytes:
-    try:
-        # Without O_NONBLOCK a named pipe would wait for a writer for ever.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DefinitionError("is not a regular file")
-            return file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, DefinitionError):
-            raise
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise DefinitionError(f"can't be read: {said}") from None
 
 
 def read_document(text: str) -> Document:

@@ -28,25 +28,23 @@ INHERIT = "inherit"
 """The word for the model of the parent."""
 
 
-FOREIGN_TOOL_NAMES: Mapping[str, str] = {
-    "Agent": "spawn_subagent",
-    "AskUserQuestion": "user_input",
-    "Bash": "bash",
-    "Edit": "edit_file",
-    "Glob": "search_files",
-    "Grep": "search_files",
-    "LS": "list_dir",
-    "List": "list_dir",
-    "MultiEdit": "edit_file",
-    "Read": "read_file",
-    "Skill": "load_skill",
-    "Task": "spawn_subagent",
-    "TodoWrite": "todo_write",
-    "Write": "write_file",
+_FOREIGN = {
+    "agent": "spawn_subagent",
+    "askuserquestion": "user_input",
+    "bash": "bash",
+    "edit": "edit_file",
+    "glob": "search_files",
+    "grep": "search_files",
+    "ls": "list_dir",
+    "list": "list_dir",
+    "multiedit": "edit_file",
+    "read": "read_file",
+    "skill": "load_skill",
+    "task": "spawn_subagent",
+    "todowrite": "todo_write",
+    "write": "write_file",
 }
-"""What files of other programs call our tools."""
-
-_FOREIGN = {name.lower(): ours for name, ours in FOREIGN_TOOL_NAMES.items()}
+"""What files of other programs call our tools, in whatever case."""
 
 
 class AgentModel(Struct, frozen=True, kw_only=True):
@@ -207,16 +205,27 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
         return AgentSpecParser().parse_fields(fields)
 
 
+def tools_meant(entry: str, offered: Iterable[str] | None) -> tuple[str, ...]:
+    """The offered tools that an entry of a list means: those that it names or that fit its
+    pattern, else our tool that other programs call so. With None, whatever is offered.
+
+    >>> tools_meant("Grep", ["read_file", "search_files"]), tools_meant("mcp_*", ["mcp_a", "b"])
+    (('search_files',), ('mcp_a',))
+    """
+    ours = _FOREIGN.get(entry.lower())
+    if offered is None:
+        return (ours or entry,)
+    names = tuple(offered)
+    if "*" in entry:
+        own = tuple(name for name in names if fnmatchcase(name, entry))
+    else:
+        own = tuple(name for name in names if name == entry)
+    return own or tuple(name for name in names if name == ours)
+
+
 def _matching(entries: Iterable[str], names: tuple[str, ...]) -> set[str]:
-    found: set[str] = set()
-    for entry in entries:
-        if "(" in entry:
-            continue
-        own = {name for name in names if name == entry}
-        if "*" in entry:
-            own = {name for name in names if fnmatchcase(name, entry)}
-        found |= own or {name for name in names if name == _FOREIGN.get(entry.lower())}
-    return found
+    whole = [entry for entry in entries if "(" not in entry]
+    return {name for entry in whole for name in tools_meant(entry, names)}
 
 
 def _model_fields(model: str | AgentModel) -> Any:

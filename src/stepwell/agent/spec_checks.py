@@ -1,5 +1,8 @@
-"""The checks of ``AgentSpec``: what its texts, names, budget and metadata may hold."""
+"""The checks of ``AgentSpec``: what its texts, names, budget and metadata may hold, and how names
+are told apart.
+"""
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -13,6 +16,8 @@ from stepwell.state import Budget
 MAX_NAME = 100
 MAX_DEPTH = 16
 LARGEST_INTEGER = 10**18 - 1
+
+_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[- ]+")
 
 
 def checked_name(name: object) -> str:
@@ -71,8 +76,10 @@ def checked_names(given: object, field: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Names with commas or line breaks between them, but not those within brackets.
+def split_names(text: str, *, at_blanks: bool = False) -> tuple[str, ...]:
+    """Names with commas or line breaks between them, or any blanks, but not those within brackets.
+
+    A bracket that is never closed keeps the rest, so that nothing is named by mistake.
 
     >>> split_names("Read, Bash(git add:*, git commit:*), Grep")
     ('Read', 'Bash(git add:*, git commit:*)', 'Grep')
@@ -82,11 +89,17 @@ def split_names(text: str) -> tuple[str, ...]:
     for at, character in enumerate(text):
         if character in "()":
             depth = max(0, depth + (1 if character == "(" else -1))
-        elif character in ",\n" and not depth:
+        elif not depth and (character in ",\n" or (at_blanks and character.isspace())):
             names.append(text[start:at])
             start = at + 1
     names.append(text[start:])
     return tuple(name.strip() for name in names if name.strip())
+
+
+def normal_name(key: str, aliases: Mapping[str, str]) -> str:
+    """A field's name as we write it: ``disallowedTools`` and ``Disallowed-Tools`` are one."""
+    name = _WORD_BREAK.sub("_", str(key).strip()).lower()
+    return aliases.get(name, name)
 
 
 def check_budget(budget: object) -> None:

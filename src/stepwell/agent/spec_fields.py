@@ -1,13 +1,13 @@
 """What the fields of an agent definition mean, in the many ways people write them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, ValidationError, convert
 
 from stepwell.agent.spec import AgentModel, AgentSpec
-from stepwell.agent.spec_checks import split_names
+from stepwell.agent.spec_checks import normal_name, split_names
 from stepwell.agent.yaml_values import DefinitionError
 from stepwell.models import ModelSettings
 from stepwell.state import Budget
@@ -15,12 +15,14 @@ from stepwell.state import Budget
 Value = TypeVar("Value", bound=Struct)
 _Tools = tuple[tuple[str, ...] | None, tuple[str, ...]]
 
-_ALIASES = {
+FIELD_ALIASES = {
     "prompt": "system_prompt",
     "disallowed_tools": "denied_tools",
     "allowed_tools": "tools",
     "max_turns": "max_steps",
 }
+"""What other programs call our fields."""
+
 _FIELDS = (
     *("name", "description", "tools", "denied_tools", "model", "skills", "budget", "max_steps"),
     *("metadata", "system_prompt"),
@@ -82,12 +84,12 @@ _FOREIGN_FIELDS = _WITHOUT_EFFECT | frozenset(
 
 _BUDGET_ALIASES = {
     "max_steps": "steps",
+    "max_turns": "steps",
     "max_tokens": "tokens",
     "max_seconds": "seconds",
     "timeout": "seconds",
     "max_cost": "cost",
 }
-_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[- ]+")
 _SEPARATOR = re.compile(r"[,\n(]")
 _ALL = "all"
 _NONE = "none"
@@ -101,7 +103,7 @@ class SpecFields:
         self.fields: dict[str, Any] = {}
         self._written: dict[str, str] = {}
         for key, value in given.items():
-            name = normal_name(key)
+            name = normal_name(key, FIELD_ALIASES)
             if name in self.fields:
                 raise DefinitionError(
                     f"{name} is given twice, as {self._written[name]!r} and {key!r}; keep one"
@@ -195,8 +197,7 @@ class SpecFields:
         if steps is not None:
             amounts["steps"] = steps
         for key, amount in written.items():
-            name = normal_name(key)
-            name = _BUDGET_ALIASES.get(name, name)
+            name = normal_name(key, _BUDGET_ALIASES)
             if name in amounts:
                 raise DefinitionError(f"the budget gives {name} twice; keep one")
             amounts[name] = amount
@@ -213,26 +214,24 @@ class SpecFields:
         return {**(given or {}), **{key: self.fields[name] for key, name in kept.items()}}
 
 
-def normal_name(key: str) -> str:
-    """A field's name as we write it: ``disallowedTools`` and ``Disallowed-Tools`` are one."""
-    name = _WORD_BREAK.sub("_", str(key).strip()).lower()
-    return _ALIASES.get(name, name)
+def names_given(given: Any, field: str, split: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+    """Names from a text or from a list of texts, each of which may hold several."""
+    if given is None:
+        return ()
+    if not isinstance(given, str | list | tuple):
+        raise DefinitionError(f"{field} is {given!r:.80}; write a list of names")
+    names: list[str] = []
+    for entry in [given] if isinstance(given, str) else cast("Iterable[Any]", given):
+        if not isinstance(entry, str):
+            raise DefinitionError(f"{field} holds {entry!r:.80}; write names, in quotes if needed")
+        names.extend(split(entry))
+    return tuple(dict.fromkeys(names))
 
 
 def _names(given: Any, field: str) -> tuple[str, ...]:
-    """Names from a list, or from text with commas, spaces or lines between them."""
-    if given is None:
-        return ()
-    if isinstance(given, str):
-        return split_names(given) if _SEPARATOR.search(given) else tuple(given.split())
-    if not isinstance(given, list | tuple):
-        raise DefinitionError(f"{field} is {given!r:.80}; write a list of names")
-    names: list[str] = []
-    for entry in cast("Iterable[Any]", given):
-        if not isinstance(entry, str):
-            raise DefinitionError(f"{field} holds {entry!r:.80}; write names, in quotes if needed")
-        names.extend(split_names(entry))
-    return tuple(names)
+    """Names with commas or lines between them; blanks as well where there is nothing else."""
+    is_plain = isinstance(given, str) and not _SEPARATOR.search(given)
+    return names_given(given.split() if is_plain else given, field, split_names)
 
 
 def _model(given: Any) -> str | AgentModel | None:

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from stepwell.agent.front_matter import read_document, read_file
 from stepwell.agent.spec import AgentSpec
-from stepwell.agent.spec_fields import SpecFields, normal_name
+from stepwell.agent.spec_checks import normal_name
+from stepwell.agent.spec_fields import FIELD_ALIASES, SpecFields
 from stepwell.agent.yaml_values import DefinitionError, yaml_values
 from stepwell.errors import ConfigurationError
 
@@ -64,8 +65,10 @@ class AgentSpecParser:
         """The spec that a file holds, its format told by the extension."""
         return self.parse_file_with_notes(path).spec
 
-    def parse_file_with_notes(self, path: str | Path) -> ParsedSpec:
-        """The same, with notes on how it was read."""
+    def parse_file_with_notes(
+        self, path: str | Path, *, beneath: str | Path | None = None
+    ) -> ParsedSpec:
+        """The same, with notes on how it was read; no link leads out of ``beneath``, if given."""
         path = Path(path)
         try:
             chosen = FORMATS.get(path.suffix.lower())
@@ -73,7 +76,8 @@ class AgentSpecParser:
                 raise DefinitionError(
                     f"the extension {path.suffix!r} is not known; use {', '.join(FORMATS)}"
                 )
-            return self.parse_with_notes(read_file(path), chosen, default_name=path.stem)
+            text = read_file(path, beneath=beneath)
+            return self.parse_with_notes(text, chosen, default_name=path.stem)
         except DefinitionError as error:
             raise DefinitionError(f"{path}: {error}") from error
 
@@ -134,7 +138,7 @@ def _markdown_fields(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise DefinitionError("has no front matter; begin the file with a line of ---")
     fields = dict(document.fields)
     for key in fields:
-        if normal_name(key) == "system_prompt":
+        if normal_name(key, FIELD_ALIASES) == "system_prompt":
             raise DefinitionError(f"{key} is a field; in Markdown the body is the prompt")
     if not document.body.strip():
         raise DefinitionError("has no prompt: the body after the front matter is empty")

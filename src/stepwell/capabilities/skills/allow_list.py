@@ -6,19 +6,27 @@ enforced for ``bash``; an entry whose limit can't be enforced allows nothing.
 
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
 
-from stepwell.agent.spec import FOREIGN_TOOL_NAMES
+from stepwell.agent.spec import tools_meant
 
 BASH = "bash"
 LOAD_SKILL = "load_skill"
 
-_FOREIGN = {name.lower(): ours for name, ours in FOREIGN_TOOL_NAMES.items()}
+ALWAYS_ALLOWED = (LOAD_SKILL, "user_input", "todo_write")
+"""What no skill takes away: the way out of it, asking a person and planning, which have no effect
+outside the conversation."""
+
+PLAIN_COMMANDS = (
+    "bash runs one plain command at a time: no &&, ;, pipes, redirections, $ or line breaks. Make "
+    "one call for each command."
+)
+"""What a limit on ``bash`` means for whoever writes the command."""
+
 _ENTRY = re.compile(r"([^()\s]+)(?:\((.*)\))?", re.DOTALL)
-_NO_LIMIT = frozenset({"", "*", ":*"})
+_NO_LIMIT = frozenset({None, "*", ":*"})
 _BARE = frozenset(";&|<>()$`\\\n\r\0")
 _IN_DOUBLE_QUOTES = frozenset("$`\\\0")
 
@@ -42,22 +50,27 @@ class AllowList(Struct, frozen=True):
             parts = _ENTRY.fullmatch(entry)
             if parts is None:
                 continue
-            for name in _tools_called(parts[1], names):
-                limit = (parts[2] or "").strip()
+            limit = None if parts[2] is None else parts[2].strip()
+            for name in tools_meant(parts[1], names):
                 if limit in _NO_LIMIT:
                     entries[name] = None
-                elif name == BASH:
+                elif name == BASH and limit:
                     entries[f"{BASH}({limit})"] = None
         return cls(tuple(entries))
 
     @property
     def names(self) -> frozenset[str]:
-        """The tools that are allowed for some calls at least; loading a skill always is."""
-        return frozenset((LOAD_SKILL, *(entry.partition("(")[0] for entry in self.entries)))
+        """The tools that are allowed for some calls at least."""
+        return frozenset((*ALWAYS_ALLOWED, *(entry.partition("(")[0] for entry in self.entries)))
+
+    @property
+    def limits_bash(self) -> bool:
+        """Whether ``bash`` is allowed for some commands only."""
+        return BASH in self.names and BASH not in self.entries
 
     def permits(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Whether this call is allowed."""
-        if tool == LOAD_SKILL or tool in self.entries:
+        if tool in ALWAYS_ALLOWED or tool in self.entries:
             return True
         command = arguments.get("command")
         if tool != BASH or not isinstance(command, str) or not _is_one_command(command):
@@ -70,19 +83,12 @@ class AllowList(Struct, frozen=True):
         return ", ".join(self.entries) or "none of the tools here"
 
 
-def _tools_called(name: str, offered: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The offered tools that an entry means; ours where the host has none of that name."""
-    ours = _FOREIGN.get(name.lower())
-    if offered is None:
-        return (ours or name,)
-    exact = tuple(tool for tool in offered if tool == name)
-    if "*" in name:
-        exact = tuple(tool for tool in offered if fnmatchcase(tool, name))
-    return exact or tuple(tool for tool in offered if tool == ours)
-
-
 def _fits(command: str, limits: str) -> bool:
-    return any(_fits_one(command, limit.strip()) for limit in limits.split(",") if limit.strip())
+    """A comma is part of a command, unless it stands between limits that all end with a star."""
+    several = [limit.strip() for limit in limits.split(",")]
+    if not all(limit.endswith("*") for limit in several):
+        several = [limits.strip()]
+    return any(_fits_one(command, limit) for limit in several if limit)
 
 
 def _fits_one(command: str, limit: str) -> bool:

@@ -6,7 +6,7 @@ parameters and variables, which it does not read as commands.
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ MAX_ARGUMENTS = 10_000
 """Characters of the arguments of one skill."""
 
 MAX_FILLED = 1_000_000
-"""Characters of a text after its placeholders were filled."""
+"""Characters that filling its placeholders may add to one skill."""
 
 _PLACEHOLDER = re.compile(
     r"(?<!\\)(?:"
@@ -56,18 +56,24 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
 
     def filled(self, text: str) -> str:
         """The text with its placeholders filled; raises ``DefinitionError`` if it gets too long."""
-        pieces: list[str] = []
-        size = end = 0
-        for found in _PLACEHOLDER.finditer(text):
-            pieces += (text[end : found.start()], self._value(found))
-            size += len(pieces[-1])
-            end = found.end()
-            if size > MAX_FILLED:
+        return self.filled_all([text])[0]
+
+    def filled_all(self, texts: Iterable[str]) -> list[str]:
+        """The pieces of one skill with their placeholders filled, bounded together."""
+        added = 0
+
+        def value(found: "re.Match[str]") -> str:
+            nonlocal added
+            text = self._value(found)
+            added += len(text)
+            if added > MAX_FILLED:
                 raise DefinitionError(
-                    f"the skill is longer than {MAX_FILLED:,} characters with its arguments; give "
-                    "shorter ones"
+                    f"the skill grows by more than {MAX_FILLED:,} characters with its arguments; "
+                    "give shorter ones"
                 )
-        return "".join((*pieces, text[end:]))
+            return text
+
+        return [_PLACEHOLDER.sub(value, text) for text in texts]
 
     def as_shell(self, command: str) -> str:
         """The command with placeholders that the shell expands by itself."""

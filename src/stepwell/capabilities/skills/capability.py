@@ -23,9 +23,10 @@ class UseSkills:
     """Lets the model load the skills of a library with ``load_skill``.
 
     The prompt begins with their names and descriptions, in at most ``list_chars`` characters (0
-    leaves the list out). A loaded skill that allows some tools only is enforced until another is
-    loaded or the execution ends; its model, if it names one, answers meanwhile. ``models`` says
-    which model a word such as ``sonnet`` means. Commands in skills run only with ``shell``.
+    leaves the list out). A loaded skill that allows some tools only is enforced until the model
+    puts it down or loads another, or the execution ends; its model, if it names one, answers
+    meanwhile. ``models`` says which model a word such as ``sonnet`` means. Commands in skills run
+    only with ``shell``.
 
     >>> UseSkills(SkillLibrary(), models={"sonnet": "claude-sonnet-4-5"}).tool.name
     'load_skill'

@@ -9,9 +9,18 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.agent.child import budget_for, child_plan, child_state, run_child, tools_by_name
+from stepwell.agent.child import (
+    budget_for,
+    child_plan,
+    child_state,
+    question_of,
+    resumed_child,
+    run_told_child,
+    tools_by_name,
+)
 from stepwell.agent.front_matter import DefinitionError
 from stepwell.agent.plan import AgentPlan
+from stepwell.agent.purse import Purse
 from stepwell.capabilities.skills.active import ActiveSkill
 from stepwell.capabilities.skills.allow_list import LOAD_SKILL
 from stepwell.capabilities.skills.skill import Skill
@@ -19,7 +28,7 @@ from stepwell.capabilities.skills.texts import described_skill
 from stepwell.continuation import AgentStatus
 from stepwell.errors import ConfigurationError
 from stepwell.messages import Message
-from stepwell.state import AgentState, Budget, Pending
+from stepwell.state import AgentState, Budget
 from stepwell.tools import (
     FunctionTool,
     InputRequired,
@@ -53,11 +62,12 @@ async def forked(plan: AgentPlan, fork: Fork, context: ToolContext) -> ToolOutpu
     With an answer in the context, the agent that asked goes on instead of a new one.
     """
     try:
-        begun = _begun(plan, fork, context)
+        begun = resumed_child(context) or _begun(plan, fork, context)
         if begun.status is AgentStatus.PAUSED:  # It asked several things, and one was answered.
             return ToolOutput(value=_told(fork.skill, begun))
         child = _childs_plan(plan, fork, begun, context)
-        ended = await run_child(child, begun, context)
+        depth = Purse.of(context.state).depth + 1  # A fork loads no skills.
+        ended = await run_told_child(child, begun, context, name=fork.skill.name, max_depth=depth)
     except ConfigurationError as error:
         return ToolFailure(f"the skill {fork.skill.name!r} can't run on its own: {error}")
     return ToolOutput(
@@ -68,15 +78,10 @@ async def forked(plan: AgentPlan, fork: Fork, context: ToolContext) -> ToolOutpu
 
 
 def _begun(plan: AgentPlan, fork: Fork, context: ToolContext) -> AgentState:
-    waiting = waiting_fork(context)
-    if waiting is not None and context.resumed is not None:
-        asked = _asked(waiting)
-        if asked is None or asked.call_id is None:
-            return waiting
-        return waiting.with_answer(asked.call_id, context.resumed.answer)
     where = described_skill(fork.skill, f"{READ_RESOURCE}(resource=...)")
     state = child_state(plan, f"{where}\n\n{fork.text}", context)
-    return state.with_metadata(_with_reader(fork).as_metadata())
+    active = replace(_with_reader(fork), loaded_by=state.agent_id)
+    return state.with_metadata(active.as_metadata())
 
 
 def _with_reader(fork: Fork) -> ActiveSkill:
@@ -94,15 +99,12 @@ def _childs_plan(plan: AgentPlan, fork: Fork, begun: AgentState, context: ToolCo
     tools: list[ToolLike] = [*tools_by_name(plan, names).values()]
     if fork.skill.resources:
         tools.append(_resource_tool(fork))
-    child = child_plan(
+    return child_plan(
         plan,
         instructions=[Message.system(INSTRUCTIONS)],
         tools=tools,
         budget=budget_for(context, FORK_BUDGET, begun),
     )
-    if fork.active.model is None:
-        return child
-    return replace(child, settings=replace(child.settings, model=fork.active.model))
 
 
 def _resource_tool(fork: Fork) -> FunctionTool:
@@ -121,35 +123,11 @@ def _resource_tool(fork: Fork) -> FunctionTool:
 
 
 def _told(skill: Skill, ended: AgentState) -> str | ToolFailure | InputRequired:
-    asked = _asked(ended)
-    if asked is not None:
-        return _question(skill, asked, ended)
+    question = question_of(ended, kind="skill", name=skill.name)
+    if question is not None:
+        return question
     answer = ended.final_response or ""
     if ended.status is AgentStatus.COMPLETED:
         return answer if answer.strip() else f"(The skill {skill.name!r} gave no final response.)"
     said = f"\nIt said last: {answer}" if answer else ""
     return ToolFailure(f"the skill {skill.name!r} did not finish. {ended.explain()}{said}")
-
-
-def waiting_fork(context: ToolContext) -> AgentState | None:
-    """The agent that waited for an answer, if this call goes on with one; a call that a person
-    merely approved begins anew."""
-    kept = None if context.resumed is None else context.resumed.kept
-    return kept if isinstance(kept, AgentState) else None
-
-
-def _asked(fork: AgentState) -> Pending | None:
-    """What the parent asks for the fork: its questions are asked one by one."""
-    if fork.status is not AgentStatus.PAUSED:
-        return None
-    return next((asked for asked in fork.pending if asked.call_id is not None), None)
-
-
-def _question(skill: Skill, asked: Pending, waiting: AgentState) -> InputRequired:
-    return InputRequired(
-        prompt=f"{skill.name}: {asked.prompt}",
-        kind=asked.kind,
-        details={**asked.details, "skill": skill.name, "asked_by": asked.tool_name},
-        resumes=True,
-        kept=waiting,
-    )

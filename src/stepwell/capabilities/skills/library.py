@@ -190,15 +190,8 @@ def _summary(skill: Skill, path: Path) -> SkillSummary:
 
 def _found(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> Iterator[Path]:
     """The files of skills in a root, by the names of their directories."""
-    try:
-        directories = sorted(entry.path for entry in os.scandir(root) if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        problems.append(FileRemark(path=str(root), message=f"can't be read: {error.strerror}"))
-        return
     count = 0
-    for directory in directories:
+    for directory in sorted(_directories(root, problems, notes)):
         path = Path(directory, SKILL_FILE)
         if not os.path.lexists(path):
             _note_misspelt(path, notes)
@@ -209,6 +202,40 @@ def _found(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> I
             problems.append(FileRemark(path=str(root), message=message))
             return
         yield path
+
+
+def _directories(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> Iterator[str]:
+    place = str(root)
+    try:
+        with os.scandir(root) as found:
+            entries = list(found)
+    except OSError as error:
+        if os.path.isfile(root):
+            problems.append(FileRemark(path=place, message=_file_as_root(root)))
+        elif isinstance(error, FileNotFoundError | NotADirectoryError):
+            notes.append(FileRemark(path=place, message="does not exist"))
+        else:
+            problems.append(_unreadable(root, error))
+        return
+    if any(entry.name == SKILL_FILE for entry in entries):
+        instead = f"give the directory that it lies in: {root.parent}"
+        message = f"is the directory of one skill; {instead}"
+        problems.append(FileRemark(path=place, message=message))
+    for entry in entries:
+        try:
+            if entry.is_dir():
+                yield entry.path
+        except OSError as error:  # a loop of links
+            problems.append(_unreadable(entry.path, error))
+
+
+def _file_as_root(path: Path) -> str:
+    instead = f": {path.parent.parent}" if path.name == SKILL_FILE else ""
+    return f"is a file; give the directory in which the directories of skills lie{instead}"
+
+
+def _unreadable(path: str | Path, error: OSError) -> FileRemark:
+    return FileRemark(path=str(path), message=f"can't be read: {error.strerror}")
 
 
 def _note_misspelt(path: Path, notes: list[FileRemark]) -> None:

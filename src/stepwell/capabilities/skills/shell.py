@@ -3,7 +3,7 @@ always in a sandbox.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -77,6 +77,13 @@ def marked_commands(text: str) -> Iterator[MarkedCommand]:
                 yield MarkedCommand(text[begin : close.start()].strip("\n"), mark.start(), at)
 
 
+def texts_between(text: str, commands: Sequence[MarkedCommand]) -> list[str]:
+    """The pieces of the text before, between and behind its commands."""
+    starts = [0, *(found.end for found in commands)]
+    ends = [*(found.start for found in commands), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
 class CommandRunner:
     """Runs the marked commands of skills."""
 
@@ -88,17 +95,16 @@ class CommandRunner:
         self, body: str, arguments: SkillArguments, *, seconds_left: float | None
     ) -> str:
         """The body with its placeholders filled and its commands replaced by their output."""
-        pieces: list[str] = []
-        end = 0
+        commands = tuple(marked_commands(body))
+        first, *others = arguments.filled_all(texts_between(body, commands))
+        pieces = [first]
         most = self._settings.max_commands
-        for count, found in enumerate(marked_commands(body), start=1):
-            pieces.append(arguments.filled(body[end : found.start]))
+        for count, (found, text) in enumerate(zip(commands, others, strict=True), start=1):
             if count > most:
-                pieces.append(f"[not run, a skill may run {most} commands: `{found.command}`]")
+                said = f"[not run, a skill may run {most} commands: `{found.command}`]"
             else:
-                pieces.append(await self._said(found.command, arguments, seconds_left))
-            end = found.end
-        pieces.append(arguments.filled(body[end:]))
+                said = await self._said(found.command, arguments, seconds_left)
+            pieces += (said, text)
         return "".join(pieces)
 
     async def _said(

@@ -4,19 +4,19 @@ A wrong value of a field that has an effect is an error. Other odd values are ke
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import Struct
 
 from stepwell.agent.front_matter import DefinitionError, Document
-from stepwell.agent.spec_checks import checked_name, checked_text
+from stepwell.agent.spec_checks import checked_name, checked_text, normal_name, split_names
+from stepwell.agent.spec_fields import names_given
 from stepwell.capabilities.skills.skill import FORK, Skill
 from stepwell.errors import ConfigurationError
 
 MAX_DERIVED_DESCRIPTION = 500
 
-_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[- ]+")
 _MISSED_FRONT_MATTER = re.compile(r"\s*(?:--|-{4,}|```ya?ml)[ \t]*\n\s*[\w-]+:")
 _USUAL_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _ALIASES = {"tools": "allowed_tools", "user_invokable": "user_invocable"}
@@ -64,7 +64,7 @@ class _Fields:
         self._note_body()
         written: dict[str, str] = {}
         for key, value in document.fields.items():
-            name = _normal_name(key)
+            name = normal_name(key, _ALIASES)
             if name not in _KNOWN:
                 self._extra[key] = value
                 continue
@@ -106,7 +106,7 @@ class _Fields:
             tags=self._tags(),
             extra=self._extra,
         )
-        resources = _entries(self._given.get("resources"), "resources")
+        resources = names_given(self._given.get("resources"), "resources", split_entries)
         return ReadSkill(skill=skill, named_resources=resources, notes=tuple(self._notes))
 
     def _name(self) -> str:
@@ -134,7 +134,7 @@ class _Fields:
 
     def _allowed_tools(self) -> tuple[str, ...]:
         given = self._given.get("allowed_tools")
-        entries = _entries(given, "allowed-tools")
+        entries = names_given(given, "allowed-tools", split_entries)
         for entry in entries:
             if entry.count("(") != entry.count(")"):
                 self._notes.append(f"allowed-tools: the brackets of {entry!r:.80} don't match")
@@ -212,54 +212,18 @@ def _shown(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _normal_name(key: str) -> str:
-    name = _WORD_BREAK.sub("_", str(key).strip()).lower()
-    return _ALIASES.get(name, name)
-
-
-def _entries(given: Any, field: str) -> tuple[str, ...]:
-    """Entries from a list, or from text with commas, spaces or lines between them."""
-    if given is None:
-        return ()
-    if isinstance(given, str):
-        return split_entries(given)
-    if not isinstance(given, list | tuple):
-        raise DefinitionError(f"{field} is {given!r:.80}; write a list of names")
-    entries: list[str] = []
-    for entry in cast("Iterable[Any]", given):
-        if not isinstance(entry, str):
-            raise DefinitionError(f"{field} holds {entry!r:.80}; write names, in quotes if needed")
-        entries.extend(split_entries(entry))
-    return tuple(dict.fromkeys(entries))
-
-
 def split_entries(text: str) -> tuple[str, ...]:
     """Entries with commas or blanks between them, but not those within brackets.
-
-    A bracket that is never closed keeps the rest of the text, so that nothing is allowed by
-    mistake.
 
     >>> split_entries("Read Bash(git add:*, git commit:*), Grep")
     ('Read', 'Bash(git add:*, git commit:*)', 'Grep')
     """
     entries: list[str] = []
-    current: list[str] = []
-    depth = 0
-    for character in f"{text},":
-        if character == "(":
-            depth += 1
-            if not current and entries:  # `Bash (git:*)` limits Bash
-                current = list(entries.pop())
-        elif character == ")":
-            depth = max(0, depth - 1)
-        if not depth and (character == "," or character.isspace()):
-            if current:
-                entries.append("".join(current))
-            current = []
+    for piece in split_names(text, at_blanks=True):
+        if piece.startswith("(") and entries and not entries[-1].endswith(")"):
+            entries[-1] += piece  # `Bash (git:*)` limits Bash
         else:
-            current.append(character)
-    if depth:
-        entries.append("".join(current).removesuffix(","))
+            entries.append(piece)
     stripped = (entry.strip("`\"'") for entry in entries)
     return tuple(dict.fromkeys(entry for entry in stripped if entry))
 

@@ -1,8 +1,13 @@
 """What the model is shown of skills: the list of them, and one that was loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from stepwell.capabilities.skills.allow_list import LOAD_SKILL, AllowList
+from stepwell.capabilities.skills.allow_list import (
+    ALWAYS_ALLOWED,
+    LOAD_SKILL,
+    PLAIN_COMMANDS,
+    AllowList,
+)
 from stepwell.capabilities.skills.skill import Skill, SkillSummary
 
 NO_SKILLS = "(no skills available)"
@@ -53,14 +58,25 @@ def announcement(listed: str) -> str:
     )
 
 
-def loaded_skill(skill: Skill, text: str, allowed: AllowList | None) -> str:
-    """A skill as the result of the call that loaded it."""
+def loaded_skill(
+    skill: Skill, text: str, allowed: AllowList | None, offered: Collection[str]
+) -> str:
+    """A skill as the result of the call that loaded it, by an agent with the offered tools."""
     lines = [described_skill(skill, f"{LOAD_SKILL}(name={skill.name!r}, resource=...)")]
     if allowed is not None:
-        lines.append(
-            f"Allowed tools until another skill is loaded: {allowed}, and always {LOAD_SKILL}."
-        )
+        lines += _restriction(allowed, offered)
     return "\n".join([*lines, "", text])
+
+
+def _restriction(allowed: AllowList, offered: Collection[str]) -> list[str]:
+    more = [name for name in ALWAYS_ALLOWED if name in offered and name not in allowed.entries]
+    always = ", ".join(more or [LOAD_SKILL])
+    return [
+        f"Allowed tools while this skill is active: {allowed}, and always {always}.",
+        *([PLAIN_COMMANDS] if allowed.limits_bash else []),
+        f"When you are done with it, call {LOAD_SKILL}(done=True): it puts the skill down, and you "
+        "have your other tools again.",
+    ]
 
 
 def described_skill(skill: Skill, reader: str) -> str:

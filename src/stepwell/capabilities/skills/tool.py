@@ -4,16 +4,23 @@ import logging
 import re
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 
+from stepwell.agent.child import resumed_child
 from stepwell.agent.front_matter import DefinitionError
 from stepwell.agent.plan import AgentPlan
 from stepwell.agent.spec import INHERIT
-from stepwell.capabilities.skills.active import ActiveSkill
+from stepwell.capabilities.skills.active import PUT_DOWN, ActiveSkill
 from stepwell.capabilities.skills.allow_list import LOAD_SKILL, AllowList
 from stepwell.capabilities.skills.arguments import SkillArguments, has_argument_placeholder
-from stepwell.capabilities.skills.fork import Fork, forked, waiting_fork
+from stepwell.capabilities.skills.fork import Fork, forked
 from stepwell.capabilities.skills.library import SkillLibrary, SkillNotFoundError
-from stepwell.capabilities.skills.shell import CommandRunner, ShellPreprocessing, marked_commands
+from stepwell.capabilities.skills.shell import (
+    CommandRunner,
+    ShellPreprocessing,
+    marked_commands,
+    texts_between,
+)
 from stepwell.capabilities.skills.skill import Skill, SkillSummary
 from stepwell.capabilities.skills.texts import loaded_skill, skill_list
 from stepwell.errors import ConfigurationError
@@ -29,7 +36,8 @@ _ALIAS = re.compile(r"(?:sonnet|opus|haiku|opusplan|best|default)(?:\[\w+\])?", 
 
 
 class LoadSkillTool(BaseTool):
-    """Loads a skill of the library, reads one of its files, or lists what there is.
+    """Loads a skill of the library, reads one of its files, lists what there is, or puts the
+    active skill down.
 
     ``models`` says which model a skill means by a word such as ``sonnet``. On its own the tool
     restricts nothing and runs no forks; ``UseSkills`` adds what enforces a loaded skill.
@@ -41,7 +49,7 @@ class LoadSkillTool(BaseTool):
     name = LOAD_SKILL
     description = (
         "Load a skill: instructions for a special task, with the files that belong to it. Without "
-        "a name, or with list_skills, get the list of skills."
+        "a name, or with list_skills, get the list of skills. With done, put the active skill down."
     )
     # Calls behind it in one response are bound by what it loads.
     parallel = False
@@ -79,6 +87,7 @@ class LoadSkillTool(BaseTool):
         arguments: str | None = None,
         resource: str | None = None,
         list_skills: bool = False,
+        done: bool = False,
     ) -> str | ToolOutput | ToolFailure:
         """Load a skill.
 
@@ -87,7 +96,10 @@ class LoadSkillTool(BaseTool):
             arguments: What the skill should work on, if it takes arguments.
             resource: The path of one of the skill's resources, to read it instead.
             list_skills: Get the list of skills instead.
+            done: Put the active skill down instead, and with it its limit on your tools.
         """
+        if done:
+            return _put_down(context)
         if list_skills or not name or not name.strip():
             return self._listed()
         try:
@@ -116,7 +128,7 @@ class LoadSkillTool(BaseTool):
         self, skill: Skill, arguments: str | None, context: ToolContext
     ) -> ToolOutput | ToolFailure:
         # A fork that goes on has its text already; its commands are not run again.
-        is_resumed = waiting_fork(context) is not None
+        is_resumed = resumed_child(context) is not None
         text = "" if is_resumed else await self._text(skill, arguments, context)
         plan = self._plan
         offered = None if plan is None else Tools(plan.tools).names
@@ -125,9 +137,10 @@ class LoadSkillTool(BaseTool):
             name=skill.name,
             allowed_tools=None if allowed is None else allowed.entries,
             model=self._model(skill),
+            loaded_by=context.state.agent_id,
         )
         if not (skill.is_fork or is_resumed):
-            shown = loaded_skill(skill, text, allowed)
+            shown = loaded_skill(skill, text, allowed, offered or ())
             return ToolOutput(value=shown, metadata=active.as_metadata())
         if plan is None:
             return ToolFailure(
@@ -167,20 +180,23 @@ class LoadSkillTool(BaseTool):
         return mapped or wanted
 
 
+def _put_down(context: ToolContext) -> str | ToolOutput:
+    active = ActiveSkill.in_(context.state)
+    if active is None:
+        return "No skill is active."
+    told = f"The skill {active.name!r} is put down; it no longer limits the tools."
+    return ToolOutput(value=told, metadata=PUT_DOWN)
+
+
 def _without_commands(body: str, given: SkillArguments) -> tuple[str, bool]:
     """The body with its placeholders filled but for those in commands, which stay as written, and
     whether the arguments had a place."""
-    pieces: list[str] = []
-    has_place = False
-    end = 0
-    for found in marked_commands(body):
-        before = body[end : found.start]
-        pieces += (given.filled(before), body[found.start : found.end])
-        has_place = has_place or has_argument_placeholder(before)
-        end = found.end
-    rest = body[end:]
-    has_place = has_place or has_argument_placeholder(rest)
-    return "".join((*pieces, given.filled(rest))), has_place
+    commands = tuple(marked_commands(body))
+    texts = texts_between(body, commands)
+    first, *others = given.filled_all(texts)
+    kept = (body[found.start : found.end] for found in commands)
+    pieces = [first, *chain.from_iterable(zip(kept, others, strict=True))]
+    return "".join(pieces), any(map(has_argument_placeholder, texts))
 
 
 def _checked_library(library: object) -> SkillLibrary:

@@ -1,13 +1,19 @@
 """Adds the tool that spawns subagents to a plan."""
 
+import logging
+
 from msgspec.structs import replace
 
 from stepwell.agent import AgentPlan
 from stepwell.agent.purse import with_turns_noted
 from stepwell.agent.registry import AgentRegistry
+from stepwell.capabilities.subagents.checks import checked_specs
 from stepwell.capabilities.subagents.policy import SubagentPolicy
-from stepwell.capabilities.subagents.spawn import SkillSource, SpawnSubagentTool
+from stepwell.capabilities.subagents.spawn import NAME, SkillSource, SpawnSubagentTool
 from stepwell.errors import ConfigurationError
+from stepwell.tools import Tools
+
+logger = logging.getLogger("stepwell.subagents")
 
 BEHIND_ALL = 1000
 """Subagents are given what all other capabilities made of the plan."""
@@ -53,6 +59,7 @@ class UseSubagents:
         self._registry = registry
         self._policy = policy or SubagentPolicy()
         self._skills = skills
+        self._logged: set[str] = set()
 
     @classmethod
     def with_depth(
@@ -68,11 +75,24 @@ class UseSubagents:
         return cls(registry, policy, skills=skills)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan with the tool, which is bound to the whole plan when the agent is built."""
+        """The plan with the tool, which is bound to the whole plan when the agent is built; then
+        the specs are checked as well. Without any spec there is no tool."""
+        if not len(self._registry):
+            logger.warning("no agent is registered, so %s is left out", NAME)
+            return plan
         spawn = SpawnSubagentTool(self._registry, self._policy, skills=self._skills)
 
         def bind(whole: AgentPlan) -> AgentPlan:
+            self._check(whole)
             bound = spawn.bound_to(whole)
             return replace(whole, tools=tuple(bound if t is spawn else t for t in whole.tools))
 
         return with_turns_noted(plan).with_tools(spawn).when_complete(bind, order=BEHIND_ALL)
+
+    def _check(self, whole: AgentPlan) -> None:
+        """An agent is assembled anew for another bus; what is odd is logged once all the same."""
+        remarks = checked_specs(self._registry, Tools(whole.tools).names, self._skills)
+        for remark in remarks:
+            if remark not in self._logged:
+                logger.warning("%s", remark)
+            self._logged.add(remark)

@@ -1,6 +1,4 @@
-"""The tool that spawns a subagent: who it is, what it is given, how it runs, and what its parent
-is told. A child that waits for a person makes its parent wait, and both go on with the answer.
-"""
+"""The tool that spawns a subagent: who it is, what it is given, and what its parent is told."""
 
 import logging
 from copy import copy
@@ -13,7 +11,9 @@ from stepwell.agent.child import (
     budget_for,
     child_plan,
     child_state,
-    run_child,
+    question_of,
+    resumed_child,
+    run_told_child,
 )
 from stepwell.agent.purse import Purse
 from stepwell.agent.registry import AgentRegistry
@@ -21,10 +21,9 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents.policy import SubagentPolicy
 from stepwell.continuation import AgentStatus
 from stepwell.errors import AgentNotFoundError, ConfigurationError, StepwellError
-from stepwell.events import SubagentCompleted, SubagentSpawning
 from stepwell.messages import Message
 from stepwell.models import Model
-from stepwell.state import AgentState, Pending
+from stepwell.state import AgentState, Budget
 from stepwell.tools import (
     BaseTool,
     InputRequired,
@@ -34,12 +33,18 @@ from stepwell.tools import (
     ToolOutput,
     Tools,
 )
+from stepwell.tools.schema import with_choices
+from stepwell.tools.threads import in_thread
 
 logger = logging.getLogger("stepwell.subagents")
 
 NAME = "spawn_subagent"
 FOREIGN_MODELS = frozenset({"sonnet", "opus", "haiku"})
 """What files of one provider's program call its models; without a preset the parent's answers."""
+
+
+MOST_CHOICES = 250
+"""Providers limit how many values an argument lists; the description names the agents anyway."""
 
 
 class SkillSource(Protocol):
@@ -69,6 +74,8 @@ class SpawnSubagentTool(BaseTool):
         self._plan: AgentPlan | None = None
         self._tools: Tools | None = None
         super().__init__(description=_described(registry))
+        if 0 < len(registry) <= MOST_CHOICES:
+            self.schema = with_choices(self.schema, "subagent", registry.names)
 
     def bound_to(self, plan: AgentPlan) -> "SpawnSubagentTool":
         """The same tool for the agent of that plan."""
@@ -105,13 +112,17 @@ class SpawnSubagentTool(BaseTool):
 
     async def _spawned(self, spec: AgentSpec, prompt: str, context: ToolContext) -> ToolOutput:
         parent = self._parent()
-        begun = _begun(parent, prompt, context)
+        begun = resumed_child(context) or child_state(parent, prompt, context)
         if begun.status is AgentStatus.PAUSED:  # It asked several things, and not all are answered.
             return ToolOutput(value=self._told(spec, begun))
-        plan = self._childs_plan(parent, spec, begun, context)
-        self._tell_spawning(spec, prompt, begun, context)
-        ended = await run_child(plan, begun, context)
-        self._tell_completed(spec, ended, context)
+        skills: list[Message] = []
+        if spec.skills:
+            skills = await in_thread(self._skill_texts, {"spec": spec})
+        budget = budget_for(context, self._policy.budget_of(spec), begun)
+        plan = self._childs_plan(parent, spec, skills, budget)
+        ended = await run_told_child(
+            plan, begun, context, name=spec.name, max_depth=self._policy.max_depth
+        )
         usage, cost = ended.usage - begun.usage, ended.cost - begun.cost
         return ToolOutput(value=self._told(spec, ended), usage=usage, cost=cost)
 
@@ -123,15 +134,15 @@ class SpawnSubagentTool(BaseTool):
         return self._plan
 
     def _childs_plan(
-        self, parent: AgentPlan, spec: AgentSpec, begun: AgentState, context: ToolContext
+        self, parent: AgentPlan, spec: AgentSpec, skills: list[Message], budget: Budget
     ) -> AgentPlan:
         offered = self._offered(parent)
         names = spec.offered_tools(self._policy.offered(offered.names))
         return child_plan(
             self._answering(parent, spec),
-            instructions=[*self._skill_texts(spec), Message.system(spec.system_prompt)],
+            instructions=[*skills, Message.system(spec.system_prompt)],
             tools=[offered.get(name) for name in names],
-            budget=budget_for(context, self._policy.budget_of(spec), begun),
+            budget=budget,
         )
 
     def _offered(self, parent: AgentPlan) -> Tools:
@@ -163,7 +174,7 @@ class SpawnSubagentTool(BaseTool):
         return parent.model_presets.model(preset)
 
     def _skill_texts(self, spec: AgentSpec) -> list[Message]:
-        if spec.skills and self._skills is None:
+        if self._skills is None:
             raise ConfigurationError(
                 f"it needs the skills {', '.join(spec.skills)}, and no library was given; write "
                 "UseSubagents(registry, skills=library)"
@@ -171,7 +182,7 @@ class SpawnSubagentTool(BaseTool):
         texts: list[Message] = []
         for name in spec.skills:
             try:
-                texts.append(Message.system(self._skills.get(name).body if self._skills else ""))
+                texts.append(Message.system(self._skills.get(name).body))
             except (StepwellError, LookupError) as error:
                 raise ConfigurationError(f"it needs the skill {name!r}: {error}") from None
         return texts
@@ -179,9 +190,9 @@ class SpawnSubagentTool(BaseTool):
     # What the parent is told
 
     def _told(self, spec: AgentSpec, ended: AgentState) -> str | ToolFailure | InputRequired:
-        asked = _asked(ended)
-        if asked is not None:
-            return _question(spec, asked, ended)
+        question = question_of(ended, kind="subagent", name=spec.name)
+        if question is not None:
+            return question
         if ended.status is AgentStatus.FAILED:
             step = ended.current_step
             errors = "; ".join(error.text for error in step.errors) if step else ""
@@ -202,67 +213,10 @@ class SpawnSubagentTool(BaseTool):
             return text
         return f"{text[:longest]}\n(Cut at {longest} of {len(text)} characters.)"
 
-    def _tell_spawning(
-        self, spec: AgentSpec, prompt: str, begun: AgentState, context: ToolContext
-    ) -> None:
-        context.state.scope.emitter.emit(
-            SubagentSpawning,
-            name=spec.name,
-            prompt=prompt,
-            depth=Purse.of(context.state).depth,
-            max_depth=self._policy.max_depth,
-            call_id=context.call_id,
-            child_agent_id=begun.agent_id,
-        )
-
-    def _tell_completed(self, spec: AgentSpec, ended: AgentState, context: ToolContext) -> None:
-        context.state.scope.emitter.emit(
-            SubagentCompleted,
-            name=spec.name,
-            status=ended.status,
-            steps=ended.step_count,
-            usage=ended.usage,
-            depth=Purse.of(context.state).depth,
-            max_depth=self._policy.max_depth,
-            call_id=context.call_id,
-            child_agent_id=ended.agent_id,
-        )
-
 
 def _described(registry: AgentRegistry) -> str:
     agents = "\n".join(f"- {spec.name}: {spec.description}" for spec in registry.specs)
     return (
         "Have another agent do a task of its own and get its answer. It sees nothing of this "
         f"conversation. Available agents:\n{agents or '(none)'}"
-    )
-
-
-def _begun(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
-    """A new child, or the one that waited, with the answer to what it asked."""
-    waiting = None if context.resumed is None else context.resumed.kept
-    if context.resumed is None or not isinstance(waiting, AgentState):
-        return child_state(parent, prompt, context)  # Also when the spawning itself was approved.
-    asked = _asked(waiting)
-    if asked is None or asked.call_id is None:
-        return waiting
-    return waiting.with_answer(asked.call_id, context.resumed.answer)
-
-
-def _asked(child: AgentState) -> Pending | None:
-    """What the parent asks for the child: its questions are asked one by one."""
-    if child.status is not AgentStatus.PAUSED:
-        return None
-    return next((p for p in child.pending if p.call_id is not None), None)
-
-
-def _question(spec: AgentSpec, asked: Pending, waiting: AgentState) -> InputRequired:
-    who = {"subagent": spec.name, "asked_by": asked.tool_name}
-    if asked.tool_name == NAME and "asked_by" in asked.details:  # A child of the child asks.
-        who = {}
-    return InputRequired(
-        prompt=f"{spec.name}: {asked.prompt}",
-        kind=asked.kind,
-        details={**asked.details, **who},
-        resumes=True,
-        kept=waiting,
     )
