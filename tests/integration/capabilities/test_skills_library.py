@@ -60,6 +60,14 @@ def test_the_directory_of_one_skill_is_no_root_and_what_lies_below_is_read(tmp_p
     ]
 
 
+def test_a_root_that_can_not_be_looked_at_is_a_problem(tmp_path: Path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    library = SkillLibrary(tmp_path / "loop")
+
+    assert "can't be read" in str(library.problems)
+    assert library.notes == ()
+
+
 @pytest.mark.parametrize("name", ["SKILL.md", "notes.md"])
 def test_a_file_is_no_root(tmp_path: Path, name: str):
     write(tmp_path / "skills", "one", skill("one"))
