@@ -298,7 +298,7 @@ class _Turn:
         headers = {"content-type": "application/json"}
         for given in (self._provider.headers, self._request.settings.extra_headers):
             headers.update({f"{name}".lower(): value for name, value in given.items()})
-        given = [value for name, value in headers.items() if name not in PLAIN_HEADERS]
+        given = [f"{value}" for name, value in headers.items() if name not in PLAIN_HEADERS]
         key = "" if self._owner.key is None else await self._owner.key.reveal()
         if key:
             headers[auth.header.lower()] = f"{auth.prefix}{key}"
