@@ -82,6 +82,8 @@ class ToolCallingDriver:
         """The text, unless it only repeats arguments, and without those that are secret."""
         if repeats_arguments(response.text, response):
             return ""
+        if not response.tool_calls or not self._executor.tools.have_secrets:
+            return response.text
         return self._executor.without_secrets(response.text, response.tool_calls)
 
     def _cut_short(
@@ -109,9 +111,10 @@ class ToolCallingDriver:
         state, executions = batch.state, batch.executions
         text = self._told(response)
         usage, cost = spent(response.usage, response.cost, executions)
-        shown = tuple([self._executor.tools.shown(call) for call in calls])
+        if self._executor.tools.have_secrets:
+            calls = tuple([self._executor.tools.shown(call) for call in calls])
         return AgentStep(
-            messages=step_messages(state, _said(response, text, shown), executions),
+            messages=step_messages(state, _said(response, text, calls), executions),
             tool_executions=executions,
             failures=batch.failures,
             usage=usage,

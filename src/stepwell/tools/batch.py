@@ -22,13 +22,14 @@ class ToolBatch(Struct, frozen=True, kw_only=True):
 class Batch:
     """The state as it flows through the calls of one response. Lives only inside the executor."""
 
-    __slots__ = ("_faults", "_halted_by", "executions", "failures", "scope", "state")
+    __slots__ = ("_answers", "_faults", "_halted_by", "executions", "failures", "scope", "state")
 
     def __init__(self, state: AgentState) -> None:
         self.state = state
         self.scope = state.scope
         self.executions: dict[str, ToolExecution] = {}
         self.failures: list[ErrorInfo] = []
+        self._answers = {answered.call.id: answered for answered in state.answered}
         self._faults: dict[str, BaseException] = {}
         self._halted_by: StopSignal | None = None
 
@@ -45,7 +46,7 @@ class Batch:
 
     def answer_to(self, call_id: str) -> Answered | None:
         """What a call that runs again was answered."""
-        return next((a for a in self.state.answered if a.call.id == call_id), None)
+        return self._answers.get(call_id)
 
     def approval_of(self, call_id: str) -> Approval | None:
         """What a person said to a hook's question whether the call may run."""
@@ -58,11 +59,6 @@ class Batch:
         """The same, if the call itself asked and not a hook before it."""
         answered = self.answer_to(call_id)
         return None if answered is None or answered.by_hook else answered
-
-    def made_in(self, call_id: str) -> int | None:
-        """The step that made a call that runs again."""
-        answered = self.answer_to(call_id)
-        return None if answered is None else answered.made_in
 
     def halt(self, signal: StopSignal) -> None:
         """Start no further call, and vote to stop."""

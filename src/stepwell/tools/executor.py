@@ -25,6 +25,7 @@ from stepwell.errors import (
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
+from stepwell.scope import Guard
 from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
 from stepwell.tools.batch import Batch, ToolBatch
 from stepwell.tools.context import ToolContext
@@ -177,7 +178,8 @@ class ToolExecutor:
         tool = self.tools.find(call.name)
         try:
             if tool is not None and call.malformed is None:
-                gone = what_is_hidden(call, self.tools.secret_arguments(call.name))
+                secret = self.tools.secret_arguments(call.name)
+                gone = what_is_hidden(call, secret) if secret else None
                 if gone is None:
                     return _Ready(tool, call, tool.validate(call.arguments))
                 problem = ToolFailure(gone)
@@ -216,14 +218,7 @@ class ToolExecutor:
         begun, started = blank(call, self._clock.now()), self._clock.monotonic()
         finished: Finished | None = None
         with batch.scope.guard(tool.timeout) as guard:
-            context = ToolContext(
-                state=batch.state,
-                call=self.tools.shown(call),
-                guard=guard,
-                resumed=batch.question_answered(call.id),
-                made_in=batch.made_in(call.id),
-                scrubbed=self._scrubbed(call),
-            )
+            context = self._context(call, guard, batch)
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))
             except asyncio.CancelledError as error:
@@ -242,6 +237,19 @@ class ToolExecutor:
             duration_seconds=self._clock.monotonic() - started,
         )
         return replace(finished, execution=execution)
+
+    def _context(self, call: ToolCall, guard: Guard, batch: Batch) -> ToolContext:
+        answered = batch.answer_to(call.id)
+        if answered is None and not self.tools.secrets_of(call):
+            return ToolContext(state=batch.state, call=call, guard=guard)
+        return ToolContext(
+            state=batch.state,
+            call=self.tools.shown(call),
+            guard=guard,
+            resumed=batch.question_answered(call.id),
+            made_in=None if answered is None else answered.made_in,
+            scrubbed=self._scrubbed(call),
+        )
 
     async def _invoke_in_parallel(self, ready: list[_Ready], batch: Batch) -> None:
         waiting = iter(ready)

@@ -98,7 +98,7 @@ class Tools:
             self._secret[name] = known
         return known
 
-    @property
+    @cached_property
     def have_secrets(self) -> bool:
         """Whether any tool has arguments that are never kept; builds the lazy ones."""
         return bool(self._all_secret)
@@ -113,9 +113,11 @@ class Tools:
         Where a tool has secrets, also those that it does not know: a name may be misspelt. Of a
         tool that does not exist, those that are secret to any.
         """
-        if call.name not in self._tools:
-            return self._all_secret
-        secret = self.secret_arguments(call.name)
+        secret = self._secret.get(call.name)
+        if secret is None:
+            if call.name not in self._tools:
+                return self._all_secret
+            secret = self.secret_arguments(call.name)
         if not secret:
             return secret
         known: Mapping[str, Any] = self.get(call.name).schema.parameters.get("properties") or {}
