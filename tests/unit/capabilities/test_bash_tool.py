@@ -305,3 +305,13 @@ def test_an_execution_policy_in_the_wrong_place_is_named() -> None:
 def test_what_does_not_fit_is_refused_at_construction(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         UseBash(**settings)
+
+
+async def test_the_developer_is_told_that_nothing_can_be_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    none = NoSandboxError("nothing here can confine commands")
+    state = await run_with(bash_in(FakeSandbox([none])), call("bash", command="ls"))
+
+    assert state.messages[2].text == f"Error: nothing was run: {none}"
+    assert f"bash runs nothing: {none}" in caplog.text

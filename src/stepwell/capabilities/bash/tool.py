@@ -1,6 +1,7 @@
 """The bash tool and the capability that adds it. Every command runs in a sandbox, or not at all."""
 
 import asyncio
+import logging
 from os import PathLike
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from stepwell.capabilities.bash.progress import OutputProgress
 from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, given_or_default
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure
+
+logger = logging.getLogger("stepwell.bash")
 
 MOST_NAMED = 5
 """Paths that the description names; a longer list tells the model no more."""
@@ -73,6 +76,8 @@ class BashTool(BaseTool):
         try:
             result = await self._run(command, execution, context)
         except SandboxError as error:
+            # The model can only tell that it can't; whoever runs the agent can do something.
+            logger.warning("bash runs nothing: %s", error)
             return ToolFailure(f"nothing was run: {error}")
         return result_of(result, self.policy, execution)
 
