@@ -7,50 +7,18 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentState
+from stepwell import Agent
 from stepwell.capabilities.skills import LoadSkillTool, ShellPreprocessing, SkillLibrary, UseSkills
 from stepwell.models import ModelSettings
 from stepwell.sandbox import ExecutionPolicy
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox
-
-
-def read_file(path: str) -> str:
-    "Read a file."
-    return f"content of {path}"
-
-
-def write_file(path: str) -> str:
-    "Write a file."
-    return f"wrote {path}"
-
-
-def bash(command: str) -> str:
-    "Run a command."
-    return f"ran {command}"
-
-
-TOOLS = (read_file, write_file, bash)
+from tests.integration.capabilities.skills_on_disk import agent_of, results, write
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "skills"
-
-
-def write(root: Path, name: str, front_matter: str = "", body: str = "Do it.") -> None:
-    (root / name).mkdir(parents=True, exist_ok=True)
-    text = f"---\nname: {name}\ndescription: About {name}.\n{front_matter}\n---\n{body}"
-    (root / name / "SKILL.md").write_text(text)
-
-
-def agent_of(model: ScriptedModel, root: Path, *more: Any, **options: Any) -> Agent:
-    use = options.pop("use", None) or UseSkills(SkillLibrary(root))
-    return Agent(model, tools=TOOLS, capabilities=[use, *more], **options)
-
-
-def results(state: AgentState) -> list[str]:
-    return [m.tool_result.content for m in state.messages if m.tool_result is not None]
 
 
 async def loaded(root: Path, **arguments: Any) -> str:

@@ -23,26 +23,12 @@ from stepwell.sandbox import ExecutionPolicy
 from stepwell.state import Budget
 from stepwell.testing import DeterministicAgentDriver, ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox
+from tests.integration.capabilities.skills_on_disk import (
+    TOOLS,
+    results,
+)
 
 LOAD = call("load_skill", name="audit", arguments="src")
-
-
-def read_file(path: str) -> str:
-    "Read a file."
-    return f"content of {path}"
-
-
-def write_file(path: str) -> str:
-    "Write a file."
-    return f"wrote {path}"
-
-
-def bash(command: str) -> str:
-    "Run a command."
-    return f"ran {command}"
-
-
-TOOLS = (read_file, write_file, bash)
 
 
 @pytest.fixture
@@ -59,10 +45,6 @@ def write(root: Path, front_matter: str = "", body: str = "Audit $1.") -> SkillL
 
 def agent_of(model: Any, library: SkillLibrary, *more: Any, **options: Any) -> Agent:
     return Agent(model, tools=TOOLS, capabilities=[UseSkills(library), *more], **options)
-
-
-def results(state: AgentState) -> list[str]:
-    return [m.tool_result.content for m in state.messages if m.tool_result is not None]
 
 
 def test_the_limits_of_a_fork_are_ten_steps_16384_tokens_and_two_minutes():

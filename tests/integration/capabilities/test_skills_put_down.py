@@ -11,25 +11,11 @@ from stepwell.capabilities.tasks import UseTaskPlanning
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.continuation import AgentStatus
 from stepwell.testing import ScriptedModel, call
+from tests.integration.capabilities.skills_on_disk import bash, read_file, results, write_file
 
 LOAD = call("load_skill", name="one")
 PUT_DOWN = call("load_skill", done=True)
 TODO: dict[str, Any] = {"content": "Read it", "status": "in_progress", "activeForm": "Reading"}
-
-
-def read_file(path: str) -> str:
-    "Read a file."
-    return f"content of {path}"
-
-
-def write_file(path: str) -> str:
-    "Write a file."
-    return f"wrote {path}"
-
-
-def bash(command: str) -> str:
-    "Run a command."
-    return f"ran {command}"
 
 
 def library(root: Path, front_matter: str) -> SkillLibrary:
@@ -44,10 +30,6 @@ async def ran(model: ScriptedModel, skills: SkillLibrary, *more: Any) -> AgentSt
     return await Agent(model, tools=[read_file, write_file, bash], capabilities=capabilities).run(
         "Go"
     )
-
-
-def results(state: AgentState) -> list[str]:
-    return [m.tool_result.content for m in state.messages if m.tool_result is not None]
 
 
 async def test_the_only_skill_can_be_put_down_and_all_tools_are_back(tmp_path: Path):

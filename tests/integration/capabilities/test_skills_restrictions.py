@@ -5,55 +5,25 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentState
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
-from stepwell.capabilities.skills import SkillLibrary, UseSkills
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.continuation import AgentStatus
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import ToolCall
 from stepwell.testing import ScriptedModel, call
-
-
-def read_file(path: str) -> str:
-    "Read a file."
-    return f"content of {path}"
-
-
-def write_file(path: str) -> str:
-    "Write a file."
-    return f"wrote {path}"
-
-
-def bash(command: str) -> str:
-    "Run a command."
-    return f"ran {command}"
-
-
-TOOLS = (read_file, write_file, bash)
+from tests.integration.capabilities.skills_on_disk import (
+    agent_of,
+    results,
+    write,
+)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "skills"
-
-
-def write(root: Path, name: str, front_matter: str = "", body: str = "Do it.") -> None:
-    (root / name).mkdir(parents=True, exist_ok=True)
-    text = f"---\nname: {name}\ndescription: About {name}.\n{front_matter}\n---\n{body}"
-    (root / name / "SKILL.md").write_text(text)
-
-
-def agent_of(model: ScriptedModel, root: Path, *more: Any, **options: Any) -> Agent:
-    use = options.pop("use", None) or UseSkills(SkillLibrary(root))
-    return Agent(model, tools=TOOLS, capabilities=[use, *more], **options)
-
-
-def results(state: AgentState) -> list[str]:
-    return [m.tool_result.content for m in state.messages if m.tool_result is not None]
 
 
 async def test_an_active_skill_restricts_tools_in_this_and_later_steps(root: Path):
