@@ -77,12 +77,6 @@ def child_plan(
     return replace(plan, tools=tuple(_bound(tool, plan) for tool in plan.tools))
 
 
-def tools_by_name(parent: AgentPlan, names: Iterable[str]) -> dict[str, ToolLike]:
-    """The parent's tools of these names."""
-    offered = Tools(parent.tools)
-    return {name: offered.get(name) for name in names}
-
-
 def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
     """A child's conversation: the prompt, and of the parent's metadata only what binds it."""
     state = AgentState.empty(

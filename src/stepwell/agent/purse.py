@@ -131,12 +131,14 @@ class SharedBudget:
 
 def with_turns_noted(plan: AgentPlan) -> AgentPlan:
     """The plan of an agent whose children are given what its model turn left, not what was there
-    before it."""
-
-    def noted(context: HookContext) -> None:
-        if context.response is not None:
-            spent = context.response.usage.total_tokens
-            Purse.of(context.state).note_turn(spent, context.response.cost)
-
-    hook = make_hook(HookTrigger.AFTER_INFERENCE, noted, priority=LAST, name="SharedBudget")
+    before it. Asked for twice it is done once, so that turns don't count double."""
+    if any(hook.function is _note_turn for hook in plan.hooks):
+        return plan
+    hook = make_hook(HookTrigger.AFTER_INFERENCE, _note_turn, priority=LAST, name="SharedBudget")
     return plan.with_hook(hook)
+
+
+def _note_turn(context: HookContext) -> None:
+    if context.response is not None:
+        spent = context.response.usage.total_tokens
+        Purse.of(context.state).note_turn(spent, context.response.cost)

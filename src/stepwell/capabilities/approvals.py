@@ -90,7 +90,7 @@ class UseApprovals:
         call = context.call
         if call is None:
             return None
-        answered = _answer_to(call, context)
+        answered = context.answered
         if answered is not None and not _is_approval(answered):
             return None  # It was let through before, ran, and asked something itself.
         if context.block_reason is not None or context.result is not UNSET:
@@ -120,10 +120,6 @@ class UseApprovals:
         )
 
 
-def _answer_to(call: ToolCall, context: HookContext) -> Answered | None:
-    return next((a for a in context.state.answered if a.call.id == call.id), None)
-
-
 def _is_approval(answered: Answered) -> bool:
     kept = answered.kept
     return isinstance(kept, Mapping) and APPROVAL_OF in cast("Mapping[str, Any]", kept)
@@ -149,7 +145,7 @@ def _approved(answered: Answered, call: ToolCall, context: HookContext) -> dict[
 def _told(context: HookContext) -> HookContext | None:
     """The model wrote other arguments than those that ran; it is told with the result."""
     call, execution = context.call, context.execution
-    answered = None if call is None else _answer_to(call, context)
+    answered = context.answered
     if call is None or execution is None or answered is None or not _is_approval(answered):
         return None
     is_edited = isinstance(answered.answer, Approval) and answered.answer.arguments is not None

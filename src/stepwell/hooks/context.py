@@ -10,7 +10,7 @@ from stepwell.continuation import ContinueRequest, StopReason, StopSignal
 from stepwell.errors import ConfigurationError
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
-from stepwell.state import AgentState, ErrorInfo, ToolExecution
+from stepwell.state import AgentState, Answered, ErrorInfo, ToolExecution
 
 
 class HookTrigger(StrEnum):
@@ -51,6 +51,12 @@ class HookContext(Struct, frozen=True, kw_only=True):
     result: Any | UnsetType = UNSET
     secret_arguments: frozenset[str] = frozenset()
     """before_tool, after_tool: names of arguments that must not be put where they are kept."""
+
+    @property
+    def answered(self) -> Answered | None:
+        """before_tool, after_tool: what the call was answered, if it waited for a person."""
+        call_id = None if self.call is None else self.call.id
+        return next((a for a in self.state.answered if a.call.id == call_id), None)
 
     def with_state(self, state: AgentState) -> "HookContext":
         """Go on with another state."""

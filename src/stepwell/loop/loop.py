@@ -431,10 +431,9 @@ class AgentLoop:
 
 
 def _goes_on(state: AgentState, outcome: ContinuationOutcome) -> bool:
-    """Before a step only a forbid stops what the last step's votes let go on, or would have let go
-    on but for a pause: the requests that were counted then are not there to be counted again."""
-    last = state.outcome
-    was_to_go_on = last is not None and (last.should_continue or last.has_requests)
+    """Before a step only a forbid stops what the last step's votes let go on: the requests that
+    were counted then are not there to be counted again."""
+    was_to_go_on = state.outcome is not None and state.outcome.should_continue
     forbidden = outcome.decision is ContinuationDecision.FORBID
     return outcome.should_continue or (was_to_go_on and not forbidden)
 

@@ -110,8 +110,7 @@ def _checked(context: HookContext) -> HookContext | None:
         return None
     # A call that waited for a person was let through before, when it was made; the skill may have
     # been loaded after it.
-    has_waited = any(answered.call.id == call.id for answered in context.state.answered)
-    if has_waited or allowed.permits(call.name, call.arguments):
+    if context.answered is not None or allowed.permits(call.name, call.arguments):
         return None
     # An agent below the one that loaded the skill is bound as well, and may lack the tool.
     plain = f"{PLAIN_COMMANDS} " if call.name == BASH and allowed.limits_bash else ""

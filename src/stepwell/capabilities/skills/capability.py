@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from stepwell.agent.child import with_turns_noted
 from stepwell.agent.plan import AgentPlan
+from stepwell.agent.purse import with_turns_noted
 from stepwell.capabilities.skills.active import active_skill_hooks
 from stepwell.capabilities.skills.library import SkillLibrary
 from stepwell.capabilities.skills.shell import ShellPreprocessing
@@ -58,14 +58,8 @@ class UseSkills:
 
     def _bound(self, plan: AgentPlan) -> AgentPlan:
         """The tool learns which tools it is offered beside, and forks are given what is left."""
-        if any(known.is_fork for known in self.tool.offered) and not _notes_turns(plan):
+        if any(known.is_fork for known in self.tool.offered):
             plan = with_turns_noted(plan)
         bound = self.tool.bound_to(plan)
         tools = tuple(bound if tool is self.tool else tool for tool in plan.tools)
         return replace(plan, tools=tools)
-
-
-def _notes_turns(plan: AgentPlan) -> bool:
-    """Whether another capability with children asked for it; turns must not count twice."""
-    names = {hook.name for hook in with_turns_noted(AgentPlan()).hooks}
-    return any(hook.name in names for hook in plan.hooks)

@@ -16,7 +16,6 @@ from stepwell.agent.child import (
     question_of,
     resumed_child,
     run_told_child,
-    tools_by_name,
 )
 from stepwell.agent.front_matter import DefinitionError
 from stepwell.agent.plan import AgentPlan
@@ -92,11 +91,12 @@ def _with_reader(fork: Fork) -> ActiveSkill:
 
 
 def _childs_plan(plan: AgentPlan, fork: Fork, begun: AgentState, context: ToolContext) -> AgentPlan:
-    names = [name for name in Tools(plan.tools).names if name != LOAD_SKILL]
+    offered = Tools(plan.tools)
+    names = [name for name in offered.names if name != LOAD_SKILL]
     allowed = fork.active.allow_list
     if allowed is not None:
         names = [name for name in names if name in allowed.names]
-    tools: list[ToolLike] = [*tools_by_name(plan, names).values()]
+    tools: list[ToolLike] = [offered.get(name) for name in names]
     if fork.skill.resources:
         tools.append(_resource_tool(fork))
     return child_plan(
