@@ -120,7 +120,10 @@ class _Keeper:
     """Our end of a pipe that the keeper of a run holds until nothing of the command lives."""
 
     def __init__(self) -> None:
-        self._reading, self.descriptor = os.pipe()
+        try:
+            self._reading, self.descriptor = os.pipe()
+        except OSError as error:
+            raise SandboxError(f"no process could be started: {error.strerror}") from error
         os.set_blocking(self._reading, False)
         self.refusal = ""
 
