@@ -15,6 +15,7 @@ StepwellError
 ├── DriverError                          a driver broke its contract
 ├── SandboxError                         a command can't be confined as its policy asks
 │   └── NoSandboxError                   nothing on this machine can confine commands
+├── SerializationError (ValueError)      a state can't be stored, or a stored one can't be loaded
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"
 ├── McpError (stepwell.capabilities.mcp) a request to an MCP server failed
@@ -204,6 +205,10 @@ class SandboxError(StepwellError):
 
 class NoSandboxError(SandboxError):
     """Nothing on this machine can confine commands; the message says what to install."""
+
+
+class SerializationError(StepwellError, ValueError):
+    """A state can't be stored, or what was stored can't be loaded; the message names the field."""
 
 
 class RunNotCompletedError(StepwellError):

@@ -201,6 +201,9 @@ class AgentFinished(AgentEvent, frozen=True, kw_only=True):
     total_steps: int
     total_usage: Usage
     duration_ms: float
+    final_response: str | None = None
+    waits_for: tuple[Mapping[str, Any], ...] = ()
+    """What a paused run waits for: kind, prompt, call_id and tool_name of each."""
 
 
 class SubagentSpawning(AgentEvent, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ def tell_end(
     state: AgentState, scope: RunScope, outcome: ContinuationOutcome, seconds: float
 ) -> None:
     """The terminal event."""
+    if not scope.emitter.is_heard:
+        return
     scope.emitter.emit(
         AgentFinished,
         status=state.status,
@@ -99,4 +101,9 @@ def tell_end(
         total_steps=state.step_count,
         total_usage=state.usage,
         duration_ms=seconds * 1000,
+        final_response=state.final_response,
+        waits_for=tuple(
+            {"kind": p.kind, "prompt": p.prompt, "call_id": p.call_id, "tool_name": p.tool_name}
+            for p in state.pending
+        ),
     )

@@ -1,0 +1,221 @@
+"""The envelopes that user interfaces see: their types, statuses and payloads.
+
+One stable schema: the JSON Schema and the TypeScript types in ``schema/`` are generated from these
+classes. Words are wire words and never change; a new field may be added, none is taken away.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from stepwell.continuation import AgentStatus, ContinuationDecision, StopReason
+from stepwell.messages import FinishReason, Usage
+
+
+class EnvelopeType(StrEnum):
+    """What an envelope tells."""
+
+    STATUS = "agent.status"
+    STEP_STARTED = "agent.step.started"
+    STEP_COMPLETED = "agent.step.completed"
+    TOOL_STARTED = "agent.tool.started"
+    TOOL_COMPLETED = "agent.tool.completed"
+    STREAM_CHUNK = "agent.stream.chunk"
+    CONTINUATION = "agent.continuation"
+
+
+class BroadcastStatus(StrEnum):
+    """Where an execution stands, as user interfaces see it."""
+
+    IDLE = "idle"
+    PROCESSING = "processing"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    STOPPED = "stopped"
+
+    @classmethod
+    def of(cls, status: AgentStatus) -> "BroadcastStatus":
+        """The word for an agent's status.
+
+        >>> BroadcastStatus.of(AgentStatus.IN_PROGRESS)
+        <BroadcastStatus.PROCESSING: 'processing'>
+        """
+        return cls.PROCESSING if status is AgentStatus.IN_PROGRESS else cls(status.value)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing follows; a paused execution goes on."""
+        return self not in _GOES_ON
+
+
+_GOES_ON = {BroadcastStatus.IDLE, BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED}
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """Token counts: cached ones are part of the prompt, reasoning ones of the completion."""
+
+    prompt: int
+    completion: int
+    total: int
+    cached: int
+    reasoning: int
+
+    @classmethod
+    def of(cls, usage: Usage) -> "Tokens":
+        """The counts of a usage.
+
+        >>> Tokens.of(Usage(input_tokens=3, output_tokens=4)).total
+        7
+        """
+        return cls(
+            prompt=usage.input_tokens,
+            completion=usage.output_tokens,
+            total=usage.total_tokens,
+            cached=usage.cached_tokens,
+            reasoning=usage.reasoning_tokens,
+        )
+
+
+class Payload(Struct, frozen=True, kw_only=True):
+    """What every payload has: whose it is. The parent's fields are set for subagents only."""
+
+    agent_id: str
+    parent_execution_id: str | None = None
+    parent_tool_call_id: str | None = None
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """Something a paused execution waits for."""
+
+    kind: str
+    prompt: str
+    call_id: str | None
+    tool_name: str | None
+
+
+class StatusPayload(Payload, frozen=True, kw_only=True):
+    """The execution changed its status; a stop says why."""
+
+    status: BroadcastStatus
+    previous_status: BroadcastStatus
+    step_count: int
+    stop_reason: StopReason | None = None
+    reason: str | None = None
+    """Why it stopped or waits, in words."""
+    error_message: str | None = None
+    last_response: str | None = None
+    waits_for: tuple[Waiting, ...] = ()
+
+
+class StepStartedPayload(Payload, frozen=True, kw_only=True):
+    """A step began."""
+
+    step_number: int
+    message_count: int
+    available_tools: tuple[str, ...]
+
+
+class StepCompletedPayload(Payload, frozen=True, kw_only=True):
+    """A step ended, well or not; ``errors`` counts what failed."""
+
+    step_number: int
+    has_tool_calls: bool
+    errors: int
+    error_messages: tuple[str, ...]
+    finish_reason: FinishReason | None
+    usage: Tokens
+    duration_ms: float
+
+
+class ToolStartedPayload(Payload, frozen=True, kw_only=True):
+    """A tool call began; ``args`` are only told where the config says so."""
+
+    step_number: int
+    tool_name: str
+    tool_call_id: str
+    args_summary: str
+    args: Mapping[str, Any] | None = None
+
+
+class ToolCompletedPayload(Payload, frozen=True, kw_only=True):
+    """A tool call has its result, was blocked, or failed."""
+
+    tool_name: str
+    tool_call_id: str
+    success: bool
+    error: str | None
+    duration_ms: float
+    result_summary: str | None
+
+
+class StreamChunkPayload(Payload, frozen=True, kw_only=True):
+    """A piece of text; the last one of a response is complete and may be empty."""
+
+    step_number: int
+    content: str
+    is_complete: bool
+    chunk_index: int
+
+
+class Vote(Struct, frozen=True, kw_only=True):
+    """One criterion's word on going on."""
+
+    criterion: str
+    decision: ContinuationDecision
+    reason: str
+
+
+class ContinuationPayload(Payload, frozen=True, kw_only=True):
+    """A decision with every vote."""
+
+    step_number: int
+    should_continue: bool
+    stop_reason: StopReason | None
+    resolved_by: str
+    evaluations: tuple[Vote, ...]
+
+
+PAYLOADS: Mapping[EnvelopeType, type[Payload]] = {
+    EnvelopeType.STATUS: StatusPayload,
+    EnvelopeType.STEP_STARTED: StepStartedPayload,
+    EnvelopeType.STEP_COMPLETED: StepCompletedPayload,
+    EnvelopeType.TOOL_STARTED: ToolStartedPayload,
+    EnvelopeType.TOOL_COMPLETED: ToolCompletedPayload,
+    EnvelopeType.STREAM_CHUNK: StreamChunkPayload,
+    EnvelopeType.CONTINUATION: ContinuationPayload,
+}
+"""The payload of each type of envelope."""
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """One thing to tell user interfaces.
+
+    ``id`` is unique, so that a client can drop what came twice; ``seq`` counts within the session,
+    so that it can put in order what came late and see what is missing.
+    """
+
+    id: str
+    seq: int
+    type: EnvelopeType
+    session_id: str
+    execution_id: str
+    timestamp: str
+    payload: Payload
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data, as broadcasters are given it."""
+        return to_builtins(self)
+
+
+def timestamp(at: datetime) -> str:
+    """UTC with milliseconds.
+
+    >>> timestamp(datetime(2026, 1, 16, 10, 5, 0, 123456, tzinfo=UTC))
+    '2026-01-16T10:05:00.123Z'
+    """
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

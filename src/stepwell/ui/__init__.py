@@ -1,0 +1,1 @@
+"""What browsers are given: ES modules without a build step."""
