@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("core", "sandbox", "stream")
+NAMES = ("core", "sandbox", "state", "stream")
 
 
 def main() -> int:

@@ -114,8 +114,6 @@ def check_budget(budget: object) -> None:
             amount, int | None if wants_whole else int | float | None
         ):
             raise ConfigurationError(f"budget {kind} must be a number, got {amount!r:.80}")
-        if amount is not None and not isfinite(amount):
-            raise ConfigurationError(f"budget {kind} must be a finite number, got {amount}")
 
 
 def plain_mapping(given: object, field: str) -> dict[str, Any]:

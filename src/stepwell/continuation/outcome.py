@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import asdict
 
 from stepwell.continuation.decisions import AgentStatus, ContinuationDecision, StopReason
 from stepwell.continuation.explain import explained
@@ -19,7 +20,9 @@ _VERBS = {
 }
 
 
-class ContinuationEvaluation(Struct, frozen=True, kw_only=True):
+class ContinuationEvaluation(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """One vote: who, what, why in words, and the numbers behind it.
 
     ``hint`` says what to change; ``delay_seconds`` asks to wait before the next step.
@@ -45,7 +48,9 @@ class ContinuationEvaluation(Struct, frozen=True, kw_only=True):
         return cls(criterion=criterion, decision=decision, reason=f"{criterion} {_VERBS[decision]}")
 
 
-class ContinuationOutcome(Struct, frozen=True, kw_only=True):
+class ContinuationOutcome(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """What all votes of one checkpoint add up to, with every vote kept."""
 
     decision: ContinuationDecision
@@ -105,7 +110,9 @@ class ContinuationOutcome(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data, also with the derived ``should_continue``."""
-        return {"should_continue": self.should_continue, **to_builtins(self)}
+        votes = [to_builtins(asdict(vote)) for vote in self.evaluations]
+        told = {**to_builtins(asdict(self)), "evaluations": votes}
+        return {"should_continue": self.should_continue, **told}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContinuationOutcome":

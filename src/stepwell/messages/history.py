@@ -73,6 +73,16 @@ class History(Sequence[T], Generic[T]):
         copy[index] = item
         return self._over(copy)
 
+    def shared_with(self, other: "History[T]") -> int:
+        """How many items from the first on are the very same; O(1) if one grew from the other."""
+        shorter = min(self._length, other._length)
+        if self._items is other._items:
+            return shorter
+        for index in range(shorter):
+            if self._items[index] is not other._items[index]:
+                return index
+        return shorter
+
     @property
     def last(self) -> T | None:
         """The newest item, or None."""

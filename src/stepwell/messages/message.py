@@ -20,7 +20,9 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """One message of a conversation.
 
     >>> message = Message.user("What is 2 + 2?")

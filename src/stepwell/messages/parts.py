@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class TextPart(Struct, frozen=True, tag="text"):
+class TextPart(Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="text"):
     """Plain text.
 
     >>> TextPart("hello").text
@@ -16,7 +16,15 @@ class TextPart(Struct, frozen=True, tag="text"):
     text: str
 
 
-class ImagePart(Struct, frozen=True, kw_only=True, tag="image"):
+class ImagePart(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="image",
+):
     """An image by address, or as base64 data with its media type."""
 
     url: str | None = None
@@ -24,7 +32,15 @@ class ImagePart(Struct, frozen=True, kw_only=True, tag="image"):
     media_type: str | None = None
 
 
-class FilePart(Struct, frozen=True, kw_only=True, tag="file"):
+class FilePart(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="file",
+):
     """A file by address, or as base64 data with its media type and name."""
 
     url: str | None = None
@@ -33,7 +49,9 @@ class FilePart(Struct, frozen=True, kw_only=True, tag="file"):
     name: str | None = None
 
 
-class ThinkingPart(Struct, frozen=True, tag="thinking"):
+class ThinkingPart(
+    Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag="thinking"
+):
     """A model's reasoning.
 
     ``signature`` is what some providers want to see again, unchanged; ``origin`` names the wire
@@ -47,7 +65,15 @@ class ThinkingPart(Struct, frozen=True, tag="thinking"):
     redacted: bool = False
 
 
-class ToolCall(Struct, frozen=True, kw_only=True, tag="tool_call"):
+class ToolCall(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="tool_call",
+):
     """A model's wish to call a tool.
 
     ``malformed`` holds the raw text when the arguments were not a JSON object; the call then
@@ -62,7 +88,15 @@ class ToolCall(Struct, frozen=True, kw_only=True, tag="tool_call"):
     signature: str | None = None
 
 
-class ToolResult(Struct, frozen=True, kw_only=True, tag="tool_result"):
+class ToolResult(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="tool_result",
+):
     """What a tool call gave, as the model sees it."""
 
     call_id: str

@@ -16,7 +16,9 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class Usage(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """Token counts. Cached tokens are part of the input, reasoning tokens part of the output.
 
     >>> (Usage(input_tokens=3) + Usage(output_tokens=4)).total_tokens

@@ -1,5 +1,6 @@
 """What a run may spend. None means no limit of that kind."""
 
+from math import inf
 from typing import TypeVar
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ Number = TypeVar("Number", int, float)
 NO_USAGE = Usage()
 
 
-class Budget(Struct, frozen=True, kw_only=True):
+class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Steps, tokens, seconds and cost. A subagent is given what its parent has left.
 
     >>> Budget(steps=10, tokens=500).capped_by(Budget(steps=3, seconds=60.0))
@@ -26,8 +27,10 @@ class Budget(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for kind in ("steps", "tokens", "seconds", "cost"):
             amount = getattr(self, kind)
-            if amount is not None and amount < 0:
-                raise ConfigurationError(f"a budget of {amount} {kind} is negative; use 0 or more")
+            if amount is not None and not 0 <= amount < inf:
+                raise ConfigurationError(
+                    f"a budget of {amount} {kind} is no limit; use 0 or more, or None for no limit"
+                )
 
     def after(
         self, *, steps: int = 0, usage: Usage = NO_USAGE, seconds: float = 0.0, cost: float = 0.0

@@ -7,7 +7,9 @@ from msgspec import Struct
 from stepwell.errors import ErrorType, HookError, ModelError, classified, text_of
 
 
-class ErrorInfo(Struct, frozen=True, kw_only=True):
+class ErrorInfo(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """One failure inside a step.
 
     >>> ErrorInfo.from_exception(ValueError("no such order"), ErrorType.TOOL).text

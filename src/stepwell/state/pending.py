@@ -18,7 +18,7 @@ class PendingKind(StrEnum):
     BUDGET = "budget"
 
 
-class Pending(Struct, frozen=True, kw_only=True):
+class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One thing a paused run waits for; ``call_id`` names the tool call that asked, if one did.
 
     The answer becomes the result of that call, or, with ``resumes``, the call runs again and is
@@ -51,7 +51,7 @@ def json_data(answer: Any) -> Any:
     return answer
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An answer to a call that is to run again with it, in the next step."""
 
     call: ToolCall

@@ -1,5 +1,6 @@
 """One rule for what a tool's result looks like: as JSON data in the state, as text to the model."""
 
+import json as stdlib_json
 import math
 from collections.abc import Mapping
 from typing import Any, cast
@@ -25,7 +26,12 @@ def json_value(value: Any) -> Any:
         return value.final_response
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=_fallback, inf_nan_mode="strings")
+    plain = to_jsonable_python(value, fallback=_fallback)
+    try:
+        stdlib_json.dumps(plain, allow_nan=False)
+    except ValueError:
+        return _with_words_for_numbers(plain)
+    return plain
 
 
 def shown(value: Any) -> tuple[Any, str]:
@@ -66,7 +72,23 @@ def _without_surrogates(value: Any) -> Any:
             return value
 
 
+def _with_words_for_numbers(value: Any) -> Any:
+    """JSON has no infinities, and nothing for what is not a number."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list():
+            return [_with_words_for_numbers(item) for item in cast("list[Any]", value)]
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return {key: _with_words_for_numbers(item) for key, item in items}
+        case _:
+            return value
+
+
 def _fallback(value: Any) -> Any:
+    if isinstance(value, AgentState):
+        return value.final_response
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if isinstance(value, Struct):

@@ -48,6 +48,7 @@ def test_sums_and_no_limit_plus_anything_is_no_limit():
 
 
 @pytest.mark.parametrize("kind", ["steps", "tokens", "seconds", "cost"])
-def test_a_negative_budget_is_a_construction_error(kind):
+@pytest.mark.parametrize("amount", [-1, float("inf"), float("nan")])
+def test_a_budget_that_limits_nothing_is_a_construction_error(kind, amount):
     with pytest.raises(ConfigurationError, match=kind):
-        Budget(**{kind: -1})
+        Budget(**{kind: amount})

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from stepwell import Agent, AgentState, ErrorPolicy, ToolExecution, ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
+from stepwell.tools.formatting import json_value
 
 
 class Colour(Enum):
@@ -171,3 +172,14 @@ async def test_a_text_that_is_no_valid_unicode_does_not_lose_the_step() -> None:
 
     assert execution.call.id == "c1"
     assert "caf" in shown
+
+
+def test_numbers_that_json_has_not_are_words_at_any_depth() -> None:
+    assert json_value({"a": [float("nan"), {"b": float("-inf")}, 1.5]}) == {
+        "a": ["nan", {"b": "-inf"}, 1.5]
+    }
+
+
+def test_a_state_within_a_result_is_its_final_response_and_not_its_messages() -> None:
+    state = AgentState.empty().with_user_message("s3cret")
+    assert json_value({"child": [state]}) == {"child": [None]}

@@ -1,0 +1,109 @@
+"""The full format: a state as JSON and back, exactly; whole, or what was added to an older one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from msgspec import ValidationError, json
+
+from stepwell.errors import SerializationError
+from stepwell.serialization.document import (
+    INCREMENT,
+    SCHEMA_VERSION,
+    WHOLE,
+    StoredChange,
+    StoredState,
+)
+from stepwell.serialization.reading import RESTORED, Rebuilding, fitted, restored_state
+from stepwell.serialization.sealed import Opened, opened_data, opened_text, sealed_data, sealed_text
+from stepwell.serialization.values import Misfit
+from stepwell.serialization.versions import check_version, migrated
+from stepwell.serialization.writing import stored_change, stored_state
+from stepwell.state import AgentState
+
+P = ParamSpec("P")
+Body = TypeVar("Body", StoredState, StoredChange)
+
+
+class AgentStateSerializer:
+    """Stores states and loads them again, exactly: what an execution resumes from.
+
+    ``to_json`` and ``from_json`` are for text; ``serialize`` and ``deserialize`` give the same as
+    JSON-ready data. What is only there while a step is in flight is not part of it, and neither are
+    secrets. Whatever can't be stored or loaded raises ``SerializationError``.
+
+    >>> serializer = AgentStateSerializer()
+    >>> state = AgentState.empty().with_user_message("Hello")
+    >>> serializer.from_json(serializer.to_json(state)) == state
+    True
+
+    A store that keeps every step writes the first state whole and then only increments:
+
+    >>> later = state.with_user_message("Are you there?")
+    >>> increment = serializer.increment_to_json(state, later)
+    >>> serializer.from_increments(serializer.to_json(state), [increment]) == later
+    True
+    """
+
+    def to_json(self, state: AgentState) -> bytes:
+        """The whole state, as JSON text in UTF-8."""
+        return sealed_text(WHOLE, SCHEMA_VERSION, _stored(stored_state, state))
+
+    def from_json(self, document: bytes | str) -> AgentState:
+        """The state that ``to_json`` wrote, in this or an older version."""
+        return restored_state(_body(opened_text(document, WHOLE), WHOLE, StoredState))
+
+    def serialize(self, state: AgentState, /) -> dict[str, Any]:
+        """The whole state, as JSON-ready data."""
+        return sealed_data(WHOLE, SCHEMA_VERSION, _stored(stored_state, state))
+
+    def deserialize(self, data: Mapping[str, Any], /) -> AgentState:
+        """The state that ``serialize`` told, in this or an older version."""
+        return restored_state(_body(opened_data(data, WHOLE), WHOLE, StoredState))
+
+    def increment_to_json(self, before: AgentState, state: AgentState) -> bytes:
+        """What the state has that ``before`` has not; its size and cost are those of the addition.
+
+        ``before`` is any older state of the same agent, as a rule that after the step before.
+        """
+        return sealed_text(INCREMENT, SCHEMA_VERSION, _stored(stored_change, before, state))
+
+    def from_increments(self, whole: bytes | str, increments: Iterable[bytes | str]) -> AgentState:
+        """The state after the last of the increments, which follow the whole one in order."""
+        rebuilding = Rebuilding(_body(opened_text(whole, WHOLE), WHOLE, StoredState))
+        for number, increment in enumerate(increments, 1):
+            try:
+                opened = opened_text(increment, INCREMENT)
+                rebuilding.apply(_body(opened, INCREMENT, StoredChange))
+            except SerializationError as error:
+                raise SerializationError(f"increment {number}: {error}") from error
+        return rebuilding.state()
+
+
+def _stored(write: Callable[P, Body], *args: P.args, **kwargs: P.kwargs) -> Body:
+    try:
+        return write(*args, **kwargs)
+    except Misfit as misfit:
+        raise misfit.error() from None
+    except RecursionError:
+        raise SerializationError("the state is nested too deep to be stored") from None
+
+
+def _body(opened: Opened, format: str, shape: type[Body]) -> Body:
+    check_version(opened.version)
+    text = opened.text
+    try:
+        if text is not None and not opened.has_tags and opened.version == SCHEMA_VERSION:
+            return _DECODERS[shape].decode(text)
+        data = opened.data if text is None else json.decode(text)
+        return fitted(RESTORED.restored(migrated(data, format, opened.version)), shape)
+    except Misfit as misfit:
+        raise misfit.error() from None
+    except ValidationError as error:
+        raise SerializationError(f"the document does not fit the format: {error}") from None
+    except RecursionError:
+        raise SerializationError("the document is nested too deep") from None
+
+
+_DECODERS: Mapping[Any, json.Decoder[Any]] = {
+    shape: json.Decoder(shape) for shape in (StoredState, StoredChange)
+}

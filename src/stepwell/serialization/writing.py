@@ -1,0 +1,304 @@
+"""From a state to what is stored of it. Pure; the conversation is written once.
+
+What can't be stored raises ``Misfit``; each level on its way up adds its part of the path.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from operator import is_
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from stepwell.continuation import ContinuationOutcome
+from stepwell.errors import SerializationError
+from stepwell.messages import Message, Role, ToolCall, ToolResult, Usage
+from stepwell.serialization.document import (
+    StoredChange,
+    StoredExecution,
+    StoredState,
+    StoredStep,
+    StoredTool,
+)
+from stepwell.serialization.values import Misfit, StoredData, is_flat
+from stepwell.state import (
+    AgentState,
+    Answered,
+    Approval,
+    ExecutionState,
+    Pending,
+    StepExecution,
+    ToolExecution,
+)
+from stepwell.tools.secrets import HIDDEN
+
+NO_USAGE = Usage()
+OVERLAP = 32
+"""How far before an increment's first message its steps may begin and still point to theirs."""
+
+
+def stored_state(state: AgentState) -> StoredState:
+    """All of a state."""
+    execution = state.execution
+    messages = list(state.messages)
+    return StoredState(
+        agent_id=state.agent_id,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        parent_agent_id=state.parent_agent_id,
+        execution_count=state.execution_count,
+        cumulative_seconds=_finite(state.cumulative_seconds, "cumulative_seconds"),
+        execution=None if execution is None else _execution(execution),
+        metadata=_data(state.metadata, "metadata"),
+        messages=_messages(messages, 0),
+        steps=_steps(() if execution is None else execution.steps, messages, 0),
+    )
+
+
+def stored_change(before: AgentState, state: AgentState) -> StoredChange:
+    """What a state has that an older one has not; costs what was added."""
+    if state.agent_id != before.agent_id:
+        raise SerializationError(
+            f"the state of agent {state.agent_id} does not continue that of {before.agent_id}; "
+            "an increment follows an older state of the same agent"
+        )
+    execution, older = state.execution, before.execution
+    kept_messages = state.messages.shared_with(before.messages)
+    kept_steps = 0
+    if execution is not None and older is not None and execution.id == older.id:
+        kept_steps = execution.steps.shared_with(older.steps)
+    changed, gone = _metadata_change(before.metadata, state.metadata)
+    nearby = max(0, kept_messages - OVERLAP)
+    messages = state.messages[nearby:]
+    return StoredChange(
+        since=before.updated_at,
+        since_messages=len(before.messages),
+        since_steps=len(before.steps),
+        agent_id=state.agent_id,
+        updated_at=state.updated_at,
+        execution_count=state.execution_count,
+        cumulative_seconds=_finite(state.cumulative_seconds, "cumulative_seconds"),
+        execution=None if execution is None else _execution(execution),
+        metadata=_data(changed, "metadata"),
+        metadata_gone=gone,
+        kept_messages=kept_messages,
+        kept_steps=kept_steps,
+        messages=_messages(messages[kept_messages - nearby :], kept_messages),
+        steps=_steps(() if execution is None else execution.steps[kept_steps:], messages, nearby),
+    )
+
+
+def _metadata_change(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    if before is after:
+        return {}, ()
+    changed = {
+        key: value
+        for key, value in after.items()
+        if key not in before or not _same(before[key], value)
+    }
+    return changed, tuple(key for key in before if key not in after)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal also in kind: 1, 1.0 and True are equal to Python, and different JSON."""
+    return one is other or (type(one) is type(other) and repr(one) == repr(other))
+
+
+def _execution(execution: ExecutionState) -> StoredExecution:
+    last, outcome = execution.steps.last, execution.outcome
+    is_last = last is not None and last.outcome is outcome
+    try:
+        return StoredExecution(
+            id=execution.id,
+            started_at=execution.started_at,
+            status=execution.status,
+            outcome="last step" if is_last else outcome and _outcome(outcome),
+            usage=execution.usage or NO_USAGE,
+            cost=_finite(execution.cost, ".cost"),
+            consecutive_failures=execution.consecutive_failures,
+            total_failures=execution.total_failures,
+            granted=execution.granted,
+            pending=tuple([_pending(it) for it in execution.pending]),
+            answered=tuple([_answered(it) for it in execution.answered]),
+            wrapping_up=execution.wrapping_up,
+            wants_output=execution.wants_output,
+        )
+    except Misfit as misfit:
+        raise misfit.inside("execution") from None
+
+
+def _pending(pending: Pending) -> Pending:
+    return replace(
+        pending,
+        details=_data(pending.details, ".pending.details"),
+        kept=_data(pending.kept, ".pending.kept"),
+    )
+
+
+def _answered(answered: Answered) -> Answered:
+    return replace(
+        answered,
+        call=_call(answered.call),
+        answer=_data(_without_secrets(answered), ".answered.answer"),
+        kept=_data(answered.kept, ".answered.kept"),
+    )
+
+
+def _without_secrets(answered: Answered) -> Any:
+    """An approval may give a call its secret arguments anew. They are for the run that follows in
+    this process, and are not stored: a call that is resumed without them says so."""
+    answer = answered.answer
+    if not isinstance(answer, Approval) or answer.arguments is None:
+        return answer
+    asked = [answered.call.arguments]
+    if isinstance(answered.kept, AgentState):  # a subagent's call, whose secrets its question names
+        asked += [p.details.get("arguments", {}) for p in answered.kept.pending]
+    secret = {name for arguments in asked for name, it in arguments.items() if it == HIDDEN}
+    shown = {name: HIDDEN if name in secret else it for name, it in answer.arguments.items()}
+    return replace(answer, arguments=shown)
+
+
+def _messages(messages: Iterable[Message], first: int) -> list[Message]:
+    stored: list[Message] = []
+    for message in messages:
+        try:
+            stored.append(_message(message))
+        except Misfit as misfit:
+            raise misfit.inside(f"messages[{first + len(stored)}]") from None
+    return stored
+
+
+def _message(message: Message) -> Message:
+    if message.metadata:
+        metadata = _data(message.metadata, ".metadata")
+        if metadata is not message.metadata:
+            message = replace(message, metadata=metadata)
+    for part in message.parts:
+        if type(part) is ToolCall and not is_flat(part.arguments):
+            kept = _call(part)
+            if kept is not part:
+                parts = tuple([kept if it is part else it for it in message.parts])
+                message = replace(message, parts=parts)
+    return message
+
+
+def _call(call: ToolCall) -> ToolCall:
+    arguments = _data(call.arguments, ".arguments")
+    return call if arguments is call.arguments else replace(call, arguments=arguments)
+
+
+def _steps(
+    steps: Iterable[StepExecution], messages: Sequence[Message], first: int
+) -> list[StoredStep]:
+    """``messages`` are those of the conversation from ``first`` on."""
+    places = {id(message): place for place, message in enumerate(messages)}
+    stored: list[StoredStep] = []
+    for recorded in steps:
+        try:
+            stored.append(_step(recorded, messages, first, places))
+        except Misfit as misfit:
+            raise misfit.inside(f"steps[{recorded.number - 1}]") from None
+    return stored
+
+
+def _step(
+    recorded: StepExecution, messages: Sequence[Message], first: int, places: Mapping[int, int]
+) -> StoredStep:
+    step = recorded.step
+    own = step.messages
+    place = places.get(id(own[0])) if own else None
+    if place is not None:
+        there = messages[place : place + len(own)]
+        if len(there) != len(own) or not all(map(is_, there, own)):
+            place = None
+    return StoredStep(
+        number=recorded.number,
+        outcome=_outcome(recorded.outcome),
+        started_at=recorded.started_at,
+        completed_at=recorded.completed_at,
+        duration_seconds=_finite(recorded.duration_seconds, ".duration_seconds"),
+        said=None if place is None else (first + place, len(own)),
+        messages=() if place is not None else tuple([_message(it) for it in own]),
+        tools=_tools(step.tool_executions, own) if step.tool_executions else (),
+        failures=step.failures,
+        usage=step.usage or NO_USAGE,
+        cost=_finite(step.cost, ".cost"),
+        finish_reason=step.finish_reason,
+        model=step.model,
+        metadata=_data(step.metadata, ".metadata") if step.metadata else NO_METADATA,
+        output=UNSET if step.output is UNSET else _data(step.output, ".output"),
+    )
+
+
+def _tools(
+    executions: tuple[ToolExecution, ...], messages: tuple[Message, ...]
+) -> tuple[StoredTool, ...]:
+    calls = messages[0].tool_calls if messages else ()
+    texts: dict[str, str] = {}
+    for message in messages:
+        if message.role is Role.TOOL:
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    texts.setdefault(part.call_id, part.content)
+    return tuple(
+        [_tool(execution, place, calls, texts) for place, execution in enumerate(executions)]
+    )
+
+
+def _tool(
+    execution: ToolExecution, place: int, calls: tuple[ToolCall, ...], texts: Mapping[str, str]
+) -> StoredTool:
+    call, text, value = execution.call, execution.text, execution.value
+    is_of_response = place < len(calls) and _same(calls[place], call)
+    is_text = value is text or (type(value) is str and value == text)
+    return StoredTool(
+        call=place if is_of_response else _call(call),
+        outcome=execution.outcome,
+        started_at=execution.started_at,
+        completed_at=execution.completed_at,
+        duration_seconds=_finite(execution.duration_seconds, ".tools.duration_seconds"),
+        text=UNSET if texts.get(call.id) == text else text,
+        value=UNSET if is_text else _data(value, f".tools[{place}].value"),
+        error=execution.error,
+        usage=execution.usage or NO_USAGE,
+        cost=_finite(execution.cost, ".tools.cost"),
+    )
+
+
+def _outcome(outcome: ContinuationOutcome) -> ContinuationOutcome:
+    delay = outcome.delay_seconds
+    changed = None
+    for place, vote in enumerate(outcome.evaluations):
+        delay += vote.delay_seconds
+        context = vote.context
+        if not is_flat(context):
+            kept = _data(context, f".outcome.evaluations[{place}].context")
+            if kept is not context:
+                changed = changed or list(outcome.evaluations)
+                changed[place] = replace(vote, context=kept)
+    _finite(delay, ".outcome.delay_seconds")
+    return outcome if changed is None else replace(outcome, evaluations=tuple(changed))
+
+
+def _data(value: Any, where: str) -> Any:
+    try:
+        return DATA.stored(value)
+    except Misfit as misfit:
+        raise misfit.inside(where) from None
+
+
+def _finite(number: float, where: str) -> float:
+    if not isfinite(number):
+        raise Misfit("is not a finite number, which JSON has no word for").inside(where)
+    return number
+
+
+def _approval(approval: Approval) -> Any:
+    return DATA.stored(asdict(approval))
+
+
+NO_METADATA: dict[str, Any] = {}
+DATA = StoredData({AgentState: ("$state", stored_state), Approval: ("$approval", _approval)})
