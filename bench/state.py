@@ -77,18 +77,14 @@ def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int)
 
 
 def growth(states: list[AgentState], rounds: int) -> float:
-    """Writing step 1,000 against writing step 10, each as the median of the ten steps around it."""
+    """Writing step 1,000 against writing step 10, each with the ten steps around it."""
     steps = list(pairwise(states))
 
-    def cost(around: int) -> float:
-        near = steps[around - 5 : around + 5]
-        return statistics.median(
-            seconds(lambda pair=pair: [SERIALIZER.increment_to_json(*pair) for _ in range(20)])
-            for _ in range(rounds)
-            for pair in near
-        )
+    def written(around: int) -> Callable[[], object]:
+        near = steps[around - 5 : around + 5] * 5
+        return lambda: [SERIALIZER.increment_to_json(one, other) for one, other in near]
 
-    return cost(len(steps) - 5) / cost(10)
+    return ratio(written(len(steps) - 6), written(10), rounds)
 
 
 def measured(rounds: int) -> dict[str, float]:
@@ -111,7 +107,7 @@ def measured(rounds: int) -> dict[str, float]:
             lambda: SERIALIZER.from_json(document), lambda: json.loads(text), rounds
         ),
         "bytes_ratio_200": len(document) / len(text),
-        "increment_growth_1000_over_10": growth(states, max(3, rounds // 20)),
+        "increment_growth_1000_over_10": growth(states, rounds),
         "increments_over_full": sum(map(len, increments)) / len(whole),
     }
 
