@@ -170,12 +170,14 @@ class Agent:
         """Text as it arrives, tools, steps, and last of all ``Final`` with the result."""
         parts: asyncio.Queue[RunPart | None] = asyncio.Queue()
 
+        state = self._state(task)
+
         def tap(event: AgentEvent) -> None:
-            part = part_of(event)
+            part = part_of(event) if event.agent_id == state.agent_id else None
             if part is not None:
                 parts.put_nowait(part)
 
-        worker = asyncio.create_task(self._fill(parts, tap, self._state(task), cancellation))
+        worker = asyncio.create_task(self._fill(parts, tap, state, cancellation))
         try:
             while (part := await parts.get()) is not None:
                 yield part

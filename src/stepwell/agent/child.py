@@ -183,7 +183,9 @@ async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) ->
 
     async def to_the_end() -> AgentState:
         nonlocal reached
-        async for after_step in agent.iterator(state, cancellation=cancellation):
+        tap = context.state.scope.emitter.tap
+        steps = agent.loop.iterator(state, cancellation=cancellation, tap=tap)
+        async for after_step in steps:
             reached = after_step
         return reached
 

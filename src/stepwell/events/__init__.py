@@ -1,7 +1,7 @@
 """What happened in a run, and who is told."""
 
 from stepwell.events.bus import EventBus, Listener, Unsubscribe
-from stepwell.events.emitter import Emitter
+from stepwell.events.emitter import Emitter, Tap
 from stepwell.events.types import (
     AgentEvent,
     AgentExecutionStarted,
@@ -43,6 +43,7 @@ __all__ = [
     "StreamEventReceived",
     "SubagentCompleted",
     "SubagentSpawning",
+    "Tap",
     "ThinkingReceived",
     "TokenUsageReported",
     "ToolCallBlocked",

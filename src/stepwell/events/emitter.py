@@ -12,6 +12,7 @@ from stepwell.events.bus import EventBus, Listener, Subscription
 from stepwell.events.types import AgentEvent, EventSource
 
 P = ParamSpec("P")
+Tap = Callable[[AgentEvent], None]
 
 logger = logging.getLogger("stepwell.events")
 
@@ -30,12 +31,14 @@ class Emitter:
         bus: EventBus,
         source: EventSource,
         clock: Clock,
-        taps: tuple[Callable[[AgentEvent], None], ...] = (),
+        tap: Tap | None = None,
     ) -> None:
         self.bus = bus
         self.source = source
         self._clock = clock
-        self._taps = tuple(Subscription(AgentEvent, tap) for tap in taps)
+        self.tap = tap
+        """Hears this run alone, and its subagents' runs."""
+        self._taps = () if tap is None else (Subscription(AgentEvent, tap),)
         self._mailboxes: dict[int, _Mailbox] = {}
 
     @property

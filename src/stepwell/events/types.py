@@ -116,7 +116,10 @@ class ToolCallProgressed(AgentEvent, frozen=True, kw_only=True):
 
 
 class ToolCallCompleted(AgentEvent, frozen=True, kw_only=True):
-    """A tool call has its result; ``error`` is the text of a failure."""
+    """A tool call has its result; ``error`` is the text of a failure.
+
+    ``outcome`` is the word of ``ToolOutcome``: one that waits for a person is ``pending``.
+    """
 
     tool: str
     call_id: str
@@ -126,6 +129,7 @@ class ToolCallCompleted(AgentEvent, frozen=True, kw_only=True):
     started_at: datetime
     completed_at: datetime
     duration_ms: float
+    outcome: str = "completed"
 
 
 class ToolCallBlocked(AgentEvent, frozen=True, kw_only=True):

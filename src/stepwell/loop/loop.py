@@ -11,7 +11,7 @@ the surrounding task passes through.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ from stepwell.criteria import (
 )
 from stepwell.drivers import Driver, is_wrapping_up
 from stepwell.errors import DriverError, HookError, LimitReachedError, described
-from stepwell.events import AgentEvent, Emitter, EventBus, EventSource
+from stepwell.events import Emitter, EventBus, EventSource, Tap
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop.resuming import resumed
@@ -62,8 +62,6 @@ logger = logging.getLogger("stepwell.loop")
 
 WRAP_UP_SECONDS = 30.0
 """How long the last step after a time limit may take."""
-
-Tap = Callable[[AgentEvent], None]
 
 
 class AgentLoop:
@@ -170,8 +168,7 @@ class AgentLoop:
             parent_agent_id=state.parent_agent_id,
             execution_id="" if state.execution is None else state.execution.id,
         )
-        taps = () if tap is None else (tap,)
-        scope = RunScope(Emitter(self.events, source, self._clock, taps), cancellation)
+        scope = RunScope(Emitter(self.events, source, self._clock, tap), cancellation)
         left = self._seconds_left(state)
         if left is not None:
             scope.set_deadline(left)

@@ -385,6 +385,7 @@ class ToolExecutor:
                 ToolCallCompleted,
                 tool=execution.call.name,
                 call_id=execution.call.id,
+                outcome=execution.outcome,
                 success=not execution.is_error,
                 error=execution.text if execution.is_error else None,
                 value=execution.value,
