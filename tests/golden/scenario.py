@@ -83,6 +83,7 @@ class Scenario:
                 UseSubagents(AgentRegistry([researcher])),
             ],
             error_policy=ErrorPolicy.retry_tool_errors(3),
+            timeout=None,  # what is left of it is real time
             clock=self._clock,
             new_id=SequentialIds(),
         )

@@ -1,0 +1,38 @@
+"""The exact envelopes of a run with tools, an error, a retry, a subagent, questions and a cancel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stepwell.broadcasting import BroadcastConfig
+from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.testing import SequentialIds
+from tests.golden.scenario import Scenario
+
+FILES = Path(__file__).parent / "envelopes"
+PRESETS = {
+    "minimal": BroadcastConfig.minimal(),
+    "standard": BroadcastConfig.standard(),
+    "debug": BroadcastConfig.debug(),
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+async def test_the_envelopes_are_these(preset: str) -> None:
+    told = (await envelopes(preset)).splitlines()
+    kept = (FILES / f"{preset}.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in told] == [json.loads(line) for line in kept]
+
+
+async def envelopes(preset: str) -> str:
+    """One line for each envelope of the scenario."""
+    recorder = RecordingBroadcaster()
+    adapter = AgentEventEnvelopeAdapter(
+        recorder, "session-1", "execution-1", PRESETS[preset], new_id=SequentialIds("envelope")
+    )
+    await Scenario(adapter.wiretap()).run()
+    await adapter.flush()
+    assert (adapter.failed, adapter.dropped) == (0, 0)
+    return "".join(f"{json.dumps(envelope)}\n" for envelope in recorder.envelopes)
