@@ -1,7 +1,7 @@
 """The envelopes that user interfaces see: their types, statuses and payloads.
 
-One stable schema: the JSON Schema and the TypeScript types in ``schema/`` are generated from these
-classes. Words are wire words and never change; a new field may be added, none is taken away.
+One stable schema: the JSON Schema and the TypeScript types in ``schema_files/`` are generated from
+these classes. Words are wire words and never change; a new field may be added, none is taken away.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, json
 
 from stepwell.continuation import AgentStatus, ContinuationDecision, StopReason
 from stepwell.messages import FinishReason, Usage
+from stepwell.state import ToolOutcome
 
 
 class EnvelopeType(StrEnum):
@@ -87,6 +88,8 @@ class Payload(Struct, frozen=True, kw_only=True):
     agent_id: str
     parent_execution_id: str | None = None
     parent_tool_call_id: str | None = None
+    truncated: bool = False
+    """A transport could not carry it whole and shortened its texts."""
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -143,10 +146,11 @@ class ToolStartedPayload(Payload, frozen=True, kw_only=True):
 
 
 class ToolCompletedPayload(Payload, frozen=True, kw_only=True):
-    """A tool call has its result, was blocked, or failed."""
+    """A tool call has its result, was blocked, failed, or waits for a person: see ``outcome``."""
 
     tool_name: str
     tool_call_id: str
+    outcome: ToolOutcome
     success: bool
     error: str | None
     duration_ms: float
@@ -209,7 +213,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data, as broadcasters are given it."""
-        return to_builtins(self)
+        return json.decode(json.encode(self))
 
 
 def timestamp(at: datetime) -> str:

@@ -1,0 +1,361 @@
+"""Turns the events of one execution, and of its subagents, into envelopes, and queues them.
+
+Envelopes leave here in order and counted; whether they arrive is for the deliveries. No handler
+waits, and none raises.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from datetime import datetime
+from typing import Any
+
+from stepwell.broadcasting import payloads
+from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
+from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.broadcasting.envelope import (
+    BroadcastStatus,
+    EnvelopeType,
+    Payload,
+    StatusPayload,
+)
+from stepwell.broadcasting.executions import Executions, TrackedExecution
+from stepwell.broadcasting.outbox import Outbox
+from stepwell.clock import Clock, SystemClock
+from stepwell.continuation import AgentStatus
+from stepwell.errors import text_of
+from stepwell.events import (
+    AgentEvent,
+    AgentExecutionStarted,
+    AgentFailed,
+    AgentFinished,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    StreamEventReceived,
+    SubagentSpawning,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
+from stepwell.ids import IdFactory, new_id
+
+logger = logging.getLogger("stepwell.broadcasting")
+
+STANDARD = BroadcastConfig.standard()
+
+
+class AgentEventEnvelopeAdapter:
+    """Broadcasts one execution of an agent, with its subagents, as envelopes.
+
+    It serves the first execution that begins after it was made or ``reset()``; other executions on
+    the same bus are left out. The end of a run waits a moment until all was sent; ``flush()`` waits
+    as long as it takes.
+
+    >>> from stepwell.agent import Agent
+    >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
+    >>> from stepwell.testing import ScriptedModel
+    >>> agent, screen = Agent(ScriptedModel(["Four."])), RecordingBroadcaster()
+    >>> adapter = AgentEventEnvelopeAdapter(screen, "session-1", "execution-1")
+    >>> stop_listening = agent.wiretap(adapter.wiretap())
+    >>> state = agent.run_sync("What is 2 + 2?")
+    >>> [status["payload"]["status"] for status in screen.of_type("agent.status")]
+    ['processing', 'completed']
+    """
+
+    def __init__(
+        self,
+        broadcaster: CanBroadcastAgentEvents,
+        session_id: str,
+        execution_id: str,
+        config: BroadcastConfig = STANDARD,
+        *,
+        channel: str | None = None,
+        first_seq: int = 1,
+        new_id: IdFactory = new_id,
+        clock: Clock | None = None,
+    ) -> None:
+        """``clock`` is for statuses that are sent by hand; events know their time."""
+        self.config = config
+        self._outbox = Outbox(
+            broadcaster,
+            config,
+            session_id=session_id,
+            channel=f"agent.{session_id}" if channel is None else channel,
+            first_seq=first_seq,
+            new_id=new_id,
+        )
+        self._clock = clock or SystemClock()
+        self._executions = Executions(execution_id)
+        self._handlers: dict[type[AgentEvent], Callable[[Any], Awaitable[None] | None]] = {
+            AgentExecutionStarted: self.on_agent_execution_started,
+            AgentStepStarted: self.on_agent_step_started,
+            AgentStepCompleted: self.on_agent_step_completed,
+            ToolCallStarted: self.on_tool_call_started,
+            ToolCallCompleted: self.on_tool_call_completed,
+            ToolCallBlocked: self.on_tool_call_blocked,
+            ContinuationEvaluated: self.on_continuation_evaluated,
+            StreamEventReceived: self.on_stream_chunk,
+            SubagentSpawning: self.on_subagent_spawning,
+            AgentFailed: self.on_agent_failed,
+            AgentFinished: self.on_agent_finished,
+        }
+
+    # Wiring
+
+    def wiretap(self) -> Callable[[AgentEvent], Awaitable[None] | None]:
+        """The listener for ``agent.wiretap``: it knows what to do with every event."""
+        return self._hear
+
+    def reset(self, execution_id: str | None = None) -> None:
+        """Get ready for the next execution, under another id if one is given.
+
+        It is idle again and follows the next execution that begins; ``seq`` goes on counting.
+        """
+        self._executions = Executions(execution_id or self.execution_id)
+
+    async def flush(self) -> None:
+        """Wait until every envelope so far was sent, failed or was dropped."""
+        await self._outbox.flush()
+
+    # How it stands
+
+    @property
+    def session_id(self) -> str:
+        """Whose envelopes they are."""
+        return self._outbox.session_id
+
+    @property
+    def channel(self) -> str:
+        """Where they are sent."""
+        return self._outbox.channel
+
+    @property
+    def execution_id(self) -> str:
+        """Under which the root agent's envelopes are broadcast."""
+        return self._executions.root.id
+
+    @property
+    def status(self) -> BroadcastStatus:
+        """Of the execution; its subagents have their own."""
+        return self._executions.root.status
+
+    @property
+    def delivered(self) -> int:
+        """How many envelopes were sent, over all broadcasters."""
+        return sum(delivery.delivered for delivery in self._outbox.deliveries)
+
+    @property
+    def failed(self) -> int:
+        """How many envelopes a broadcaster could not send."""
+        return sum(delivery.failed for delivery in self._outbox.deliveries)
+
+    @property
+    def dropped(self) -> int:
+        """How many envelopes were given up before a broadcaster saw them."""
+        return sum(delivery.dropped for delivery in self._outbox.deliveries)
+
+    # Handlers, for ``agent.on_event``. Those of the execution's or of a step's beginning have to be
+    # among the wired ones: they tell which execution to follow.
+
+    def on_agent_execution_started(self, event: AgentExecutionStarted) -> None:
+        """Follow this execution, if none is followed yet."""
+        self._executions.of(event)
+
+    def on_agent_step_started(self, event: AgentStepStarted) -> None:
+        """The first step makes the execution ``processing``; so does the first after a pause."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close(run, event.at)
+        run.step_number, run.steps = event.step_number, event.step_number - 1
+        if run.status is not BroadcastStatus.PROCESSING:
+            self._follow(run, payloads.status(run, BroadcastStatus.PROCESSING), event.at)
+        self._send(run, EnvelopeType.STEP_STARTED, payloads.step_started(run, event), event.at)
+
+    def on_agent_step_completed(self, event: AgentStepCompleted) -> None:
+        """Tell what the step came to."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close(run, event.at)
+        run.steps = event.step_number
+        payload = payloads.step_completed(run, event)
+        self._send(run, EnvelopeType.STEP_COMPLETED, payload, event.at)
+
+    def on_tool_call_started(self, event: ToolCallStarted) -> None:
+        """Tell of the call, with its arguments as far as the config says."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close_text(run, event.at)
+        self._give_up(run, event.call_id, event.at)
+        run.given_up_calls.discard(event.call_id)
+        run.open_calls[event.call_id] = event
+        payload = payloads.tool_started(run, event, self.config)
+        self._send(run, EnvelopeType.TOOL_STARTED, payload, event.at)
+
+    def on_tool_call_completed(self, event: ToolCallCompleted) -> None:
+        """Tell of the result."""
+        run = self._executions.of(event)
+        if run is None or event.call_id in run.given_up_calls:
+            return
+        self._close_text(run, event.at)
+        run.open_calls.pop(event.call_id, None)
+        for child in run.unfinished(event.call_id):
+            self._leave_behind(child, event.at, cancelled=True)
+        payload = payloads.tool_completed(run, event)
+        self._send(run, EnvelopeType.TOOL_COMPLETED, payload, event.at)
+
+    def on_tool_call_blocked(self, event: ToolCallBlocked) -> None:
+        """Tell of the call and of its refusal: it has no other events."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close_text(run, event.at)
+        started = payloads.tool_started(run, event, self.config)
+        self._send(run, EnvelopeType.TOOL_STARTED, started, event.at)
+        refused = payloads.tool_blocked(run, event)
+        self._send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
+
+    def on_continuation_evaluated(self, event: ContinuationEvaluated) -> None:
+        """Tell the votes, if the config says so; the status follows from other events."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close(run, event.at)
+        run.outcome = event.outcome
+        if self.config.include_continuation_trace:
+            payload = payloads.continuation(run, event)
+            self._send(run, EnvelopeType.CONTINUATION, payload, event.at)
+
+    def on_stream_chunk(self, event: StreamEventReceived) -> None:
+        """Tell a piece of text, if the config says so."""
+        run = self._executions.of(event)
+        if run is None or not self.config.include_stream_chunks:
+            return
+        if event.chunk_index == 0:
+            self._close_text(run, event.at)
+        run.open_text = None if event.is_complete else event
+        self._send(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+
+    def on_subagent_spawning(self, event: SubagentSpawning) -> None:
+        """Remember for which call the subagent runs."""
+        self._executions.note_spawning(event)
+
+    def on_agent_failed(self, event: AgentFailed) -> None:
+        """The execution is ``failed``, with the text of the error."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        self._close(run, event.at)
+        run.steps = event.steps_completed
+        self._follow(run, payloads.failed(run, event), event.at)
+
+    def on_agent_finished(self, event: AgentFinished) -> Awaitable[None] | None:
+        """The execution has its last status, or is paused; the returned object waits for sending,
+        if it is awaited, as the event bus does."""
+        run = self._executions.of(event)
+        if run is None:
+            return None
+        self._close(run, event.at)
+        run.steps = event.total_steps
+        is_told = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
+        if not is_told:
+            self._follow(run, payloads.finished(run, event), event.at)
+        return _Flush(self.flush) if run is self._executions.root else None
+
+    def on_agent_status_changed(
+        self,
+        status: BroadcastStatus | AgentStatus | str,
+        error: str | BaseException | None = None,
+        last_response: str | None = None,
+    ) -> None:
+        """Send a status of the execution by hand; after a terminal one it is ignored."""
+        word = _status(status)
+        if word is None:
+            known = ", ".join(BroadcastStatus)
+            logger.warning("status %.80r is not sent: it is none of %s", status, known)
+            return
+        root, at = self._executions.root, self._clock.now()
+        if isinstance(error, BaseException):
+            error = text_of(error)
+        payload = payloads.status(root, word, error=error, last_response=last_response)
+        self._move(root, payload, at)
+
+    # Statuses, and what a status or a later event closes
+
+    def _follow(self, run: TrackedExecution, payload: StatusPayload, at: datetime) -> None:
+        if self.config.auto_status_tracking:
+            self._move(run, payload, at)
+        elif payload.status.is_terminal:
+            self._end_below(run, payload.status, at)
+
+    def _move(self, run: TrackedExecution, payload: StatusPayload, at: datetime) -> None:
+        if run.status.is_terminal:
+            logger.debug(
+                "execution %s is %s; the status %s is not sent",
+                run.id,
+                run.status,
+                payload.status,
+            )
+            return
+        if payload.status.is_terminal:
+            self._close(run, at)
+            self._end_below(run, payload.status, at)
+        self._send(run, EnvelopeType.STATUS, payload, at)
+        run.status = payload.status
+
+    def _end_below(self, run: TrackedExecution, status: BroadcastStatus, at: datetime) -> None:
+        for child in run.unfinished():
+            self._leave_behind(child, at, cancelled=status is BroadcastStatus.CANCELLED)
+
+    def _leave_behind(self, run: TrackedExecution, at: datetime, *, cancelled: bool) -> None:
+        self._close(run, at)
+        self._follow(run, payloads.left_behind(run, cancelled=cancelled), at)
+
+    def _close(self, run: TrackedExecution, at: datetime) -> None:
+        """Between steps neither a response nor a call is under way."""
+        self._close_text(run, at)
+        for call_id in tuple(run.open_calls):
+            self._give_up(run, call_id, at)
+
+    def _close_text(self, run: TrackedExecution, at: datetime) -> None:
+        """A response that broke off has no last chunk of its own."""
+        newest, run.open_text = run.open_text, None
+        if newest is not None:
+            self._send(run, EnvelopeType.STREAM_CHUNK, payloads.last_chunk(run, newest), at)
+
+    def _give_up(self, run: TrackedExecution, call_id: str, at: datetime) -> None:
+        call = run.open_calls.pop(call_id, None)
+        if call is not None:
+            run.given_up_calls.add(call_id)
+            payload = payloads.tool_given_up(run, call, at)
+            self._send(run, EnvelopeType.TOOL_COMPLETED, payload, at)
+
+    # Sending
+
+    def _hear(self, event: AgentEvent) -> Awaitable[None] | None:
+        handler = self._handlers.get(type(event))
+        return None if handler is None else handler(event)
+
+    def _send(
+        self, run: TrackedExecution, type: EnvelopeType, payload: Payload, at: datetime
+    ) -> None:
+        self._outbox.put(run.id, type, payload, at)
+
+
+class _Flush:
+    """Waits for sending once somebody awaits it. A coroutine would complain if nobody does."""
+
+    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
+        self._flush = flush
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._flush().__await__()
+
+
+def _status(word: str) -> BroadcastStatus | None:
+    try:
+        return BroadcastStatus.of(AgentStatus(word))
+    except ValueError:
+        return next((status for status in BroadcastStatus if status == word), None)

@@ -1,0 +1,162 @@
+"""A conversation in the words of AG-UI: messages, tool calls, and ids that are unique in it.
+
+Pure functions for the translator and for what comes back from a client; wire names are camelCase.
+"""
+
+import json as standard_json
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from msgspec import json
+
+from stepwell.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall
+
+OWN_KEY = "stepwell"
+"""Under this key of an AG-UI metadata object stands what AG-UI has no field for."""
+
+ADDED_RESULT = {"ag_ui": "added"}
+"""Metadata of a result that was missing in what a client sent: the client does not know it yet."""
+
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
+
+
+class CallIds:
+    """Names of tool calls on the wire. Some providers give an id again in a later response, and a
+    client would take that for the same call; the later one is named with its message.
+
+    >>> ids = CallIds()
+    >>> ids.of_call("call_1", "m1"), ids.of_call("call_1", "m2"), ids.newest("call_1")
+    ('call_1', 'call_1@m2', 'call_1@m2')
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._first_in: dict[str, str] = {}
+        self._newest: dict[str, str] = {}
+
+    def of_call(self, call_id: str, message_id: str) -> str:
+        """The name of the call that this message makes; the same whenever it is asked for."""
+        is_first = self._first_in.setdefault(call_id, message_id) == message_id
+        name = f"{self._prefix}{call_id}" if is_first else f"{self._prefix}{call_id}@{message_id}"
+        self._newest[call_id] = name
+        return name
+
+    def newest(self, call_id: str) -> str:
+        """The name of the newest call with that id."""
+        return self._newest.get(call_id, f"{self._prefix}{call_id}")
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """Name the calls of these messages."""
+        for message in messages:
+            for call in message.tool_calls:
+                self.of_call(call.id, message.id)
+
+
+def wire_messages(
+    messages: Iterable[Message], waiting: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The messages as AG-UI has them; ``waiting`` are the calls that wait for a person.
+
+    >>> wire_messages([Message.user("Hello", id="m1")])
+    [{'id': 'm1', 'role': 'user', 'content': 'Hello'}]
+    """
+    ids = CallIds()
+    return [_wire_message(message, ids, waiting) for message in messages]
+
+
+def arguments_text(arguments: Any) -> str:
+    """The arguments of a call, as the JSON text that AG-UI carries.
+
+    >>> arguments_text({"city": "Zürich"})
+    '{"city":"Zürich"}'
+    """
+    return json_bytes(arguments).decode()
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON in UTF-8; what JSON does not know becomes text, and lone surrogates are escaped."""
+    try:
+        return json.encode(value, enc_hook=str)
+    except (UnicodeEncodeError, OverflowError):  # whole numbers of any size come from models
+        return standard_json.dumps(value, default=str, separators=(",", ":")).encode()
+
+
+def waiting_note() -> dict[str, Any]:
+    """Metadata of a result that only says that its call waits."""
+    return {OWN_KEY: {"waiting": True}}
+
+
+def _wire_message(message: Message, ids: CallIds, waiting: Collection[str]) -> dict[str, Any]:
+    wire: dict[str, Any] = {"id": message.id, "role": message.role.value}
+    match message.role:
+        case Role.ASSISTANT:
+            calls = [_wire_call(call, message.id, ids) for call in message.tool_calls]
+            if message.text or not calls:
+                wire["content"] = message.text
+            if calls:
+                wire["toolCalls"] = calls
+        case Role.TOOL:
+            wire |= _result_fields(message, ids, waiting)
+        case Role.USER:
+            wire["content"] = _user_content(message)
+        case Role.SYSTEM | Role.DEVELOPER:
+            wire["content"] = message.text
+    return wire
+
+
+def _result_fields(message: Message, ids: CallIds, waiting: Collection[str]) -> dict[str, Any]:
+    result = message.tool_result
+    if result is None:
+        return {"content": message.text, "toolCallId": ""}
+    fields: dict[str, Any] = {
+        "content": result.content,
+        "toolCallId": ids.newest(result.call_id),
+    }
+    if result.is_error:
+        fields["error"] = result.content
+    if result.call_id in waiting:
+        fields["metadata"] = waiting_note()
+    return fields
+
+
+def _wire_call(call: ToolCall, message_id: str, ids: CallIds) -> dict[str, Any]:
+    wire: dict[str, Any] = {
+        "id": ids.of_call(call.id, message_id),
+        "type": "function",
+        # Clients parse the arguments, so those of a malformed call are an empty object here.
+        "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
+    }
+    if call.signature is not None:
+        wire["encryptedValue"] = call.signature
+    if call.malformed is not None:
+        wire["metadata"] = {OWN_KEY: {"malformed": call.malformed}}
+    return wire
+
+
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, TextPart) for part in message.parts):
+        return message.text
+    return [wire for part in message.parts if (wire := _wire_part(part)) is not None]
+
+
+def _wire_part(part: Any) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            return {"type": "image", "source": _source(part)}
+        case FilePart():
+            wire: dict[str, Any] = {"type": "document", "source": _source(part)}
+            if part.name is not None:
+                wire["metadata"] = {"name": part.name}
+            return wire
+        case _:
+            return None
+
+
+def _source(part: ImagePart | FilePart) -> dict[str, str]:
+    if part.url is None:
+        media_type = part.media_type or UNKNOWN_MEDIA_TYPE
+        return {"type": "data", "value": part.data or "", "mimeType": media_type}
+    source = {"type": "url", "value": part.url}
+    return source if part.media_type is None else {**source, "mimeType": part.media_type}

@@ -1,0 +1,27 @@
+"""A run as a Vercel AI SDK UI message stream, the data stream that ``useChat`` reads.
+
+Written against version 6 of the npm package ``ai``; nothing of it is needed at run time.
+"""
+
+from stepwell.broadcasting.ai_sdk.history import AiSdkInputError
+from stepwell.broadcasting.ai_sdk.request import response_message_id, state_from_ai_sdk
+from stepwell.broadcasting.ai_sdk.stream import (
+    AI_SDK_DONE,
+    AI_SDK_HEADERS,
+    ai_sdk_chunks,
+    ai_sdk_stream,
+    encode_sse,
+)
+from stepwell.broadcasting.ai_sdk.translator import AiSdkTranslator
+
+__all__ = [
+    "AI_SDK_DONE",
+    "AI_SDK_HEADERS",
+    "AiSdkInputError",
+    "AiSdkTranslator",
+    "ai_sdk_chunks",
+    "ai_sdk_stream",
+    "encode_sse",
+    "response_message_id",
+    "state_from_ai_sdk",
+]

@@ -1,0 +1,122 @@
+"""How a run ended, in the words of the AI SDK and, as a data part, in ours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.broadcasting.ai_sdk.values import sendable
+from stepwell.broadcasting.envelope import BroadcastStatus
+from stepwell.continuation import AgentStatus, StopReason
+from stepwell.events import AgentFinished
+from stepwell.messages import FinishReason, Usage
+from stepwell.state import AgentState, Pending, PendingKind
+
+_FINISH_REASONS = {
+    FinishReason.STOP: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTENT_FILTER: "content-filter",
+    FinishReason.TOOL_CALLS: "tool-calls",
+    FinishReason.ERROR: "error",
+    FinishReason.OTHER: "other",
+}
+
+
+class Stop(Struct, frozen=True, kw_only=True):
+    """Why a run ended, and what it waits for if it is paused."""
+
+    status: BroadcastStatus
+    stop_reason: StopReason | None
+    explanation: str
+    steps: int = 0
+    usage: Usage = Usage()
+    execution_id: str = ""
+    waits_for: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of_state(cls, state: AgentState) -> "Stop":
+        """From the last state of a run."""
+        return cls(
+            status=BroadcastStatus.of(state.status),
+            stop_reason=None if state.stop is None else state.stop.stop_reason,
+            explanation=state.explain(),
+            steps=state.step_count,
+            usage=state.usage,
+            execution_id="" if state.execution is None else state.execution.id,
+            waits_for=tuple(_asked(pending) for pending in state.pending),
+        )
+
+    @classmethod
+    def of_event(cls, event: AgentFinished) -> "Stop":
+        """From the terminal event, for those who have no state."""
+        return cls(
+            status=BroadcastStatus.of(event.status),
+            stop_reason=event.stop_reason,
+            explanation="" if event.outcome is None else event.outcome.explain(event.status),
+            steps=event.total_steps,
+            usage=event.total_usage,
+            execution_id=event.execution_id,
+            waits_for=event.waits_for,
+        )
+
+    @classmethod
+    def of_fault(cls, error: str) -> "Stop":
+        """For a run that broke off before it could end."""
+        status = BroadcastStatus.of(AgentStatus.FAILED)
+        return cls(status=status, stop_reason=StopReason.ERROR, explanation=error)
+
+    @property
+    def waiting_calls(self) -> dict[str, PendingKind]:
+        """The calls that wait for a person, and for what."""
+        return {
+            asked["call_id"]: PendingKind(asked["kind"])
+            for asked in self.waits_for
+            if asked["call_id"] is not None
+        }
+
+    def part(self) -> dict[str, Any]:
+        """The data part that tells it; kept in the message, and replaced when the run goes on."""
+        data = {
+            "status": self.status.value,
+            "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
+            "explanation": self.explanation,
+            "steps": self.steps,
+            "waits_for": self.waits_for,
+        }
+        return {"type": "data-stepwell-stop", "id": "stepwell-stop", "data": sendable(data)}
+
+    def metadata(self) -> dict[str, Any]:
+        """The usage, named as the AI SDK does."""
+        usage = {
+            "inputTokens": self.usage.input_tokens,
+            "outputTokens": self.usage.output_tokens,
+            "totalTokens": self.usage.total_tokens,
+            "cachedInputTokens": self.usage.cached_tokens,
+            "reasoningTokens": self.usage.reasoning_tokens,
+        }
+        return {"type": "message-metadata", "messageMetadata": {"usage": usage}}
+
+    def finish_reason(self, last: FinishReason | None) -> str:
+        """The AI SDK's word; ``last`` is why the model ended its last turn."""
+        if self.status is BroadcastStatus.FAILED:
+            return "error"
+        if self.status is BroadcastStatus.PAUSED and self.waiting_calls:
+            return "tool-calls"
+        if self.status is BroadcastStatus.COMPLETED:
+            return "stop" if last is None else _FINISH_REASONS[last]
+        return "other"
+
+
+def approval_id(execution_id: str, steps: int, call_id: str) -> str:
+    """Names one request for approval: an answer to an older one of the same call is not taken."""
+    return f"{execution_id}:{steps}:{call_id}"
+
+
+def _asked(pending: Pending) -> dict[str, Any]:
+    return {
+        "kind": pending.kind.value,
+        "prompt": pending.prompt,
+        "call_id": pending.call_id,
+        "tool_name": pending.tool_name,
+        "details": pending.details,
+    }

@@ -1,0 +1,85 @@
+"""Subagents in a UI message: one data part each, beside the text of the agent that spawned them."""
+
+from typing import Any
+
+from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
+from stepwell.broadcasting.envelope import BroadcastStatus
+from stepwell.events import (
+    AgentEvent,
+    AgentFinished,
+    StreamEventReceived,
+    SubagentCompleted,
+    SubagentSpawning,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
+
+Chunk = dict[str, Any]
+
+
+class SubagentParts:
+    """Translates the events about and of subagents; of other agents it tells nothing."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Chunk] = {}
+
+    def chunks(self, event: AgentEvent) -> list[Chunk]:
+        """What an event changes in a subagent's part."""
+        match event:
+            case SubagentSpawning():
+                return self._spawned(event)
+            case SubagentCompleted():
+                done = {"status": BroadcastStatus.of(event.status).value, "steps": event.steps}
+                return self._changed(event.child_agent_id, **done)
+            case StreamEventReceived() if event.content and event.agent_id in self._parts:
+                return [_delta(event)]
+            case ToolCallStarted():
+                return self._tool(event.agent_id, event.call_id, event.tool, "running")
+            case ToolCallCompleted():
+                word = "completed" if event.success else "failed"
+                return self._tool(event.agent_id, event.call_id, event.tool, word)
+            case ToolCallBlocked():
+                return self._tool(event.agent_id, event.call_id, event.tool, "blocked")
+            case AgentFinished():
+                text = sendable_text(event.final_response or "")
+                return self._changed(event.agent_id, text=text)
+            case _:
+                return []
+
+    def _spawned(self, event: SubagentSpawning) -> list[Chunk]:
+        self._parts[event.child_agent_id] = sendable(
+            {
+                "agent_id": event.child_agent_id,
+                "parent_agent_id": event.agent_id,
+                "tool_call_id": event.call_id,
+                "name": event.name,
+                "prompt": event.prompt,
+                "depth": event.depth,
+                "status": BroadcastStatus.PROCESSING.value,
+                "steps": 0,
+                "tools": [],
+                "text": "",
+            }
+        )
+        return self._changed(event.child_agent_id)
+
+    def _tool(self, agent_id: str, call_id: str, name: str, status: str) -> list[Chunk]:
+        part = self._parts.get(agent_id)
+        if part is None:
+            return []
+        others = [tool for tool in part["tools"] if tool["tool_call_id"] != call_id]
+        entry = {"tool_call_id": call_id, "name": name, "status": status}
+        return self._changed(agent_id, tools=[*others, sendable(entry)])
+
+    def _changed(self, agent_id: str, **changes: Any) -> list[Chunk]:
+        part = self._parts.get(agent_id)
+        if part is None:
+            return []
+        self._parts[agent_id] = part = {**part, **changes}
+        return [{"type": "data-stepwell-subagent", "id": agent_id, "data": part}]
+
+
+def _delta(event: StreamEventReceived) -> Chunk:
+    data = {"agent_id": event.agent_id, "delta": sendable_text(event.content)}
+    return {"type": "data-stepwell-subagent-text", "data": data, "transient": True}

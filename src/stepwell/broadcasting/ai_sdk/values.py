@@ -1,0 +1,50 @@
+"""JSON data as the AI SDK's client takes it: what would break its stream is put otherwise."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+LARGEST_EXACT = 2**53 - 1
+"""Larger integers lose digits in JavaScript, so they are sent as text."""
+
+
+def sendable(value: Any) -> Any:
+    """The value as JSON that a JavaScript client reads without loss or refusal.
+
+    >>> sendable({"id": 2**60, "__proto__": 1, "part": float("nan")})
+    {'id': '1152921504606846976', '__proto___': 1, 'part': 'nan'}
+    """
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return sendable_text(value)
+        case int():
+            return value if abs(value) <= LARGEST_EXACT else str(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return {_key(key, item): sendable(item) for key, item in items}
+        case list() | tuple():
+            return [sendable(item) for item in cast("list[Any]", value)]
+        case _:
+            return sendable_text(str(value))
+
+
+def sendable_text(text: str) -> str:
+    """The text without lone surrogates, which no encoding can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return str(text)
+
+
+def _key(key: Any, item: Any) -> str:
+    """The client refuses data whose keys could reach the prototype of its objects."""
+    name = sendable_text(str(key))
+    is_refused = name == "__proto__" or (
+        name == "constructor" and isinstance(item, Mapping) and "prototype" in item
+    )
+    return f"{name}_" if is_refused else name

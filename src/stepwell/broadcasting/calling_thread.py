@@ -1,0 +1,65 @@
+"""A thread in which a sync broadcaster is called, so that it holds up neither run nor program.
+
+It is kept for the next envelope, which costs a quarter of a thread for each, and ends by itself.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from stepwell.errors import described
+
+IDLE_SECONDS = 5.0
+"""A thread that had nothing to do for so long ends; the next call starts another."""
+
+
+class Returned(NamedTuple):
+    """What a call returned, or the text of what it raised."""
+
+    value: Any
+    error: str | None
+
+
+class CallingThread:
+    """Makes calls one after the other; it is a daemon, so the program can end during a call."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._is_running = False
+        self._lock = threading.Lock()
+
+    def call(self, function: Callable[[], Any]) -> "ThreadFuture[Returned]":
+        """Call it once the calls before it have returned. The future never has an exception."""
+        future: ThreadFuture[Returned] = ThreadFuture()
+        future.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+        context = copy_context()
+        with self._lock:
+            if not self._is_running:
+                name = "stepwell-broadcasting"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._is_running = True
+            self._calls.put(lambda: future.set_result(_returned_by(context.run, function)))
+        return future
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call()
+            del call  # while it is idle, it keeps no envelope alive
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._calls.get(timeout=IDLE_SECONDS)
+        except Empty:
+            with self._lock:
+                self._is_running = not self._calls.empty()
+                return self._calls.get() if self._is_running else None
+
+
+def _returned_by(run: Callable[..., Any], function: Callable[[], Any]) -> Returned:
+    try:
+        return Returned(run(function), None)
+    except BaseException as error:  # noqa: BLE001 - foreign code: all it raises is told as text
+        return Returned(None, described(error))

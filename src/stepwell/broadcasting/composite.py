@@ -1,0 +1,67 @@
+"""Several broadcasters as one."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
+from stepwell.broadcasting.calling_thread import CallingThread
+from stepwell.broadcasting.sending import Sending
+from stepwell.broadcasting.trouble import Trouble
+from stepwell.clock import SystemClock
+from stepwell.errors import StepwellError
+
+
+class CompositeBroadcaster:
+    """Sends every envelope to all its members.
+
+    An adapter gives each member a queue of its own, so that a slow one delays no other.
+
+    >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
+    >>> first, second = RecordingBroadcaster(), RecordingBroadcaster()
+    >>> both = CompositeBroadcaster(first, CompositeBroadcaster(second))
+    >>> asyncio.run(both.broadcast("agent.42", {"type": "agent.status"}))
+    >>> first.channels, second.channels, both.members == (first, second)
+    (('agent.42',), ('agent.42',), True)
+    """
+
+    def __init__(self, *broadcasters: CanBroadcastAgentEvents) -> None:
+        self._members = tuple(member for given in broadcasters for member in members_of(given))
+        self._callers = tuple(CallingThread() for _ in self._members)
+        self._troubles = tuple(Trouble(type(member).__name__) for member in self._members)
+
+    @property
+    def members(self) -> tuple[CanBroadcastAgentEvents, ...]:
+        """The broadcasters; the members of a composite among them stand in its place."""
+        return self._members
+
+    async def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:
+        """Send it to all at once; those that fail are named in a ``StepwellError`` at the end."""
+        names = [type(member).__name__ for member in self._members]
+        outcomes = await asyncio.gather(
+            *(
+                Sending(member, caller, SystemClock(), trouble.held_up).outcome(
+                    channel, envelope, None
+                )
+                for member, caller, trouble in zip(
+                    self._members, self._callers, self._troubles, strict=True
+                )
+            )
+        )
+        failed = [
+            f"{name}: {error}"
+            for name, error in zip(names, outcomes, strict=True)
+            if error is not None
+        ]
+        if failed:
+            raise StepwellError(
+                f"{len(failed)} of {len(names)} broadcasters could not send the envelope: "
+                + "; ".join(failed)
+            )
+
+
+def members_of(broadcaster: CanBroadcastAgentEvents) -> tuple[CanBroadcastAgentEvents, ...]:
+    """The members of a composite; any other broadcaster is its own only member."""
+    if isinstance(broadcaster, CompositeBroadcaster):
+        return broadcaster.members
+    return (broadcaster,)

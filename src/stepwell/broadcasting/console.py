@@ -1,0 +1,150 @@
+"""Envelopes as lines for a person at a terminal.
+
+Streamed text is written as it comes; everything else is one line each, worded in
+``console_lines``. Nothing that a model or a tool says can steer the terminal.
+"""
+
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from stepwell.broadcasting.console_lines import (
+    CYAN,
+    DIM,
+    Part,
+    harmless_text,
+    line_parts,
+    one_line,
+)
+from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
+
+_TIME_WIDTH = len("10:05:00 ")
+
+
+class ConsoleBroadcaster:
+    """Writes a run to a terminal or any other text stream; stderr, unless another is given.
+
+    ``color`` is true, false, or None: coloured if the stream is a terminal. The environment is not
+    asked; whoever honours ``NO_COLOR`` passes ``color=False``. A closed stream raises.
+
+    >>> screen = ConsoleBroadcaster(sys.stdout)
+    >>> payload = {"agent_id": "a", "step_number": 1, "tool_name": "add", "args_summary": "a: 1"}
+    >>> screen.broadcast(
+    ...     "agent.42",
+    ...     {
+    ...         "type": "agent.tool.started",
+    ...         "execution_id": "run-1",
+    ...         "timestamp": "2026-01-16T10:05:00.123Z",
+    ...         "payload": payload,
+    ...     },
+    ... )
+    10:05:00 tool add(a: 1)
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, color: bool | None = None) -> None:
+        self._stream = stream
+        self._color = color
+        self._lock = threading.Lock()
+        self._executions: dict[str, _Execution] = {}
+        self._text_of: str | None = None
+        """The execution whose streamed text stands on the open line."""
+
+    def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:  # noqa: ARG002
+        """Write it."""
+        execution_id = str(envelope.get("execution_id", ""))
+        payload: Mapping[str, Any] = envelope.get("payload") or {}
+        with self._lock:
+            stream = self._stream or sys.stderr
+            execution = self._known(execution_id, payload)
+            start = self._start(stream, envelope, execution)
+            if envelope.get("type") == EnvelopeType.STREAM_CHUNK:
+                execution.has_streamed = True
+                written = self._chunk(execution_id, execution, payload, start)
+            else:
+                parts = line_parts(envelope, payload)
+                written = self._end_of_text() + start + self._painted(stream, parts) + "\n"
+                written += self._answer(envelope, payload, execution)
+            self._forget(execution_id, envelope, payload)
+            stream.write(_encodable(written, stream))
+            stream.flush()
+
+    def _chunk(
+        self, execution_id: str, execution: "_Execution", payload: Mapping[str, Any], start: str
+    ) -> str:
+        text = harmless_text(str(payload.get("content", ""))).replace("\n", "\n" + execution.margin)
+        written = ""
+        if text:
+            goes_on = self._text_of == execution_id
+            written = text if goes_on else self._end_of_text() + start + text
+            self._text_of = execution_id
+        if payload.get("is_complete") and self._text_of == execution_id:
+            written += self._end_of_text()
+        return written
+
+    def _end_of_text(self) -> str:
+        was_open, self._text_of = self._text_of is not None, None
+        return "\n" if was_open else ""
+
+    def _answer(
+        self, envelope: Mapping[str, Any], payload: Mapping[str, Any], execution: "_Execution"
+    ) -> str:
+        """The last response, unless it was seen as it was streamed."""
+        answer = payload.get("last_response")
+        if envelope.get("type") != EnvelopeType.STATUS or not answer or execution.has_streamed:
+            return ""
+        lines = harmless_text(str(answer)).splitlines()
+        return "".join(f"{execution.margin}{line}\n" for line in lines)
+
+    def _start(self, stream: TextIO, envelope: Mapping[str, Any], execution: "_Execution") -> str:
+        time = one_line(str(envelope.get("timestamp", ""))[11:19]).ljust(_TIME_WIDTH - 1)
+        roots = sum(known.depth == 0 for known in self._executions.values())
+        label = f"[{execution.name}] " if execution.depth or roots > 1 else ""
+        parts = ((f"{time} ", DIM), ("  " * execution.depth, ""), (label, CYAN))
+        return self._painted(stream, parts)
+
+    def _painted(self, stream: TextIO, parts: tuple[Part, ...]) -> str:
+        color = stream.isatty() if self._color is None else self._color
+        return "".join(
+            f"\x1b[{code}m{text}\x1b[0m" if color and code and text else text
+            for text, code in parts
+        )
+
+    def _known(self, execution_id: str, payload: Mapping[str, Any]) -> "_Execution":
+        if execution_id not in self._executions:
+            parent_id = payload.get("parent_execution_id")
+            parent = self._executions.get(str(parent_id))
+            depth = 0 if parent_id is None else 1 if parent is None else parent.depth + 1
+            name = execution_id if parent_id is None else str(payload.get("agent_id", execution_id))
+            self._executions[execution_id] = _Execution(one_line(name), depth)
+        return self._executions[execution_id]
+
+    def _forget(
+        self, execution_id: str, envelope: Mapping[str, Any], payload: Mapping[str, Any]
+    ) -> None:
+        """Nothing follows a terminal status, and a server's console lives long."""
+        status = payload.get("status")
+        if envelope.get("type") == EnvelopeType.STATUS and status in _TERMINAL:
+            del self._executions[execution_id]
+
+
+_TERMINAL = {status for status in BroadcastStatus if status.is_terminal}
+
+
+class _Execution:
+    """What has to be known to write the lines of one execution."""
+
+    def __init__(self, name: str, depth: int) -> None:
+        self.name = name
+        self.depth = depth
+        self.has_streamed = False
+
+    @property
+    def margin(self) -> str:
+        return " " * _TIME_WIDTH + "  " * self.depth
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """What the stream's encoding can't say is spelled out; half a character would raise."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

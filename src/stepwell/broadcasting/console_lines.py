@@ -1,0 +1,154 @@
+"""The wording of the console's lines, one function per type of envelope, and safe text."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
+from stepwell.state import ToolOutcome
+
+Part = tuple[str, str]
+"""A text and the code of its colour, or an empty one."""
+
+DIM, RED, GREEN, YELLOW, CYAN = "2", "31", "32", "33", "36"
+
+LONGEST_PART = 500
+
+_CONTROL = (*range(0x20), *range(0x7F, 0xA0))
+_STEERING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Separators of lines, and marks that turn the direction of what follows."""
+_SPELLED = {
+    **{code: f"\\x{code:02x}" for code in _CONTROL},
+    **{code: f"\\u{code:04x}" for code in _STEERING},
+}
+_IN_TEXT = {**_SPELLED, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
+_IN_A_LINE = {**_SPELLED, ord("\n"): " ", ord("\t"): " ", ord("\r"): None}
+
+
+def harmless_text(text: str) -> str:
+    """Text with its lines; what could steer a terminal is spelled out.
+
+    >>> harmless_text("red: \\x1b[31m")
+    'red: \\\\x1b[31m'
+    """
+    return text.translate(_IN_TEXT)
+
+
+def one_line(value: object) -> str:
+    """The same on one line, and clipped.
+
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
+    text = str(value)
+    if len(text) > LONGEST_PART:
+        text = text[: LONGEST_PART - 3] + "..."
+    return text.translate(_IN_A_LINE)
+
+
+def line_parts(envelope: Mapping[str, Any], payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    """The line for an envelope; a type that is not known is named."""
+    worded = _WORDED.get(str(envelope.get("type")))
+    return ((one_line(envelope.get("type")), ""),) if worded is None else worded(payload)
+
+
+def _status(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    status = one_line(payload.get("status"))
+    told = [f" (was {one_line(payload.get('previous_status'))})"]
+    if payload.get("step_count"):
+        told.append(f" after {_counted(payload['step_count'], 'step')}")
+    reason, error = payload.get("reason") or "", payload.get("error_message") or ""
+    reasons = (payload.get("stop_reason"), reason, "" if error in reason else error)
+    told += [f": {one_line(text)}" for text in reasons if text]
+    for waiting in payload.get("waits_for") or ():
+        told.append(f"; waits for {one_line(waiting['kind'])}: {one_line(waiting['prompt'])}")
+    return (status, _STATUS_COLORS.get(status, "")), ("".join(told), "")
+
+
+def _step_started(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    tools = ", ".join(payload.get("available_tools") or ()) or "none"
+    messages = _counted(payload.get("message_count", 0), "message")
+    return (
+        (one_line(f"step {payload.get('step_number')}"), ""),
+        (one_line(f" ({messages}; tools: {tools})"), DIM),
+    )
+
+
+def _step_completed(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    usage: Mapping[str, Any] = payload.get("usage") or {}
+    tokens = _counted(usage.get("total", 0), "token")
+    told = [str(payload.get("finish_reason") or "no finish reason"), tokens, _duration(payload)]
+    errors = "; ".join(payload.get("error_messages") or ())
+    count = payload.get("errors")
+    return (
+        (one_line(f"step {payload.get('step_number')} done"), ""),
+        (one_line(f" ({', '.join(told)})"), DIM),
+        (f" {_counted(count, 'error')}: {one_line(errors)}" if count else "", RED),
+    )
+
+
+def _tool_started(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    summary = one_line(payload.get("args_summary", ""))
+    return (("tool ", ""), (one_line(payload.get("tool_name")), CYAN), (f"({summary})", ""))
+
+
+def _tool_completed(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    outcome = str(payload.get("outcome") or "failed")
+    word, color = one_line(outcome.replace("_", " ")), YELLOW if outcome in _NO_FAULT else RED
+    if payload.get("success"):
+        word, color = "ok", GREEN
+    told = payload.get("result_summary") if payload.get("success") else payload.get("error")
+    return (
+        ("tool ", ""),
+        (one_line(payload.get("tool_name")), CYAN),
+        (f" {word}", color),
+        (f" after {_duration(payload)}", DIM),
+        (f": {one_line(told)}" if told else "", ""),
+    )
+
+
+def _continuation(payload: Mapping[str, Any]) -> tuple[Part, ...]:
+    word = "goes on" if payload.get("should_continue") else "stops"
+    reason = payload.get("stop_reason")
+    votes = "; ".join(
+        one_line(f"{vote['criterion']} {vote['decision']} ({vote['reason']})")
+        for vote in payload.get("evaluations") or ()
+    )
+    return (
+        (word if reason is None else f"{word}: {one_line(reason)}", ""),
+        (f", resolved by {one_line(payload.get('resolved_by'))}; votes: {votes or 'none'}", DIM),
+    )
+
+
+def _counted(count: Any, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _duration(payload: Mapping[str, Any]) -> str:
+    milliseconds = float(payload.get("duration_ms") or 0)
+    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
+
+
+_NO_FAULT = {
+    ToolOutcome.BLOCKED,
+    ToolOutcome.CANCELLED,
+    ToolOutcome.NOT_RUN,
+    ToolOutcome.PENDING,
+}
+"""Neither done nor gone wrong."""
+
+_STATUS_COLORS: Mapping[str, str] = {
+    BroadcastStatus.COMPLETED: GREEN,
+    BroadcastStatus.FAILED: RED,
+    BroadcastStatus.CANCELLED: YELLOW,
+    BroadcastStatus.STOPPED: YELLOW,
+    BroadcastStatus.PAUSED: YELLOW,
+}
+
+_WORDED: Mapping[str, Callable[[Mapping[str, Any]], tuple[Part, ...]]] = {
+    EnvelopeType.STATUS: _status,
+    EnvelopeType.STEP_STARTED: _step_started,
+    EnvelopeType.STEP_COMPLETED: _step_completed,
+    EnvelopeType.TOOL_STARTED: _tool_started,
+    EnvelopeType.TOOL_COMPLETED: _tool_completed,
+    EnvelopeType.CONTINUATION: _continuation,
+}

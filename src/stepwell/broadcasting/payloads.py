@@ -1,0 +1,239 @@
+"""The payload that each event becomes. Only pure functions; the adapter says when."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.broadcasting.envelope import (
+    BroadcastStatus,
+    ContinuationPayload,
+    StatusPayload,
+    StepCompletedPayload,
+    StepStartedPayload,
+    StreamChunkPayload,
+    Tokens,
+    ToolCompletedPayload,
+    ToolStartedPayload,
+    Vote,
+    Waiting,
+)
+from stepwell.broadcasting.executions import TrackedExecution
+from stepwell.broadcasting.summaries import args_summary, result_summary, told_args
+from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
+from stepwell.events import (
+    AgentFailed,
+    AgentFinished,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    StreamEventReceived,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
+from stepwell.state import ToolOutcome
+
+
+def step_started(run: TrackedExecution, event: AgentStepStarted) -> StepStartedPayload:
+    """A step began."""
+    return StepStartedPayload(
+        **run.whose,
+        step_number=event.step_number,
+        message_count=event.message_count,
+        available_tools=tuple(event.available_tools),
+    )
+
+
+def step_completed(run: TrackedExecution, event: AgentStepCompleted) -> StepCompletedPayload:
+    """A step ended."""
+    return StepCompletedPayload(
+        **run.whose,
+        step_number=event.step_number,
+        has_tool_calls=event.has_tool_calls,
+        errors=event.error_count,
+        error_messages=tuple(event.errors),
+        finish_reason=event.finish_reason,
+        usage=Tokens.of(event.usage),
+        duration_ms=_finite(event.duration_ms),
+    )
+
+
+def tool_started(
+    run: TrackedExecution, event: ToolCallStarted | ToolCallBlocked, config: BroadcastConfig
+) -> ToolStartedPayload:
+    """A call began; one that is blocked is told as well, so that its result has a place."""
+    args = told_args(event.args, config.max_arg_length) if config.include_tool_args else None
+    return ToolStartedPayload(
+        **run.whose,
+        step_number=event.step_number if isinstance(event, ToolCallStarted) else run.step_number,
+        tool_name=event.tool,
+        tool_call_id=event.call_id,
+        args_summary=args_summary(event.args),
+        args=args,
+    )
+
+
+def tool_completed(run: TrackedExecution, event: ToolCallCompleted) -> ToolCompletedPayload:
+    """A call has its result."""
+    return ToolCompletedPayload(
+        **run.whose,
+        tool_name=event.tool,
+        tool_call_id=event.call_id,
+        outcome=ToolOutcome(event.outcome),
+        success=event.success,
+        error=event.error,
+        duration_ms=_finite(event.duration_ms),
+        result_summary=result_summary(event.value),
+    )
+
+
+def tool_blocked(run: TrackedExecution, event: ToolCallBlocked) -> ToolCompletedPayload:
+    """A call was refused; the words are those that the model is told."""
+    return ToolCompletedPayload(
+        **run.whose,
+        tool_name=event.tool,
+        tool_call_id=event.call_id,
+        outcome=ToolOutcome.BLOCKED,
+        success=False,
+        error=f"Error: Blocked: {event.reason}",
+        duration_ms=0.0,
+        result_summary=None,
+    )
+
+
+def tool_given_up(
+    run: TrackedExecution, call: ToolCallStarted, at: datetime
+) -> ToolCompletedPayload:
+    """A call of which no result was told, and none will come."""
+    return ToolCompletedPayload(
+        **run.whose,
+        tool_name=call.tool,
+        tool_call_id=call.call_id,
+        outcome=ToolOutcome.CANCELLED,
+        success=False,
+        error="Error: the call was cut off; what it had begun may still take effect",
+        duration_ms=(at - call.at) / timedelta(milliseconds=1),
+        result_summary=None,
+    )
+
+
+def stream_chunk(run: TrackedExecution, event: StreamEventReceived) -> StreamChunkPayload:
+    """A piece of text."""
+    return StreamChunkPayload(
+        **run.whose,
+        step_number=event.step_number,
+        content=event.content,
+        is_complete=event.is_complete,
+        chunk_index=event.chunk_index,
+    )
+
+
+def last_chunk(run: TrackedExecution, newest: StreamEventReceived) -> StreamChunkPayload:
+    """The end of a response that broke off."""
+    return StreamChunkPayload(
+        **run.whose,
+        step_number=newest.step_number,
+        content="",
+        is_complete=True,
+        chunk_index=newest.chunk_index + 1,
+    )
+
+
+def continuation(run: TrackedExecution, event: ContinuationEvaluated) -> ContinuationPayload:
+    """A decision with every vote."""
+    outcome = event.outcome
+    return ContinuationPayload(
+        **run.whose,
+        step_number=event.step_number,
+        should_continue=outcome.should_continue,
+        stop_reason=outcome.stop_reason,
+        resolved_by=outcome.resolved_by,
+        evaluations=tuple(
+            Vote(criterion=vote.criterion, decision=vote.decision, reason=vote.reason)
+            for vote in outcome.evaluations
+        ),
+    )
+
+
+def status(
+    run: TrackedExecution,
+    status: BroadcastStatus,
+    *,
+    stop_reason: StopReason | None = None,
+    reason: str | None = None,
+    error: str | None = None,
+    last_response: str | None = None,
+    waits_for: tuple[Waiting, ...] = (),
+) -> StatusPayload:
+    """The execution moves from the status it has to another."""
+    return StatusPayload(
+        **run.whose,
+        status=status,
+        previous_status=run.status,
+        step_count=run.steps,
+        stop_reason=stop_reason,
+        reason=reason,
+        error_message=error,
+        last_response=last_response,
+        waits_for=waits_for,
+    )
+
+
+def failed(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
+    """The execution failed; why it stopped was told with the decision before."""
+    outcome = run.outcome
+    is_known = outcome is not None and outcome.stop_reason is not None
+    return status(
+        run,
+        BroadcastStatus.FAILED,
+        stop_reason=outcome.stop_reason if outcome and is_known else StopReason.ERROR,
+        reason=_in_words(outcome, event.status) if is_known else event.error,
+        error=event.error,
+    )
+
+
+def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
+    """The execution ended, or waits."""
+    reason = _in_words(event.outcome, event.status) or event.stop_reason
+    is_failed = event.status is AgentStatus.FAILED
+    return status(
+        run,
+        BroadcastStatus.of(event.status),
+        stop_reason=event.stop_reason,
+        reason=reason,
+        error=reason if is_failed else None,
+        last_response=event.final_response,
+        waits_for=tuple(_waiting(asked) for asked in event.waits_for),
+    )
+
+
+def left_behind(run: TrackedExecution, *, cancelled: bool) -> StatusPayload:
+    """A subagent never told how it ended, and what it belongs to is over."""
+    return status(
+        run,
+        BroadcastStatus.CANCELLED if cancelled else BroadcastStatus.STOPPED,
+        stop_reason=StopReason.USER_REQUESTED if cancelled else StopReason.STOP_REQUESTED,
+        reason="what it was spawned for ended before it did",
+    )
+
+
+def _in_words(outcome: ContinuationOutcome | None, status: AgentStatus) -> str | None:
+    if outcome is None:
+        return None
+    decisive = outcome.resolving_evaluation
+    return outcome.explain(status).splitlines()[0] if decisive is None else decisive.reason
+
+
+def _waiting(asked: Mapping[str, Any]) -> Waiting:
+    return Waiting(
+        kind=str(asked.get("kind", "")),
+        prompt=str(asked.get("prompt", "")),
+        call_id=asked.get("call_id"),
+        tool_name=asked.get("tool_name"),
+    )
+
+
+def _finite(milliseconds: float) -> float:
+    return milliseconds if math.isfinite(milliseconds) else 0.0

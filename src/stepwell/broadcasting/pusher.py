@@ -1,0 +1,255 @@
+"""Envelopes through the Pusher HTTP API, which Pusher, Soketi and Laravel Reverb take.
+
+Owns the signing of requests and channels, and what an answer that is no success means.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from stepwell.broadcasting.broadcast_error import BroadcastError
+from stepwell.broadcasting.fitting import fitted
+from stepwell.broadcasting.json_text import json_text
+from stepwell.clock import Clock, SystemClock
+from stepwell.errors import ConfigurationError, ModelError
+from stepwell.models.http import HttpCall, HttpReply, sent
+from stepwell.models.secrets import ApiKey, KeySource, without
+
+LONGEST_CHANNEL = 164
+LONGEST_EVENT_NAME = 200
+MAX_BYTES = 9_000
+"""Pusher takes 10,240 bytes of data; Reverb, as it is installed, 10,000 with all headers."""
+
+_CHANNEL = re.compile(r"[-a-zA-Z0-9_=@,.;]+")
+_SOCKET_ID = re.compile(r"[0-9]+\.[0-9]+")
+_WORD = re.compile(r"[-a-zA-Z0-9_.]+")
+_LONGEST_COMPLAINT = 200
+
+
+class PusherBroadcaster:
+    """Sends each envelope as one event of a Pusher channel, ``private-{channel}`` if private.
+
+    The event is named by the envelope's type and its data is the envelope as JSON text. Give the
+    ``cluster`` of an app at Pusher, or the ``base_url`` of a server of your own. The secret is a
+    text, a function that gives it, or an ``ApiKey``; it is never shown.
+
+    An envelope of more than ``max_bytes`` has its longest texts clipped and ``truncated: true`` in
+    its payload. That holds for streamed text as well: it is never split, since a client knows each
+    envelope by its id; the stored history, fetched at the terminal status, has the whole text.
+
+    Nothing is tried twice: what fails raises ``BroadcastError``, which the queue counts.
+
+    >>> PusherBroadcaster("3", "278d425bdf160c739803", "7ad3773142a6692b25b8", cluster="eu")
+    PusherBroadcaster(app_id='3', base_url='https://api-eu.pusher.com', private=True)
+    """
+
+    def __init__(
+        self,
+        app_id: str | int,
+        key: str,
+        secret: str | KeySource | ApiKey,
+        *,
+        cluster: str | None = None,
+        base_url: str | None = None,
+        private: bool = True,
+        timeout: float = 5.0,
+        max_bytes: int = MAX_BYTES,
+        clock: Clock | None = None,
+    ) -> None:
+        self._app_id = _word("app_id", str(app_id))
+        self._key = _word("key", key)
+        self._secret = secret if isinstance(secret, ApiKey) else ApiKey(secret)
+        self._base_url = _base_url(cluster, base_url)
+        self._private = private
+        self._timeout = _above_zero("timeout", timeout)
+        self._max_bytes = int(_above_zero("max_bytes", max_bytes))
+        self._clock = clock or SystemClock()
+
+    async def broadcast(self, channel: str, envelope: Mapping[str, Any]) -> None:
+        """Send it. Raises ``BroadcastError``."""
+        name = checked_channel(f"private-{channel}" if self._private else channel)
+        body = _body(name, envelope, self._max_bytes)
+        secret = await self._reveal()
+        path = f"/apps/{self._app_id}/events"
+        query = signed_query(path, body, self._key, secret, int(self._clock.now().timestamp()))
+        hidden = (secret, query)
+        call = HttpCall(
+            owner="Pusher",
+            url=f"{self._base_url}{path}?{query}",
+            headers={"content-type": "application/json"},
+            body=body,
+            connect_timeout=self._timeout,
+            read_timeout=self._timeout,
+        )
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with limit:
+                await self._post(call, hidden)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise BroadcastError(
+                f"{self._base_url} did not answer within {self._timeout:g} seconds; check that it "
+                "is up, or give PusherBroadcaster a longer timeout"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Nothing is left to close: connections belong to the event loop and end with it."""
+
+    async def _reveal(self) -> str:
+        try:
+            return await self._secret.reveal()
+        except ModelError as error:
+            raise BroadcastError(f"no secret for {self._base_url}: {error}") from error
+
+    async def _post(self, call: HttpCall, hidden: tuple[str, ...]) -> None:
+        try:
+            reply = await sent(call)
+        except ModelError as error:
+            # The cause would show the address with the signature.
+            raise BroadcastError(
+                f"{_hiding(str(error), hidden)}; check base_url or cluster, and the network"
+            ) from None
+        try:
+            if HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES:
+                await reply.drain()
+            else:
+                await self._refused(reply, hidden)
+        finally:
+            await reply.close()
+
+    async def _refused(self, reply: HttpReply, hidden: tuple[str, ...]) -> NoReturn:
+        complaint = (await reply.complaint()).decode(errors="replace").strip()
+        said = _hiding(complaint, hidden)[:_LONGEST_COMPLAINT]
+        raise BroadcastError(
+            f"{self._base_url} answered {reply.status} for app {self._app_id}: "
+            f"{_advice(reply.status)}{f'; it said: {said}' if said else ''}",
+            status=reply.status,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"PusherBroadcaster(app_id={self._app_id!r}, base_url={self._base_url!r}, "
+            f"private={self._private})"
+        )
+
+
+def channel_auth(key: str, secret: str, socket_id: str, channel: str) -> str:
+    """What an auth endpoint answers as ``auth``, so that a socket may follow a private channel.
+
+    Whether this user may is for the endpoint to know; ask before. Raises ``BroadcastError`` for
+    what is no socket or no private channel, as it comes from the browser.
+
+    >>> channel_auth("278d425bdf160c739803", "7ad3773142a6692b25b8", "1234.1234", "private-foobar")
+    '278d425bdf160c739803:58df8b0c36d6982b82c3ecf6b4662e34fe8c25bba48f5369f135bf843651c3a4'
+    """
+    if not _SOCKET_ID.fullmatch(socket_id):
+        raise BroadcastError(
+            f"{socket_id[:50]!r} is not the id of a socket; it is two numbers with a dot between"
+        )
+    if not checked_channel(channel).startswith("private-"):
+        raise BroadcastError(f"channel {channel!r} is not private: its name begins with private-")
+    return f"{key}:{_hmac(secret, f'{socket_id}:{channel}')}"
+
+
+def signed_query(path: str, body: bytes, key: str, secret: str, timestamp: int) -> str:
+    """The query of a POST, with its signature."""
+    digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
+    query = f"auth_key={key}&auth_timestamp={timestamp}&auth_version=1.0&body_md5={digest}"
+    signature = _hmac(secret, "\n".join(("POST", path, query)))
+    return f"{query}&auth_signature={signature}"
+
+
+def checked_channel(name: str) -> str:
+    """The name of a channel, if Pusher allows it. Raises ``BroadcastError``."""
+    if len(name) > LONGEST_CHANNEL:
+        raise BroadcastError(
+            f"channel {name[:50]!r}... has {len(name)} characters; Pusher takes {LONGEST_CHANNEL}"
+        )
+    if not _CHANNEL.fullmatch(name):
+        raise BroadcastError(
+            f"channel {name!r} can't be sent to: names at Pusher have letters a to z, digits and "
+            "-_=@,.; only"
+        )
+    return name
+
+
+def _body(channel: str, envelope: Mapping[str, Any], max_bytes: int) -> bytes:
+    name = str(envelope["type"])
+    if len(name) > LONGEST_EVENT_NAME:
+        raise BroadcastError(
+            f"event {name[:50]!r}... has a name of {len(name)} characters; Pusher takes "
+            f"{LONGEST_EVENT_NAME}"
+        )
+
+    def body(of: Mapping[str, Any]) -> bytes:
+        return json_text({"name": name, "channels": [channel], "data": json_text(of).decode()})
+
+    return body(fitted(envelope, lambda it: len(body(it)) <= max_bytes))
+
+
+def _hmac(secret: str, text: str) -> str:
+    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def _hiding(text: str, hidden: tuple[str, ...]) -> str:
+    for secret in hidden:
+        text = without(secret, text)
+    return text
+
+
+def _advice(status: int) -> str:
+    match status:
+        case HTTPStatus.BAD_REQUEST:
+            return "the request is not as this server wants it: compare the names of channels"
+        case HTTPStatus.UNAUTHORIZED:
+            return "the key or the secret is wrong, or this machine's clock is off by minutes"
+        case HTTPStatus.FORBIDDEN:
+            return "the app is disabled or over its quota of messages: look at its dashboard"
+        case HTTPStatus.NOT_FOUND:
+            return "no such app there: check app_id, and cluster or base_url"
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return "the event is too large for this server: give a smaller max_bytes"
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return "too many events for this app: send fewer, e.g. BroadcastConfig.minimal()"
+        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "the server has trouble of its own; later envelopes may get through"
+        case _:
+            return "this is no answer of the Pusher HTTP API: check cluster or base_url"
+
+
+def _base_url(cluster: str | None, base_url: str | None) -> str:
+    if (cluster is None) == (base_url is None):
+        raise ConfigurationError(
+            'PusherBroadcaster needs one address: cluster="eu" for an app at Pusher, or '
+            'base_url="http://127.0.0.1:8080" for a server of your own'
+        )
+    if base_url is None:
+        return f"https://api-{_word('cluster', str(cluster))}.pusher.com"
+    parts = urlsplit(base_url)
+    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+    if parts.scheme not in ("http", "https") or not parts.hostname or extra:
+        raise ConfigurationError(
+            "PusherBroadcaster: base_url is scheme, host and port only, such as "
+            "http://127.0.0.1:8080; the rest follows from app_id, key and secret"
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _word(what: str, value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise ConfigurationError(
+            f"PusherBroadcaster: {what} is empty or has odd characters; copy it from the app's keys"
+        )
+    return value
+
+
+def _above_zero(what: str, value: float) -> float:
+    if not value > 0:
+        raise ConfigurationError(f"PusherBroadcaster: {what} is {value}; give a number above zero")
+    return value

@@ -1,0 +1,170 @@
+"""Envelopes over Redis pub/sub, with the ``redis`` package of the extra ``stepwell[redis]``."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+from weakref import WeakKeyDictionary
+
+from stepwell.broadcasting.broadcast_error import BroadcastError
+from stepwell.broadcasting.json_text import json_text
+from stepwell.errors import ConfigurationError, described
+from stepwell.models.secrets import ApiKey, without
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+class PublishesToRedis(Protocol):
+    """What is needed of a client, such as ``redis.asyncio.Redis``."""
+
+    def publish(self, channel: str, message: bytes, /) -> Awaitable[Any]:
+        """Publish it."""
+        ...
+
+
+class RedisBroadcaster:
+    """Publishes each envelope, as JSON, to the Redis channel ``{prefix}{channel}``.
+
+    Given an address (``redis://``, ``rediss://`` or ``unix://``) it connects when the first
+    envelope is sent, once per event loop; a connection that broke is opened anew, once, for the
+    next envelope. A client that it was given is used as it is and closed by its owner. What fails
+    raises ``BroadcastError``, which the queue counts.
+
+    Redis keeps nothing: who was not subscribed at that moment reads the stored history.
+
+    >>> RedisBroadcaster("redis://:very-secret@127.0.0.1:6379/0", prefix="app:")
+    RedisBroadcaster('redis://127.0.0.1:6379', prefix='app:')
+    """
+
+    def __init__(
+        self, url_or_client: str | PublishesToRedis, *, prefix: str = "", timeout: float = 5.0
+    ) -> None:
+        if not timeout > 0:
+            raise ConfigurationError(
+                f"RedisBroadcaster: timeout is {timeout}; give a number above zero"
+            )
+        self._prefix = prefix
+        self._timeout = timeout
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenClient] = (
+            WeakKeyDictionary()
+        )
+        if isinstance(url_or_client, str):
+            self._place, self._password = _checked(url_or_client)
+            self._url, self._given = ApiKey(url_or_client), None
+        else:
+            _refuse_blocking(url_or_client)
+            self._place, self._password = "the client it was given", ""
+            self._url, self._given = None, url_or_client
+
+    async def broadcast(self, channel: str, envelope: Mapping[str, Any]) -> None:
+        """Publish it. Raises ``BroadcastError``."""
+        from redis.exceptions import RedisError
+
+        try:
+            client = self._given or await self._client()
+            await client.publish(self._prefix + channel, json_text(envelope))
+        except (RedisError, OSError, TimeoutError) as error:
+            raise BroadcastError(self._in_words(error)) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; those of ended loops are closed already."""
+        known = self._clients.pop(asyncio.get_running_loop(), None)
+        if known is not None:
+            await known.closer.aclose()
+
+    async def _client(self) -> PublishesToRedis:
+        """The client of the running event loop, closed when the loop shuts down its async
+        generators, as ``asyncio.run`` does."""
+        assert self._url is not None
+        url = await self._url.reveal()
+        loop = asyncio.get_running_loop()
+        known = self._clients.get(loop)
+        if known is None:
+            known = self._clients[loop] = _OpenClient(_connecting_to(url, self._timeout))
+            await anext(known.closer)
+        return known.client
+
+    def _in_words(self, error: Exception) -> str:
+        from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+
+        match error:
+            case AuthenticationError():
+                advice = "check user and password in the address"
+            case NoPermissionError():
+                advice = "allow this user PUBLISH on the channel"
+            case ResponseError():
+                advice = "look what the server says"
+            case _:
+                advice = "check that the server is up and the address right"
+        said = without(self._password, described(error))
+        return f"Redis ({self._place}) did not take the envelope: {said}; {advice}"
+
+    def __repr__(self) -> str:
+        return f"RedisBroadcaster({self._place!r}, prefix={self._prefix!r})"
+
+
+class _OpenClient:
+    """A client, and the generator whose end closes it."""
+
+    def __init__(self, client: "Redis") -> None:
+        self.client: PublishesToRedis = client
+        self.closer = _closing(client)
+
+
+async def _closing(client: "Redis") -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+def _connecting_to(url: str, timeout: float) -> "Redis":
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    # One more try at once, for a connection that broke while nothing was sent.
+    return Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+        url,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 1),
+    )
+
+
+def _checked(url: str) -> tuple[str, str]:
+    """Where an address leads, for people, and its password."""
+    _refuse_without_package()
+    try:
+        _connecting_to(url, 1.0)
+        parts = urlsplit(url)
+        where = parts.hostname or ""
+        where = f"{where}:{parts.port}" if parts.port else where
+    except (ValueError, TypeError):
+        # The text of these may show the address, password and all.
+        raise ConfigurationError(
+            "RedisBroadcaster: the address can't be read; write it like redis://127.0.0.1:6379/0, "
+            "rediss://user:password@host:6379/0 or unix:///path/to/redis.sock"
+        ) from None
+    path = parts.path if parts.scheme == "unix" else ""
+    return f"{parts.scheme}://{where}{path}", unquote(parts.password or "")
+
+
+def _refuse_blocking(client: object) -> None:
+    _refuse_without_package()
+    from redis import Redis
+
+    if isinstance(client, Redis) or not hasattr(client, "publish"):
+        raise ConfigurationError(
+            f"RedisBroadcaster was given a {type(client).__module__}.{type(client).__name__}; give "
+            "an address, or a client of redis.asyncio"
+        )
+
+
+def _refuse_without_package() -> None:
+    if find_spec("redis") is None:
+        raise ConfigurationError(
+            "RedisBroadcaster needs the package redis: pip install 'stepwell[redis]'"
+        )

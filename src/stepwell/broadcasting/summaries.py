@@ -1,0 +1,171 @@
+"""What envelopes say of arguments and results: short texts, and data that is always valid JSON.
+
+Nothing here calls foreign code or walks without a bound, so that it never raises and stays quick.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, cast
+from uuid import UUID
+
+MOST_ARGUMENTS = 3
+LONGEST_ARGUMENT = 30
+LONGEST_RESULT = 100
+DOTS = "..."
+
+MOST_VALUES = 10_000
+"""How many values of one argument mapping are told; what comes on top is left out."""
+MOST_SUMMARIZED = 100
+"""A summary shows far less than so many values."""
+DEEPEST = 64
+SMALLEST_INTEGER, BIGGEST_INTEGER = -(2**63), 2**64 - 1
+
+_TOLD_AS_TEXT = (date, time, Decimal, UUID, PurePath)
+
+
+def args_summary(args: Mapping[str, Any]) -> str:
+    """The first three arguments in one short text.
+
+    >>> args_summary({"query": "dbplus", "types": ["program"], "limit": 3, "page": 4})
+    'query: \\'dbplus\\', types: ["program"], limit: 3'
+    >>> args_summary({"text": "a text of more than thirty characters"})
+    "text: 'a text of more than thirty..."
+    """
+    return ", ".join(
+        f"{_clipped(_key(name), LONGEST_ARGUMENT)}: {_clipped(_shown(value), LONGEST_ARGUMENT)}"
+        for name, value in islice(args.items(), MOST_ARGUMENTS)
+    )
+
+
+def result_summary(value: Any) -> str | None:
+    """A result in a hundred characters; None if there is none.
+
+    >>> result_summary({"found": 3})
+    '{"found":3}'
+    """
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else _as_json(value)
+    return _clipped(text, LONGEST_RESULT)
+
+
+def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
+    """All arguments as JSON data, with long texts clipped at any depth.
+
+    >>> told_args({"path": "a" * 9, "options": {"deep": ["b" * 9]}}, longest_text=4)
+    {'path': 'aaaa...', 'options': {'deep': ['bbbb...']}}
+    """
+    return _Plain(longest_text, MOST_VALUES).mapping(args, 0)
+
+
+def json_data(value: Any) -> Any:
+    """The same data without what JSON or UTF-8 can't hold.
+
+    >>> json_data(("half of a pair: \\ud83d", float("nan")))
+    ['half of a pair: \ufffd', 'nan']
+    """
+    return _Plain(None, MOST_VALUES * 10).value(value, 0)
+
+
+def _shown(value: Any) -> str:
+    # One character more than fits, so that clipping still sees what was too long.
+    return f"'{value[:LONGEST_ARGUMENT]}'" if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    plain = _Plain(LONGEST_RESULT, MOST_SUMMARIZED).value(value, 0)
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _clipped(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - len(DOTS)]}{DOTS}"
+
+
+def _key(name: object) -> str:
+    return name if isinstance(name, str) else f"{_leaf(name)}"
+
+
+class _Plain:
+    """Walks a value and counts what it has seen, so that neither size nor depth gets too big."""
+
+    def __init__(self, longest_text: int | None, most_values: int) -> None:
+        self._longest_text = longest_text
+        self._left = most_values
+
+    def value(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping | list | tuple | set | frozenset):
+            if depth >= DEEPEST or self._left <= 0:
+                return DOTS
+            if isinstance(value, Mapping):
+                return self.mapping(cast("Mapping[Any, Any]", value), depth)
+            return self._items(cast("Iterable[Any]", value), depth)
+        if isinstance(value, Enum):
+            return self.value(value.value, depth + 1) if depth < DEEPEST else DOTS
+        return _leaf(value)
+
+    def mapping(self, mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for name, item in mapping.items():
+            if self._left <= 0:
+                plain[DOTS] = DOTS
+                break
+            plain[_encodable(_key(name))] = self.value(item, depth + 1)
+        return plain
+
+    def _items(self, items: Iterable[Any], depth: int) -> list[Any]:
+        plain: list[Any] = []
+        for item in items:
+            if self._left <= 0:
+                plain.append(DOTS)
+                break
+            plain.append(self.value(item, depth + 1))
+        return plain
+
+    def _text(self, text: str) -> str:
+        longest = self._longest_text
+        if longest is not None and len(text) > longest:
+            text = f"{text[:longest]}{DOTS}"
+        return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    """Halves of surrogate pairs, as in odd file names, can't be sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _leaf(value: object) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return _integer(int(value))
+        case float():
+            return float(value) if math.isfinite(value) else str(float(value))
+        case bytes() | bytearray():
+            return f"({len(value)} bytes)"
+        case _ if isinstance(value, _TOLD_AS_TEXT):
+            return str(value)
+        case _:
+            return f"({type(value).__name__})"
+
+
+def _integer(number: int) -> int | str:
+    """JSON readers know 64 bits, and Python refuses to write out thousands of digits."""
+    if SMALLEST_INTEGER <= number <= BIGGEST_INTEGER:
+        return number
+    return (
+        str(number) if number.bit_length() < 1024 else f"(a number of {number.bit_length()} bits)"
+    )

@@ -1,0 +1,166 @@
+"""One execution as messages to show. Used by the message list alone."""
+
+import math
+from typing import cast
+
+from stepwell.broadcasting.envelope import EnvelopeType
+from stepwell.testing.message_fold import (
+    Fold,
+    Json,
+    Run,
+    Text,
+    is_count,
+    is_name,
+    mappings_in,
+    place,
+    text_of,
+)
+
+BEGINNINGS = (EnvelopeType.STEP_STARTED, EnvelopeType.TOOL_STARTED)
+
+
+class View:
+    """The messages and the status of an execution. One that is over, as others know, shows no
+    status and waits for nothing."""
+
+    def __init__(self, fold: Fold, run: Run, is_over: bool, hidden: frozenset[str]) -> None:
+        self.shown: list[Json] = []
+        self.word: str = "processing"
+        self._run = run
+        self._hidden = hidden
+        self._told: Json = {}
+        self._step = 0
+        self._blocks: dict[str, Json] = {}
+        self._begun_in: dict[str, int] = {}
+        self._children: list[tuple[Run, str]] = []
+        self._read(fold)
+        self._end(fold, is_over)
+
+    def _end(self, fold: Fold, is_over: bool) -> None:
+        if is_over:
+            self._give_up_before(math.inf)
+        if self.word == "completed":
+            self._show_answer()
+        content = "" if is_over else _status_text(self.word, self._told, self._step)
+        if content:
+            id, is_error = f"{self._run.id}:status", self.word == "failed"
+            self.shown.append(new_status(id, content, error=is_error, folded=False))
+        for child, call_id in self._children:
+            block = self._blocks[call_id]
+            view = View(fold, child, block["state"] != "running", frozenset())
+            block["children"] += view.shown
+
+    def _read(self, fold: Fold) -> None:
+        """What happened, in order, with texts and subagents where they began."""
+        run = self._run
+        happened: list[tuple[Json, Text | Run | None]] = [(entry, None) for entry in run.entries]
+        happened += [(text.first, text) for text in run.texts.values() if text.first]
+        happened += [(child.first, child) for child in fold.children_of(run.id)]
+        for entry, what in sorted(happened, key=lambda one: place(one[0])):
+            if isinstance(what, Run):
+                call_id = text_of(entry["payload"].get("parent_tool_call_id")) or what.id
+                if call_id not in self._blocks:
+                    self._begin(call_id, {})
+                self._children.append((what, call_id))
+                continue
+            if is_count(entry["payload"].get("step_number")):
+                self._step = entry["payload"]["step_number"]
+            if what is None:
+                self._read_entry(entry["type"], entry["payload"])
+                continue
+            self.word = "processing"
+            what.assemble()
+            self._show_text(what.content, self._step, not what.is_whole)
+
+    def _read_entry(self, kind: str, payload: Json) -> None:
+        if kind in BEGINNINGS:
+            self.word = "processing"
+        match kind:
+            case EnvelopeType.STATUS:
+                self._told, self.word = payload, payload["status"]
+                if self.word != "processing":
+                    self._give_up_before(math.inf)
+            case EnvelopeType.STEP_STARTED:
+                self._give_up_before(self._step)
+            case EnvelopeType.STEP_COMPLETED:
+                self._give_up_before(self._step + 1)
+            case EnvelopeType.TOOL_STARTED:
+                self._begin(payload["tool_call_id"], payload)["state"] = "running"
+            case EnvelopeType.TOOL_COMPLETED:
+                content = text_of(payload.get("error")) or text_of(payload.get("result_summary"))
+                block = self._begin(payload["tool_call_id"], payload)
+                settle(block, content, payload.get("success") is not True)
+                del self._begun_in[payload["tool_call_id"]]
+            case _:
+                pass
+
+    def _show(self, message: Json, step: int) -> Json:
+        if f"{self._run.id}:{step}" not in self._hidden:
+            self.shown.append(message)
+        return message
+
+    def _show_text(self, content: str, step: int, incomplete: bool) -> None:
+        if content or incomplete:
+            self._show(new_text(f"{self._run.id}:{step}", content, incomplete), step)
+
+    def _begin(self, id: str, payload: Json) -> Json:
+        if id not in self._blocks:
+            self._blocks[id] = self._show(new_block(id, "", "", "running"), self._step)
+        block = self._blocks[id]
+        self._begun_in[id] = self._step
+        block["name"] = block["name"] or text_of(payload.get("tool_name"))
+        block["summary"] = block["summary"] or text_of(payload.get("args_summary"))
+        return block
+
+    def _give_up_before(self, end: float) -> None:
+        for id, step in [*self._begun_in.items()]:
+            if step < end:
+                self._blocks[id]["state"] = "unknown"
+                del self._begun_in[id]
+
+    def _show_answer(self) -> None:
+        """The last status tells the answer, for those who got no chunks or not all of them."""
+        answer, step = self._told.get("last_response"), self._told.get("step_count")
+        if not is_name(answer) or not is_count(step):
+            return
+        wanted = ("assistant", f"{self._run.id}:{step}")
+        streamed = [text for text in self.shown if (text["role"], text["id"]) == wanted]
+        if not streamed:
+            self._show_text(cast("str", answer), cast("int", step), False)
+        elif streamed[0]["incomplete"]:
+            streamed[0].update(content=answer, incomplete=False)
+
+
+def _status_text(word: str, told: Json, step: int) -> str:
+    if word in {"idle", "completed"}:
+        return ""
+    if word == "processing":
+        return f"Working: step {step}" if step else "Working"
+    waits = [
+        f"Waiting for {'an answer' if kind == 'question' else text_of(kind)}: {text_of(prompt)}"
+        for asked in (mappings_in(told.get("waits_for")) if word == "paused" else [])
+        for kind, prompt in [(asked.get("kind"), asked.get("prompt"))]
+    ]
+    why = text_of(told.get("error_message")) or text_of(told.get("reason"))
+    return "\n".join(waits) or word.capitalize() + (f": {why}" if why else "")
+
+
+def new_text(id: str, content: str, incomplete: bool) -> Json:
+    """What the assistant said."""
+    return {"id": id, "role": "assistant", "content": content, "incomplete": incomplete}
+
+
+def new_block(id: str, name: str, summary: str, state: str) -> Json:
+    """A tool call, without a result yet."""
+    block = {"id": id, "role": "tool", "name": name, "summary": summary, "content": ""}
+    return {**block, "error": False, "state": state, "folded": True, "children": []}
+
+
+def new_status(id: str, content: str, *, error: bool, folded: bool) -> Json:
+    """Where an execution stands, or what the application tells."""
+    return {"id": id, "role": "status", "content": content, "error": error, "folded": folded}
+
+
+def settle(block: Json, content: str, is_error: bool) -> None:
+    """The call has its result."""
+    block.update(content=content, error=is_error, state="failed" if is_error else "done")
