@@ -15,6 +15,8 @@ StepwellError
 ├── DriverError                          a driver broke its contract
 ├── SandboxError                         a command can't be confined as its policy asks
 │   └── NoSandboxError                   nothing on this machine can confine commands
+├── BroadcastError (stepwell.broadcasting) an envelope could not be sent
+├── ClientInputError (stepwell.broadcasting) what a client sent can't become a state
 ├── SerializationError (ValueError)      a state can't be stored, or a stored one can't be loaded
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from stepwell import AgentState
 from stepwell.broadcasting.ag_ui import ag_ui_events, state_from_ag_ui
-from stepwell.broadcasting.ag_ui_messages import wire_messages
-from stepwell.errors import SerializationError
+from stepwell.broadcasting.ag_ui.messages import wire_messages
+from stepwell.broadcasting.client_stream import ClientInputError
 from tests.property.test_runs import Scenario, scenarios
 from tests.unit.broadcasting.ag_ui_rules import checked
 
@@ -75,5 +75,5 @@ json_values = st.recursive(
 def test_odd_input_is_refused_and_never_breaks(messages: Any, resume: Any) -> None:
     sent = {"threadId": "t", "runId": "r", "messages": messages, "resume": resume}
 
-    with pytest.raises(SerializationError, match=r"messages|resume|\$"):
+    with pytest.raises(ClientInputError, match=r"messages|resume|\$"):
         state_from_ag_ui(sent)

@@ -14,11 +14,11 @@ from typing import Any
 from stepwell.agent import Agent
 from stepwell.broadcasting.ai_sdk import (
     AI_SDK_HEADERS,
-    AiSdkInputError,
     ai_sdk_stream,
     response_message_id,
     state_from_ai_sdk,
 )
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.continuation import Cancellation
 from stepwell.state import AgentState
 from tests.servers.node import PACKAGES, find_node, why_missing
@@ -63,8 +63,8 @@ class ChatServer:
         self.bodies.append(body)
         stored = self.states[-1] if self._stores and self.states else None
         try:
-            state = state_from_ai_sdk(body, stored=stored)
-        except AiSdkInputError as error:
+            state = state_from_ai_sdk(body, previous=stored)
+        except ClientInputError as error:
             writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
             writer.write(str(error).encode())
             return
@@ -74,7 +74,7 @@ class ChatServer:
             state,
             message_id=response_message_id(body),
             cancellation=self.cancellation,
-            keep=self.states.append,
+            on_state=self.states.append,
         )
         try:
             async for piece in stream:

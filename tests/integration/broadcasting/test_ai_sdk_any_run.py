@@ -70,7 +70,7 @@ async def run_of(script: list[Any], value: Any) -> tuple[list[Json], AgentState]
         max_steps=4,
     )
     kept: list[AgentState] = []
-    chunks = [chunk async for chunk in ai_sdk_chunks(agent, "Go", keep=kept.append)]
+    chunks = [chunk async for chunk in ai_sdk_chunks(agent, "Go", on_state=kept.append)]
     return chunks, kept[-1]
 
 

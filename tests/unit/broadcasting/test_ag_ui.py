@@ -19,7 +19,7 @@ from stepwell import (
     tool,
 )
 from stepwell.broadcasting.ag_ui import AgUiTranslator, ag_ui_events, encode_sse
-from stepwell.broadcasting.ag_ui_messages import wire_messages
+from stepwell.broadcasting.ag_ui.messages import wire_messages
 from stepwell.events import AgentEvent
 from stepwell.messages import FilePart, FinishReason, ImagePart, TextPart, ToolCall
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart, TextDelta

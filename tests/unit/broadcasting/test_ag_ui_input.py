@@ -7,7 +7,7 @@ import pytest
 
 from stepwell import Agent, AgentState, Message, Role, UseApprovals, UseUserInput
 from stepwell.broadcasting.ag_ui import ag_ui_events, state_from_ag_ui
-from stepwell.errors import SerializationError
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.unit.broadcasting.ag_ui_rules import checked
@@ -165,7 +165,7 @@ def test_tools_context_and_state_of_a_page_are_not_used() -> None:
     ],
 )
 def test_bad_input_names_the_field(given: Any, named: str) -> None:
-    with pytest.raises(SerializationError, match=named):
+    with pytest.raises(ClientInputError, match=named):
         state_from_ag_ui(given)
 
 
@@ -253,5 +253,5 @@ async def test_a_resumed_run_is_a_stream_that_clients_accept() -> None:
 async def test_a_bad_answer_names_the_field(answer: tuple[str, str, Any], named: str) -> None:
     _, paused = await paused_agent()
 
-    with pytest.raises(SerializationError, match=named):
+    with pytest.raises(ClientInputError, match=named):
         state_from_ag_ui(resumed(answer), previous=paused)

@@ -20,7 +20,7 @@ from stepwell import (
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.ag_ui import AgUiTranslator, ag_ui_events, state_from_ag_ui
-from stepwell.broadcasting.ag_ui_messages import wire_messages
+from stepwell.broadcasting.ag_ui.messages import wire_messages
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.drivers import ReActDriver
 from stepwell.events import AgentEvent, InferenceResponseReceived, SubagentCompleted

@@ -12,7 +12,6 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.ai_sdk import (
     AI_SDK_DONE,
     AI_SDK_HEADERS,
-    AiSdkTranslator,
     ai_sdk_chunks,
     ai_sdk_stream,
     encode_sse,
@@ -90,7 +89,7 @@ async def test_an_empty_task_is_an_error_in_the_stream() -> None:
     assert "the text is empty" in only(chunks, "error")["errorText"]
 
 
-async def test_an_error_at_the_limit_is_told_with_the_stop() -> None:
+async def test_a_limit_that_raises_for_python_is_a_stop_for_the_client() -> None:
     agent = Agent(
         ScriptedModel(lambda _: call("echo", id="c1")),
         tools=[MockTool.returning("echo", 1)],
@@ -99,7 +98,7 @@ async def test_an_error_at_the_limit_is_told_with_the_stop() -> None:
     )
     chunks = await chunks_of(agent)
     assert only(chunks, "data-stepwell-stop")["data"]["stop_reason"] == "steps_limit"
-    assert types(chunks)[-2:] == ["error", "finish"]
+    assert types(chunks)[-3:] == [*ENDING, "finish"]
 
 
 async def test_a_state_that_cannot_be_kept_is_an_error_in_the_stream(
@@ -108,7 +107,7 @@ async def test_a_state_that_cannot_be_kept_is_an_error_in_the_stream(
     def keep(_: AgentState) -> None:
         raise OSError("disk full at secret place")
 
-    chunks = await chunks_of(Agent(ScriptedModel(["Hi."])), keep=keep)
+    chunks = await chunks_of(Agent(ScriptedModel(["Hi."])), on_state=keep)
     assert only(chunks, "error")["errorText"] == "the run broke off (OSError)"
     assert chunks[-1] == {"type": "finish", "finishReason": "error"}
     assert "broke off" in caplog.text
@@ -121,7 +120,7 @@ async def test_the_final_state_is_kept_before_the_end_is_told() -> None:
         await asyncio.sleep(0)
         kept.append(state)
 
-    async for chunk in ai_sdk_chunks(Agent(ScriptedModel(["Hi."])), "Go", keep=keep):
+    async for chunk in ai_sdk_chunks(Agent(ScriptedModel(["Hi."])), "Go", on_state=keep):
         assert bool(kept) == (chunk["type"] in (*ENDING, "finish-step", "finish"))
     assert [state.final_response for state in kept] == ["Hi."]
 
@@ -174,7 +173,7 @@ async def test_an_approved_call_goes_on_in_the_clients_step() -> None:
     delete = MockTool.returning("delete", "gone")
     agent = Agent(model, tools=[delete], capabilities=[UseApprovals("delete")])
     kept: list[AgentState] = []
-    asked = only(await chunks_of(agent, keep=kept.append), "tool-approval-request")
+    asked = only(await chunks_of(agent, on_state=kept.append), "tool-approval-request")
     assert asked["toolCallId"] == "d1"
     chunks = await chunks_of(agent, kept[0].with_answer("d1", True))
     assert types(chunks)[:5] == [
@@ -192,21 +191,10 @@ async def test_answered_calls_of_a_run_without_steps_left_have_an_error() -> Non
         max_steps=1,
     )
     kept: list[AgentState] = []
-    await chunks_of(agent, keep=kept.append)
+    await chunks_of(agent, on_state=kept.append)
     chunks = await chunks_of(agent, kept[0].with_answer("d1", True))
     assert "Not run" in only(chunks, "tool-output-error")["errorText"]
     assert types(chunks)[-5:] == ["start-step", "finish-step", *ENDING, "finish"]
-
-
-async def test_the_terminal_event_is_enough_to_end() -> None:
-    translator, told = AiSdkTranslator("m"), []
-    model = ScriptedModel([call("user_input", id="q1", question="Which?"), "Fine."])
-    agent = Agent(model, capabilities=[UseUserInput()])
-    agent.wiretap(lambda event: told.extend(translator.chunks(event)))
-    await agent.run("Go")
-    told += translator.end()
-    assert not [c for c in told if c["type"].startswith("tool-output")]
-    assert only(told, "data-stepwell-stop")["data"]["waits_for"][0]["prompt"] == "Which?"
 
 
 async def test_a_response_that_breaks_off_leaves_no_text_open() -> None:

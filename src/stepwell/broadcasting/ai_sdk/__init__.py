@@ -3,7 +3,6 @@
 Written against version 6 of the npm package ``ai``; nothing of it is needed at run time.
 """
 
-from stepwell.broadcasting.ai_sdk.history import AiSdkInputError
 from stepwell.broadcasting.ai_sdk.request import response_message_id, state_from_ai_sdk
 from stepwell.broadcasting.ai_sdk.stream import (
     AI_SDK_DONE,
@@ -17,7 +16,6 @@ from stepwell.broadcasting.ai_sdk.translator import AiSdkTranslator
 __all__ = [
     "AI_SDK_DONE",
     "AI_SDK_HEADERS",
-    "AiSdkInputError",
     "AiSdkTranslator",
     "ai_sdk_chunks",
     "ai_sdk_stream",

@@ -1,7 +1,7 @@
 """UI messages of the AI SDK as messages of a conversation that a provider accepts.
 
 A UI message of the assistant holds several steps; each becomes one response with its tool calls,
-and every call has a result. Bad input raises ``AiSdkInputError`` that names the field.
+and every call has a result. Bad input raises ``ClientInputError`` that names the field.
 """
 
 import base64
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-from stepwell.errors import StepwellError
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.messages import (
     FilePart,
     ImagePart,
@@ -37,10 +37,6 @@ _TOOL_STATES = frozenset(
         "output-denied",
     }
 )
-
-
-class AiSdkInputError(StepwellError, ValueError):
-    """What a client posted is no body of ``useChat``; the message names the field."""
 
 
 class ToolPart(Struct, frozen=True, kw_only=True):
@@ -117,7 +113,7 @@ def ui_messages(given: Sequence[Any]) -> list[UiMessage]:
     seen: set[str] = set()
     for index, message in enumerate(messages):
         if message.id in seen:
-            raise AiSdkInputError(f"messages[{index}].id {message.id!r:.80} comes twice")
+            raise ClientInputError(f"messages[{index}].id {message.id!r:.80} comes twice")
         seen.add(message.id)
     return messages
 
@@ -127,7 +123,7 @@ def _ui_message(given: Any, where: str) -> UiMessage:
     message_id = _text(message, "id", where)
     parts = message.get("parts")
     if not isinstance(parts, list):
-        raise AiSdkInputError(f"{where}.parts is {parts!r:.80}; it must be a list")
+        raise ClientInputError(f"{where}.parts is {parts!r:.80}; it must be a list")
     listed = [
         (_object(part, f"{where}.parts[{i}]"), f"{where}.parts[{i}]")
         for i, part in enumerate(cast("list[Any]", parts))
@@ -142,7 +138,7 @@ def _ui_message(given: Any, where: str) -> UiMessage:
                 id=message_id, role=role, history=history, tools=(), ends_with_tools=False
             )
         case other:
-            raise AiSdkInputError(
+            raise ClientInputError(
                 f"{where}.role is {other!r:.80}; it must be user, assistant or system"
             )
 
@@ -159,7 +155,7 @@ class _Step:
         if kind == "dynamic-tool" or kind.startswith("tool-"):
             tool = _tool_part(item, kind, where)
             if any(other.call_id == tool.call_id for other in self.tools):
-                raise AiSdkInputError(f"{where}.toolCallId {tool.call_id!r:.80} comes twice")
+                raise ClientInputError(f"{where}.toolCallId {tool.call_id!r:.80} comes twice")
             if tool.state != "input-streaming":  # its input is not all there, so it never ran
                 self.tools.append(tool)
         elif kind == "reasoning":
@@ -200,11 +196,11 @@ def _tool_part(item: Mapping[str, Any], kind: str, where: str) -> ToolPart:
     state = item.get("state")
     if not isinstance(state, str) or state not in _TOOL_STATES:
         known = ", ".join(sorted(_TOOL_STATES))
-        raise AiSdkInputError(f"{where}.state is {state!r:.80}; it must be one of {known}")
+        raise ClientInputError(f"{where}.state is {state!r:.80}; it must be one of {known}")
     is_dynamic = kind == "dynamic-tool"
     name = _text(item, "toolName", where) if is_dynamic else kind.removeprefix("tool-")
     if not name:
-        raise AiSdkInputError(f"{where}.type is 'tool-', which names no tool")
+        raise ClientInputError(f"{where}.type is 'tool-', which names no tool")
     if state == "output-available" and "output" not in item:
         item = {**item, "output": None}  # JSON has no undefined, so the client leaves it out
     has_error = state == "output-error"
@@ -231,20 +227,20 @@ def _said(item: Mapping[str, Any], where: str) -> Part | None:
         return _file(item, where)
     if kind.startswith("data-") or kind == "step-start":
         return None
-    raise AiSdkInputError(f"{where}.type is {kind!r:.80}; a user says text and files")
+    raise ClientInputError(f"{where}.type is {kind!r:.80}; a user says text and files")
 
 
 def _file(item: Mapping[str, Any], where: str) -> Part:
     url, media_type = _text(item, "url", where), _text(item, "mediaType", where)
     name = item.get("filename")
     if not isinstance(name, str | None):
-        raise AiSdkInputError(f"{where}.filename is {name!r:.80}; it must be text")
+        raise ClientInputError(f"{where}.filename is {name!r:.80}; it must be text")
     if url.startswith("data:"):
         data, address = _base64_of(url, where), None
     elif url.startswith(("https://", "http://")):
         data, address = None, url
     else:
-        raise AiSdkInputError(
+        raise ClientInputError(
             f"{where}.url is {url!r:.80}; it must begin with data:, https:// or http://"
         )
     if media_type.startswith("image/"):
@@ -255,24 +251,24 @@ def _file(item: Mapping[str, Any], where: str) -> Part:
 def _base64_of(url: str, where: str) -> str:
     head, comma, data = url.partition(",")
     if not comma:
-        raise AiSdkInputError(f"{where}.url is a data URL without data: {url!r:.80}")
+        raise ClientInputError(f"{where}.url is a data URL without data: {url!r:.80}")
     if not head.endswith(";base64"):
         return base64.b64encode(unquote_to_bytes(data)).decode()
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise AiSdkInputError(f"{where}.url holds no base64 data ({error})") from None
+        raise ClientInputError(f"{where}.url holds no base64 data ({error})") from None
     return data
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise AiSdkInputError(f"{where} is {value!r:.80}; it must be an object")
+        raise ClientInputError(f"{where} is {value!r:.80}; it must be an object")
     return cast("Mapping[str, Any]", value)
 
 
 def _text(item: Mapping[str, Any], field: str, where: str, *, may_be_empty: bool = False) -> str:
     value = item.get(field)
     if not isinstance(value, str) or not (value or may_be_empty):
-        raise AiSdkInputError(f"{where}.{field} is {value!r:.80}; it must be text")
+        raise ClientInputError(f"{where}.{field} is {value!r:.80}; it must be text")
     return value

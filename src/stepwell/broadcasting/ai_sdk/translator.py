@@ -1,6 +1,6 @@
 """Translates the events of one run into chunks of an AI SDK UI message stream. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stepwell.broadcasting.ai_sdk.stop import Stop, approval_id
@@ -34,23 +34,22 @@ NO_RESULT = "Error: the call has no result, because the step that ran it did not
 class AiSdkTranslator:
     """Gives the chunks for each event, for the state after each step, and for the end of a run.
 
-    ``answered`` are the calls that a resumed run takes up again; the client knows them already.
-
     >>> from stepwell.agent import Agent
     >>> from stepwell.testing import ScriptedModel
     >>> agent, translator = Agent(ScriptedModel(["Hello."])), AiSdkTranslator("m1")
     >>> told = []
-    >>> stop = agent.wiretap(lambda event: told.extend(translator.chunks(event)))
-    >>> told += translator.end(agent.run_sync("Hi"))
+    >>> stop = agent.wiretap(lambda event: told.extend(translator.events(event)))
+    >>> told += translator.finish(agent.run_sync("Hi"))
     >>> [chunk["type"] for chunk in told][:5]
     ['start', 'start-step', 'text-start', 'text-delta', 'text-end']
     >>> told[-1]
     {'type': 'finish', 'finishReason': 'stop'}
     """
 
-    def __init__(self, message_id: str, *, answered: Iterable[str] = ()) -> None:
+    def __init__(self, message_id: str) -> None:
         self._message_id = message_id
-        self._answered = frozenset(answered)
+        self._answered = frozenset[str]()
+        """The calls that a resumed run takes up again; the client knows them already."""
         self._root: str | None = None
         self._subagents = SubagentParts()
         self._is_started = False
@@ -68,7 +67,13 @@ class AiSdkTranslator:
         self._failure: str | None = None
         self._finished: AgentFinished | None = None
 
-    def chunks(self, event: AgentEvent) -> list[Chunk]:
+    def start(self, state: AgentState, /) -> list[Chunk]:
+        """What the client is told before the run."""
+        self._root = state.agent_id
+        self._answered = frozenset(answered.call.id for answered in state.answered)
+        return self._started()
+
+    def events(self, event: AgentEvent, /) -> list[Chunk]:
         """What an event tells the client."""
         self._root = self._root or event.agent_id
         if event.agent_id != self._root or isinstance(event, SubagentSpawning | SubagentCompleted):
@@ -96,7 +101,7 @@ class AiSdkTranslator:
                 return self._of_tool(event)
         return []
 
-    def recorded(self, state: AgentState) -> list[Chunk]:
+    def step(self, state: AgentState, /) -> list[Chunk]:
         """What the state after a step tells that no event did: calls that were never begun."""
         step = state.current_step
         if step is None or self._step_is_recorded or state.step_count != self._step_number:
@@ -109,20 +114,20 @@ class AiSdkTranslator:
             chunks += self._of_execution(execution)
         return chunks
 
-    def end(self, state: AgentState | None = None, *, error: str | None = None) -> list[Chunk]:
-        """The last chunks: from the final state, the terminal event, or the error that broke the
-        run off. The client reads nothing behind an error, so it comes last but one."""
-        chunks = self._started()
-        if state is not None:
-            chunks += [*self.recorded(state), *self._not_taken_up(state)]
-        if state is not None and state.stop is not None:
-            stop = Stop.of_state(state)
-        elif self._finished is not None:
-            stop = Stop.of_event(self._finished)
-        else:
-            error = error or "the run broke off before it ended"
-            stop = Stop.of_fault(error)
-        chunks += [*self._step_closed(stop), *self._apart(stop), stop.part(), stop.metadata()]
+    def finish(self, state: AgentState, /) -> list[Chunk]:
+        """The last chunks of a run that has a result."""
+        chunks = [*self._started(), *self.step(state), *self._not_taken_up(state)]
+        return [*chunks, *self._ended(Stop.of_state(state))]
+
+    def fail(self, message: str, _: str = "", /) -> list[Chunk]:
+        """The last chunks of a run that broke off. If its terminal event was told, it is enough."""
+        if self._finished is not None:
+            return [*self._started(), *self._ended(Stop.of_event(self._finished), message)]
+        return [*self._started(), *self._ended(Stop.of_fault(message), message)]
+
+    def _ended(self, stop: Stop, error: str | None = None) -> list[Chunk]:
+        """The client reads nothing behind an error, so it comes last but one."""
+        chunks = [*self._step_closed(stop), *self._apart(stop), stop.part(), stop.metadata()]
         if error is None and stop.status is BroadcastStatus.FAILED:
             error = self._failure or stop.explanation
         if error is not None:

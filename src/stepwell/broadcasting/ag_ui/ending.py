@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.broadcasting.ag_ui_messages import OWN_KEY, CallIds
+from stepwell.broadcasting.ag_ui.messages import OWN_KEY, CallIds
 from stepwell.continuation import AgentStatus
 from stepwell.messages import Usage
 from stepwell.state import AgentState, Pending, PendingKind

@@ -5,7 +5,7 @@ For the translator, which keeps one speaker for the agent and one for each subag
 
 from typing import Any
 
-from stepwell.broadcasting.ag_ui_messages import CallIds, arguments_text
+from stepwell.broadcasting.ag_ui.messages import CallIds, arguments_text
 from stepwell.messages import Message, Role
 
 WireEvent = dict[str, Any]

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import DecodeError, ValidationError, convert, json
 
-from stepwell.broadcasting.ag_ui_ending import interrupt_id
-from stepwell.broadcasting.ag_ui_messages import ADDED_RESULT, OWN_KEY, CallIds
-from stepwell.broadcasting.ag_ui_shapes import (
+from stepwell.broadcasting.ag_ui.ending import interrupt_id
+from stepwell.broadcasting.ag_ui.messages import ADDED_RESULT, OWN_KEY, CallIds
+from stepwell.broadcasting.ag_ui.shapes import (
     GrantedBudget,
     RunInput,
     SentActivity,
@@ -29,7 +29,8 @@ from stepwell.broadcasting.ag_ui_shapes import (
     SentUser,
     SentVideo,
 )
-from stepwell.errors import SerializationError, StepwellError
+from stepwell.broadcasting.client_stream import ClientInputError
+from stepwell.errors import StepwellError
 from stepwell.ids import new_id
 from stepwell.messages import (
     FilePart,
@@ -60,7 +61,7 @@ def state_from_ag_ui(
     ``resume`` the answers to what the paused run waits for.
 
     Tools, context and state that a page offers are not used. Reasoning, activities and messages of
-    subagents are no part of a history. Raises ``SerializationError``, which names the field, for
+    subagents are no part of a history. Raises ``ClientInputError``, which names the field, for
     bad input.
 
     >>> sent = {
@@ -75,12 +76,12 @@ def state_from_ag_ui(
     if previous is not None:
         return _continued(previous, given)
     if given.resume:
-        raise SerializationError(
+        raise ClientInputError(
             "resume: answers go to a paused run, whose state must be given as previous="
         )
     history = _history(given)
     if not history:
-        raise SerializationError("messages hold nothing to answer; send at least one message")
+        raise ClientInputError("messages hold nothing to answer; send at least one message")
     return AgentState.empty().with_messages(history)
 
 
@@ -102,9 +103,9 @@ def _read(input: Mapping[str, Any] | bytes | str) -> RunInput:
         data = json.decode(input) if isinstance(input, bytes | str) else input
         return convert(data, RunInput)
     except ValidationError as error:
-        raise SerializationError(f"this is no AG-UI RunAgentInput: {error}") from None
+        raise ClientInputError(f"this is no AG-UI RunAgentInput: {error}") from None
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SerializationError(f"the input is not JSON: {error}") from None
+        raise ClientInputError(f"the input is not JSON: {error}") from None
 
 
 def _history(given: RunInput) -> list[Message]:
@@ -131,7 +132,7 @@ def _history(given: RunInput) -> list[Message]:
             case SentResult() | SentReasoning() | SentActivity():
                 pass
     for number, _ in sorted(left for several in results.values() for left in several):
-        raise SerializationError(
+        raise ClientInputError(
             f"messages[{number}].toolCallId: no assistant message makes that call, or it has "
             "another result already"
         )
@@ -185,7 +186,7 @@ def _part(part: "SentText | SentImage | SentAudio | SentVideo | SentDocument", f
         return TextPart(part.text)
     source = part.source
     if source.type not in ("url", "data"):
-        raise SerializationError(
+        raise ClientInputError(
             f"{field}.source.type: {source.type!r} can't be read here; send a url or the data"
         )
     url, data = (source.value, None) if source.type == "url" else (None, source.value)
@@ -203,18 +204,18 @@ def _answered(state: AgentState, answers: Iterable[SentAnswer]) -> AgentState:
         asked = {interrupt_id(pending, ids): pending for pending in state.pending}
         pending = asked.get(answer.interrupt_id)
         if pending is None:
-            raise SerializationError(
+            raise ClientInputError(
                 f"resume[{number}].interruptId: nothing waits for {answer.interrupt_id!r}; "
                 f"waiting: {', '.join(asked) or '(none)'}"
             )
         if answer.status not in ("resolved", "cancelled"):
-            raise SerializationError(
+            raise ClientInputError(
                 f"resume[{number}].status: {answer.status!r} is neither resolved nor cancelled"
             )
         try:
             state = _with_answer(state, pending, answer)
         except (StepwellError, ValidationError) as error:
-            raise SerializationError(f"resume[{number}].payload: {error}") from None
+            raise ClientInputError(f"resume[{number}].payload: {error}") from None
     return state
 
 

@@ -5,9 +5,9 @@ Pure: it is told what happened and returns what to send. ``ag_ui.py`` runs an ag
 
 from collections.abc import Iterable
 
-from stepwell.broadcasting.ag_ui_ending import STOP_EVENT, stop_value, terminal_event
-from stepwell.broadcasting.ag_ui_messages import ADDED_RESULT, waiting_note, wire_messages
-from stepwell.broadcasting.ag_ui_speaker import Speaker, WireEvent
+from stepwell.broadcasting.ag_ui.ending import STOP_EVENT, stop_value, terminal_event
+from stepwell.broadcasting.ag_ui.messages import ADDED_RESULT, waiting_note, wire_messages
+from stepwell.broadcasting.ag_ui.speaker import Speaker, WireEvent
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,

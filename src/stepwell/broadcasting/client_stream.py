@@ -1,77 +1,86 @@
-"""Runs an agent as a stream of AG-UI events, for pages that speak AG-UI (CopilotKit and others).
+"""Runs an agent for a client that reads what happens while it happens, in the client's protocol.
 
-The page that asks sends a RunAgentInput (``state_from_ag_ui``) and is sent server-sent events
-(``encode_sse``). Docs: docs/howto/ag-ui.md.
+Called by ``ag_ui`` and ``ai_sdk``, which bring the translation.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Protocol
 
 from stepwell.agent import Agent
-from stepwell.broadcasting.ag_ui_input import state_from_ag_ui
-from stepwell.broadcasting.ag_ui_messages import json_bytes
-from stepwell.broadcasting.ag_ui_speaker import WireEvent
-from stepwell.broadcasting.ag_ui_translator import AgUiTranslator
 from stepwell.continuation import Cancellation
 from stepwell.errors import StepwellError, text_of
 from stepwell.events import AgentEvent
 from stepwell.state import AgentState
 
-__all__ = ["AgUiTranslator", "ag_ui_events", "encode_sse", "state_from_ag_ui"]
-
-
 logger = logging.getLogger("stepwell.broadcasting")
 
+Told = list[dict[str, Any]]
 OnState = Callable[[AgentState], Awaitable[None] | None]
 
 
-async def ag_ui_events(
+class ClientInputError(StepwellError, ValueError):
+    """What a client sent can't become a state to run; the message names the field."""
+
+
+class ClientTranslator(Protocol):
+    """What a client is told, in its protocol. Pure but for what it remembers of the run."""
+
+    def start(self, state: AgentState, /) -> Told:
+        """Before the run."""
+        ...
+
+    def events(self, event: AgentEvent, /) -> Told:
+        """At an event of the run or of its subagents."""
+        ...
+
+    def step(self, state: AgentState, /) -> Told:
+        """After a step, when the run goes on."""
+        ...
+
+    def finish(self, state: AgentState, /) -> Told:
+        """At the end: the result."""
+        ...
+
+    def fail(self, message: str, code: str, /) -> Told:
+        """At the end of a run that has no result."""
+        ...
+
+
+async def client_stream(
     agent: Agent,
     task: str | AgentState,
+    translator: ClientTranslator,
     *,
-    thread_id: str,
-    run_id: str,
-    cancellation: Cancellation | None = None,
-    on_state: OnState | None = None,
+    cancellation: Cancellation | None,
+    on_state: OnState | None,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Run the agent and yield what happens, as AG-UI events, while it happens.
-
-    The stream always ends with RUN_FINISHED or RUN_ERROR. Whoever leaves the iteration early ends
-    the run, which is at most one step ahead of its reader. ``on_state``, sync or async, is given
-    the state after each step and, before the end is told, the result: to keep it for the thread.
-    """
-    run = _Run(agent, AgUiTranslator(thread_id, run_id), on_state)
+    """Run the agent and yield what the client is told. Whoever leaves early ends the run, which is
+    at most one step ahead of its reader."""
+    run = _Run(agent, translator, on_state)
     worker = asyncio.create_task(run.to_the_end(task, cancellation))
     worker.add_done_callback(lambda _: run.batches.put_nowait(None))
     try:
         while (batch := await run.batches.get()) is not None:
-            for event in batch:
-                yield event
+            for told in batch:
+                yield told
             run.batches.task_done()
-        for event in run.fault_of(worker):
-            yield event
+        for told in run.fault_of(worker):
+            yield told
     finally:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 
 
-def encode_sse(event: Mapping[str, Any]) -> bytes:
-    """One event as a server-sent event.
-
-    >>> encode_sse({"type": "RUN_ERROR", "message": "no"})
-    b'data: {"type":"RUN_ERROR","message":"no"}\\n\\n'
-    """
-    return b"data: " + json_bytes(event) + b"\n\n"
-
-
 class _Run:
     """One run and what it has for its reader."""
 
-    def __init__(self, agent: Agent, translator: AgUiTranslator, on_state: OnState | None) -> None:
-        self.batches: asyncio.Queue[list[WireEvent] | None] = asyncio.Queue()
+    def __init__(
+        self, agent: Agent, translator: ClientTranslator, on_state: OnState | None
+    ) -> None:
+        self.batches: asyncio.Queue[Told | None] = asyncio.Queue()
         self._agent = agent
         self._translator = translator
         self._on_state = on_state
@@ -92,22 +101,22 @@ class _Run:
                 self._put(self._translator.finish(reached))
                 self._has_ended = True
 
-    def fault_of(self, worker: "asyncio.Task[None]") -> list[WireEvent]:
+    def fault_of(self, worker: "asyncio.Task[None]") -> Told:
         """The end of a run that broke; nothing when the reader was told of its end already."""
         if self._has_ended:
             return []
         if worker.cancelled() or (fault := worker.exception()) is None:
             return self._translator.fail("the run was ended from outside", "cancelled")
-        if isinstance(fault, StepwellError):
-            return self._translator.fail(text_of(fault), type(fault).__name__)
-        # What a defect says is for the log, not for the browser.
-        logger.error("a run for an AG-UI client broke off", exc_info=fault)
         kind = type(fault).__name__
+        if isinstance(fault, StepwellError):
+            return self._translator.fail(text_of(fault), kind)
+        # What a defect says is for the log, not for the browser.
+        logger.error("a run for a client broke off", exc_info=fault)
         return self._translator.fail(f"the run broke off ({kind})", kind)
 
     def _hear(self, event: AgentEvent) -> None:
         self._put(self._translator.events(event))
 
-    def _put(self, batch: list[WireEvent]) -> None:
+    def _put(self, batch: Told) -> None:
         if batch:
             self.batches.put_nowait(batch)

@@ -65,6 +65,7 @@ from stepwell.errors import (
     NoSandboxError,
     RunNotCompletedError,
     SandboxError,
+    SerializationError,
     StepwellError,
     SyncInsideLoopError,
     ToolError,
@@ -108,6 +109,7 @@ from stepwell.models import (
     ToolSchema,
     UsageReport,
 )
+from stepwell.public.when_used import ROOM_OF
 from stepwell.state import (
     AgentState,
     AgentStep,
@@ -142,6 +144,36 @@ if TYPE_CHECKING:
     from stepwell.agent.registry import AgentRegistry
     from stepwell.agent.spec import AgentModel, AgentSpec
     from stepwell.agent.spec_parser import AgentSpecParser
+    from stepwell.broadcasting import (
+        AgentEventEnvelopeAdapter,
+        BroadcastConfig,
+        BroadcastError,
+        BroadcastStatus,
+        CanBroadcastAgentEvents,
+        CompositeBroadcaster,
+        ConsoleBroadcaster,
+        Envelope,
+        EnvelopeType,
+        JsonLinesBroadcaster,
+        PusherBroadcaster,
+        RecordingBroadcaster,
+        RedisBroadcaster,
+        channel_auth,
+        envelope_json_schema,
+        envelope_typescript,
+        read_json_lines,
+    )
+    from stepwell.broadcasting.ag_ui import (
+        ag_ui_events,
+        state_from_ag_ui,
+    )
+    from stepwell.broadcasting.ai_sdk import (
+        ai_sdk_stream,
+        state_from_ai_sdk,
+    )
+    from stepwell.broadcasting.client_stream import (
+        ClientInputError,
+    )
     from stepwell.capabilities.approvals import UseApprovals
     from stepwell.capabilities.bash import BashPolicy, UseBash
     from stepwell.capabilities.critique import UseSelfCritique
@@ -180,48 +212,13 @@ if TYPE_CHECKING:
     from stepwell.sandbox.containers import ContainerSandbox
     from stepwell.sandbox.sandlock import SandlockSandbox
     from stepwell.sandbox.unconfined import UnconfinedSandbox
+    from stepwell.serialization import (
+        AgentStateSerializer,
+        CanSerializeAgentState,
+        SlimAgentStateSerializer,
+        SlimSerializationConfig,
+    )
 
-_LOADED_FROM = {
-    "stepwell.agent.registry": ("AgentRegistry",),
-    "stepwell.agent.spec": ("AgentModel", "AgentSpec"),
-    "stepwell.agent.spec_parser": ("AgentSpecParser",),
-    "stepwell.agent.front_matter": ("DefinitionError",),
-    "stepwell.capabilities.approvals": ("UseApprovals",),
-    "stepwell.capabilities.bash": ("BashPolicy", "UseBash"),
-    "stepwell.capabilities.critique": ("UseSelfCritique",),
-    "stepwell.capabilities.extraction": (
-        "SchemaDefinition",
-        "SchemaRegistry",
-        "StructuredOutputPolicy",
-        "UseStructuredOutputs",
-    ),
-    "stepwell.capabilities.files": ("FilePolicy", "UseFileTools"),
-    "stepwell.capabilities.mcp": ("McpServer", "UseMcp"),
-    "stepwell.capabilities.metadata": ("MetadataPolicy", "UseMetadataTools"),
-    "stepwell.capabilities.skills": ("ShellPreprocessing", "Skill", "SkillLibrary", "UseSkills"),
-    "stepwell.capabilities.subagents": ("SubagentPolicy", "UseSubagents"),
-    "stepwell.capabilities.summarization": ("UseSummarization",),
-    "stepwell.capabilities.tasks": ("TodoPolicy", "UseTaskPlanning", "tasks_of"),
-    "stepwell.capabilities.user_input": ("UseUserInput",),
-    "stepwell.models.framing": ("JsonLines", "ServerSentEvents"),
-    "stepwell.models.provider": ("Auth", "Provider", "ProviderModel"),
-    "stepwell.models.secrets": ("ApiKey",),
-    "stepwell.models.wire": (
-        "AnthropicMessages",
-        "ChatCompletions",
-        "Gemini",
-        "OpenAIResponses",
-        "WireFormat",
-    ),
-    "stepwell.sandbox": (
-        *("ExecutionPolicy", "Sandbox", "SandboxResult", "default_sandbox", "interpreter_paths"),
-    ),
-    "stepwell.sandbox.bubblewrap": ("BubblewrapSandbox",),
-    "stepwell.sandbox.containers": ("ContainerSandbox",),
-    "stepwell.sandbox.sandlock": ("SandlockSandbox",),
-    "stepwell.sandbox.unconfined": ("UnconfinedSandbox",),
-}
-_LOADED_WHEN_USED = {name: room for room, names in _LOADED_FROM.items() for name in names}
 
 __all__ = [
     "Agent",
@@ -232,6 +229,7 @@ __all__ = [
     "AgentDefinition",
     "AgentDescriptor",
     "AgentEvent",
+    "AgentEventEnvelopeAdapter",
     "AgentFactory",
     "AgentLoop",
     "AgentModel",
@@ -241,6 +239,7 @@ __all__ = [
     "AgentSpec",
     "AgentSpecParser",
     "AgentState",
+    "AgentStateSerializer",
     "AgentStatus",
     "AgentStep",
     "AgentStop",
@@ -252,12 +251,20 @@ __all__ = [
     "Backoff",
     "BaseTool",
     "BashPolicy",
+    "BroadcastConfig",
+    "BroadcastError",
+    "BroadcastStatus",
     "BubblewrapSandbox",
     "Budget",
     "CachedContext",
+    "CanBroadcastAgentEvents",
+    "CanSerializeAgentState",
     "Cancellation",
     "ChatCompletions",
+    "ClientInputError",
+    "CompositeBroadcaster",
     "ConfigurationError",
+    "ConsoleBroadcaster",
     "ContainerSandbox",
     "ContinuationCriteria",
     "ContinuationDecision",
@@ -270,6 +277,8 @@ __all__ = [
     "DefinitionError",
     "Driver",
     "DriverError",
+    "Envelope",
+    "EnvelopeType",
     "ErrorContext",
     "ErrorHandling",
     "ErrorInfo",
@@ -298,6 +307,7 @@ __all__ = [
     "InvalidToolArgumentsError",
     "InvalidToolError",
     "JsonLines",
+    "JsonLinesBroadcaster",
     "LimitReachedError",
     "LlmQueryTool",
     "McpServer",
@@ -316,7 +326,10 @@ __all__ = [
     "PendingKind",
     "Provider",
     "ProviderModel",
+    "PusherBroadcaster",
     "ReActDriver",
+    "RecordingBroadcaster",
+    "RedisBroadcaster",
     "ResponseContentCheck",
     "ResponseEnd",
     "ResponseFormat",
@@ -330,10 +343,13 @@ __all__ = [
     "SandlockSandbox",
     "SchemaDefinition",
     "SchemaRegistry",
+    "SerializationError",
     "ServerSentEvents",
     "ShellPreprocessing",
     "Skill",
     "SkillLibrary",
+    "SlimAgentStateSerializer",
+    "SlimSerializationConfig",
     "StepCompleted",
     "StepExecution",
     "StepType",
@@ -390,16 +406,24 @@ __all__ = [
     "UseTaskPlanning",
     "UseUserInput",
     "WireFormat",
+    "ag_ui_events",
+    "ai_sdk_stream",
+    "channel_auth",
     "default_sandbox",
+    "envelope_json_schema",
+    "envelope_typescript",
     "interpreter_paths",
     "make_hook",
+    "read_json_lines",
+    "state_from_ag_ui",
+    "state_from_ai_sdk",
     "tasks_of",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LOADED_WHEN_USED:
+    if name not in ROOM_OF:
         raise AttributeError(f"module 'stepwell.public' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LOADED_WHEN_USED[name]), name)
+    value = globals()[name] = getattr(import_module(ROOM_OF[name]), name)
     return value
