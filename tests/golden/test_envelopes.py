@@ -1,4 +1,4 @@
-"""The exact envelopes of a run with tools, an error, a retry, a subagent, questions and a cancel."""
+"""The exact envelopes of a run: tools, an error, a retry, a subagent, questions and a cancel."""
 
 import json
 from pathlib import Path
