@@ -21,22 +21,38 @@ NEWEST = HERE / f"v{SCHEMA_VERSION}"
 SERIALIZER = AgentStateSerializer()
 
 
-@pytest.mark.parametrize(
-    "version", [path.name for path in sorted(HERE.glob("v*"))], ids=lambda name: name
-)
-async def test_the_states_of_every_version_load(version: str) -> None:
-    states = await Scenario().run()
-    whole = (HERE / version / "state.json").read_bytes()
-    assert SERIALIZER.from_json(whole) == states[-1]
-    paused = next(state for state in states if state.pending)
-    assert SERIALIZER.from_json((HERE / version / "paused.json").read_bytes()) == paused
-    first, *increments = (HERE / version / "increments.jsonl").read_bytes().splitlines()
-    assert SERIALIZER.from_increments(first, increments) == states[-1]
+@pytest.mark.parametrize("version", [path.name for path in sorted(HERE.glob("v*"))])
+def test_the_states_of_every_version_load(version: str) -> None:
+    folder = HERE / version
+    facts = json.loads((folder / "facts.json").read_text())
+    final = SERIALIZER.from_json((folder / "state.json").read_bytes())
+    assert told_of(final) == facts["state.json"]
+    paused = SERIALIZER.from_json((folder / "paused.json").read_bytes())
+    assert told_of(paused) == facts["paused.json"]
+    first, *increments = (folder / "increments.jsonl").read_bytes().splitlines()
+    assert SERIALIZER.from_increments(first, increments) == final
 
 
 async def test_the_newest_version_is_written_as_it_was() -> None:
     for name, content in golden_files(await Scenario().run()).items():
         assert (NEWEST / name).read_bytes() == content, f"{name} differs: see versions.py"
+
+
+def told_of(state: AgentState) -> dict[str, object]:
+    """What any version must tell of a state."""
+    usage, steps = state.usage, state.steps
+    return {
+        "status": state.status,
+        "explained": state.explain(),
+        "messages": [[message.role, message.text] for message in state.messages],
+        "calls": [[call.id, dict(call.arguments)] for m in state.messages for call in m.tool_calls],
+        "steps": [[step.step.step_type, step.duration_seconds] for step in steps],
+        "results": [[e.outcome, e.value] for step in steps for e in step.step.tool_executions],
+        "errors": [error.text for step in steps for error in step.step.errors],
+        "usage": [usage.input_tokens, usage.output_tokens],
+        "pending": [[asked.kind, asked.prompt] for asked in state.pending],
+        "times": [str(state.created_at), str(state.updated_at), state.cumulative_seconds],
+    }
 
 
 async def test_a_stored_pause_goes_on_to_the_same_end() -> None:
@@ -78,8 +94,14 @@ def golden_files(states: list[AgentState]) -> dict[str, bytes]:
     """What is kept of the scenario, by file name."""
     paused = next(state for state in states if state.pending)
     increments = [SERIALIZER.increment_to_json(one, other) for one, other in pairwise(states)]
+    chain = [SERIALIZER.to_json(states[0]), *increments]
     return {
         "state.json": SERIALIZER.to_json(states[-1]),
         "paused.json": SERIALIZER.to_json(paused),
-        "increments.jsonl": b"\n".join([SERIALIZER.to_json(states[0]), *increments]) + b"\n",
+        "facts.json": _facts({"state.json": told_of(states[-1]), "paused.json": told_of(paused)}),
+        "increments.jsonl": b"\n".join(chain) + b"\n",
     }
+
+
+def _facts(told: object) -> bytes:
+    return json.dumps(told, indent=1).encode() + b"\n"

@@ -85,10 +85,11 @@ errors = st.builds(
     status=st.none() | st.integers(100, 599),
     request_id=maybe_text,
 )
-calls = st.builds(
-    ToolCall, id=words, name=words, arguments=mappings, malformed=maybe_text, signature=maybe_text
+call_ids = st.sampled_from(["c1", "c2"]) | words
+calls = st.builds(ToolCall, id=call_ids, name=words, arguments=mappings, malformed=maybe_text)
+results = st.builds(
+    ToolResult, call_id=call_ids, tool_name=words, content=odd_texts, is_error=st.booleans()
 )
-results = st.builds(ToolResult, call_id=words, tool_name=words, content=odd_texts)
 parts = (
     st.builds(TextPart, odd_texts)
     | st.builds(ImagePart, url=maybe_text, data=maybe_text, media_type=maybe_text)
@@ -189,7 +190,9 @@ def executions(draw: st.DrawFn, conversation: list[Message], depth: int) -> Exec
         kept=kept,
         by_hook=st.booleans(),
     )
-    approvals = st.builds(Approval, approved=st.booleans(), message=words)
+    approvals = st.builds(
+        Approval, approved=st.booleans(), message=words, arguments=st.none() | mappings
+    )
     answered = st.builds(
         Answered,
         call=calls,

@@ -17,8 +17,8 @@ from tests.property.states import mappings, messages, odd_texts, states
 from tests.property.test_runs import Scenario, scenarios
 
 SERIALIZER = AgentStateSerializer()
-thorough = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-quick = settings(thorough, max_examples=300)
+thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(thorough, max_examples=150)
 
 
 def types_of(value: object) -> str:
@@ -110,7 +110,7 @@ def test_an_increment_leads_from_any_state_to_any_other_of_the_agent(
     assert rebuilt([one, other]) == other
 
 
-@settings(quick, max_examples=200)
+@settings(quick, max_examples=100)
 @given(scenarios)
 def test_every_step_of_a_run_can_be_resumed_from_what_was_stored(plan: dict[str, object]) -> None:
     async def path() -> list[AgentState]:
@@ -144,5 +144,7 @@ def without_transients(state: AgentState) -> AgentState:
 
 
 def rebuilt(path: list[AgentState]) -> AgentState:
-    increments = [SERIALIZER.increment_to_json(one, other) for one, other in pairwise(path)]
-    return SERIALIZER.from_increments(SERIALIZER.to_json(path[0]), increments)
+    chain = [SERIALIZER.to_json(path[0])]
+    for one, other in pairwise(path):
+        chain.append(SERIALIZER.increment_to_json(one, other))
+    return SERIALIZER.from_increments(chain[0], chain[1:])

@@ -21,7 +21,7 @@ _VERBS = {
 
 
 class ContinuationEvaluation(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """One vote: who, what, why in words, and the numbers behind it.
 
@@ -49,7 +49,7 @@ class ContinuationEvaluation(
 
 
 class ContinuationOutcome(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """What all votes of one checkpoint add up to, with every vote kept."""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix
+from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix, tell_text
 from stepwell.errors import ErrorType, HookError
 from stepwell.hooks import HookStack, signal_of
 from stepwell.messages import (
@@ -58,7 +58,13 @@ class ToolCallingDriver:
 
     async def use_tools(self, state: AgentState) -> AgentState:
         """One model turn and the tool calls it asks for."""
-        state, response = await self._inference.ask(state, self._request(state))
+        tells_text = not self._executor.tools.have_secrets
+        state, response = await self._inference.ask(
+            state, self._request(state), shows_text=tells_text
+        )
+        if not tells_text:  # what is said before a call may hold its secret
+            response = self._without_secrets(response)
+            tell_text(self._told(response), state)
         try:
             state, response = await self._inference.receive(state, response, told=self._told)
         except (AgentStop, HookError) as stop:
@@ -76,6 +82,16 @@ class ToolCallingDriver:
             response_format=self._context.response_format,
             instruction=WRAP_UP if wraps_up else None,
             settings=self._settings,
+        )
+
+    def _without_secrets(self, response: ModelResponse) -> ModelResponse:
+        """Thinking that tells a secret is let go: it is signed as a whole."""
+        calls, clean = response.tool_calls, self._executor.without_secrets
+        thinking = tuple(it for it in response.thinking if clean(it.text, calls) == it.text)
+        return (
+            response
+            if len(thinking) == len(response.thinking)
+            else replace(response, thinking=thinking)
         )
 
     def _told(self, response: ModelResponse) -> str:

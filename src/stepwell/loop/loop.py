@@ -10,6 +10,7 @@ Whatever a driver, hook or criterion raises ends up as data in the state; only a
 the surrounding task passes through.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -37,6 +38,7 @@ from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop.resuming import resumed
 from stepwell.loop.telling import (
+    tell_cut_off,
     tell_decision,
     tell_end,
     tell_execution_started,
@@ -129,7 +131,7 @@ class AgentLoop:
         """The state after each step; the last one is the result of the run."""
         state = self._entered(state)
         scope = self._scope(state, cancellation, tap)
-        first = True
+        first, is_over = True, False
         try:
             state = await self._begun(state, scope)
             while True:
@@ -138,7 +140,12 @@ class AgentLoop:
                     break
                 yield state
                 first = False
+            is_over = True
             await scope.emitter.drain()
+        except asyncio.CancelledError:  # the surrounding task's: there will be no other end
+            if not is_over:
+                tell_cut_off(state, scope)
+            raise
         finally:
             scope.close()
         yield state

@@ -1,6 +1,6 @@
 """The loop's events. Payloads are only put together while somebody listens."""
 
-from stepwell.continuation import ContinuationOutcome
+from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
 from stepwell.errors import HookError
 from stepwell.events import (
     AgentExecutionStarted,
@@ -106,4 +106,17 @@ def tell_end(
             {"kind": p.kind, "prompt": p.prompt, "call_id": p.call_id, "tool_name": p.tool_name}
             for p in state.pending
         ),
+    )
+
+
+def tell_cut_off(state: AgentState, scope: RunScope) -> None:
+    """The terminal event of a run whose surrounding task was cancelled; it has no decision."""
+    scope.emitter.emit(
+        AgentFinished,
+        status=AgentStatus.CANCELLED,
+        stop_reason=StopReason.USER_REQUESTED,
+        outcome=None,
+        total_steps=state.step_count,
+        total_usage=state.usage,
+        duration_ms=0.0,
     )

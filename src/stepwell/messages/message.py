@@ -21,7 +21,7 @@ class Role(StrEnum):
 
 
 class Message(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """One message of a conversation.
 

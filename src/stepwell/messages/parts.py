@@ -71,7 +71,6 @@ class ToolCall(
     kw_only=True,
     omit_defaults=True,
     forbid_unknown_fields=True,
-    gc=False,
     tag="tool_call",
 ):
     """A model's wish to call a tool.

@@ -5,7 +5,7 @@ from msgspec import Struct
 from stepwell.messages import FinishReason, Part, ThinkingPart, ToolCall, Usage
 
 
-class ModelResponse(Struct, frozen=True, kw_only=True):
+class ModelResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One whole turn: text, tool calls, why it ended, and what it used."""
 
     text: str = ""
@@ -21,19 +21,21 @@ class ModelResponse(Struct, frozen=True, kw_only=True):
     want to see it so again."""
 
 
-class TextDelta(Struct, frozen=True, tag="text_delta"):
+class TextDelta(Struct, frozen=True, tag="text_delta", forbid_unknown_fields=True):
     """A piece of the answer's text."""
 
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True, tag="thinking_delta"):
+class ThinkingDelta(Struct, frozen=True, tag="thinking_delta", forbid_unknown_fields=True):
     """A piece of the model's reasoning."""
 
     text: str
 
 
-class ToolCallStart(Struct, frozen=True, kw_only=True, tag="tool_call_start"):
+class ToolCallStart(
+    Struct, frozen=True, kw_only=True, tag="tool_call_start", forbid_unknown_fields=True
+):
     """The model begins to call a tool; its arguments follow. ``index`` counts the calls from 0."""
 
     index: int
@@ -41,27 +43,31 @@ class ToolCallStart(Struct, frozen=True, kw_only=True, tag="tool_call_start"):
     name: str
 
 
-class ToolCallDelta(Struct, frozen=True, kw_only=True, tag="tool_call_delta"):
+class ToolCallDelta(
+    Struct, frozen=True, kw_only=True, tag="tool_call_delta", forbid_unknown_fields=True
+):
     """A piece of a tool call's arguments, as JSON text; it never becomes text of the answer."""
 
     index: int
     arguments: str
 
 
-class ToolCallEnd(Struct, frozen=True, kw_only=True, tag="tool_call_end"):
+class ToolCallEnd(
+    Struct, frozen=True, kw_only=True, tag="tool_call_end", forbid_unknown_fields=True
+):
     """A tool call is whole."""
 
     index: int
     call: ToolCall
 
 
-class UsageReport(Struct, frozen=True, tag="usage"):
+class UsageReport(Struct, frozen=True, tag="usage", forbid_unknown_fields=True):
     """What the turn has used so far; a later report replaces an earlier one."""
 
     usage: Usage
 
 
-class ResponseEnd(Struct, frozen=True, tag="end"):
+class ResponseEnd(Struct, frozen=True, tag="end", forbid_unknown_fields=True):
     """The last part of every stream: the whole response."""
 
     response: ModelResponse

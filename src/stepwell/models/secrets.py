@@ -65,7 +65,7 @@ class ApiKey:
             raise ModelError(
                 f"the function that gives the key raised {type(error).__name__}",
                 kind=ModelErrorKind.AUTHENTICATION,
-            ) from error
+            ) from None
         return key
 
     def __repr__(self) -> str:

@@ -422,8 +422,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ROOM_OF:
-        raise AttributeError(f"module 'stepwell.public' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(ROOM_OF[name]), name)
-    return value
+if not TYPE_CHECKING:  # a type checker that sees it takes every name for a public one
+
+    def __getattr__(name: str) -> Any:
+        if name not in ROOM_OF:
+            raise AttributeError(f"module 'stepwell.public' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(ROOM_OF[name]), name)
+        return value

@@ -6,13 +6,14 @@ classes, or of those of ``state``, ``messages`` and ``continuation`` that they h
 version: see ``versions.py``.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from stepwell.continuation import AgentStatus, ContinuationOutcome
-from stepwell.messages import FinishReason, Message, ToolCall, Usage
+from stepwell.messages import FinishReason, Message, Role, ToolCall, ToolResult, Usage
 from stepwell.state import Answered, Budget, ErrorInfo, Pending, ToolOutcome
 
 SCHEMA_VERSION = 1
@@ -39,7 +40,8 @@ class StoredTool(Strict, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
     """Absent when it is the content of the call's result among the step's messages."""
     value: Any | UnsetType = UNSET
-    """Absent when it is the text."""
+    """Absent when it is the text, or what the text is as JSON."""
+    value_is_in_text: bool = False
     error: ErrorInfo | None = None
     usage: Usage = Usage()
     cost: float = 0.0
@@ -105,10 +107,8 @@ class StoredChange(Strict, frozen=True, kw_only=True):
     ``kept_messages`` and ``kept_steps`` count what stays of the older one, from its beginning.
     """
 
-    since: datetime
-    """The older state's ``updated_at``."""
-    since_messages: int
-    since_steps: int
+    since: str
+    """The mark of the older state."""
     agent_id: str
     updated_at: datetime
     execution_count: int
@@ -120,3 +120,14 @@ class StoredChange(Strict, frozen=True, kw_only=True):
     kept_steps: int
     messages: list[Message] = []
     steps: list[StoredStep] = []
+
+
+def result_texts(messages: Iterable[Message]) -> dict[str, str]:
+    """By call, the text of its first result; writing and reading look in the same places."""
+    texts: dict[str, str] = {}
+    for message in messages:
+        if message.role is Role.TOOL:
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    texts.setdefault(part.call_id, part.content)
+    return texts

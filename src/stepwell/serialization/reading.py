@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, ValidationError, convert
+from msgspec import UNSET, convert, json
 
 from stepwell.errors import SerializationError
 from stepwell.messages import History, Message, ToolCall
@@ -13,8 +13,10 @@ from stepwell.serialization.document import (
     StoredState,
     StoredStep,
     StoredTool,
+    result_texts,
 )
-from stepwell.serialization.values import Misfit, RestoredData
+from stepwell.serialization.values import RestoredData
+from stepwell.serialization.writing import mark
 from stepwell.state import (
     AgentState,
     AgentStep,
@@ -67,15 +69,15 @@ class Rebuilding:
         )
 
     def _check_follows(self, change: StoredChange) -> None:
-        reached = (self._newest.updated_at, len(self._messages), len(self._steps))
-        wanted = (change.since, change.since_messages, change.since_steps)
-        if change.agent_id != self._first.agent_id or wanted != reached:
+        newest = self._newest
+        execution = None if newest.execution is None else _execution(newest.execution, self._steps)
+        reached = mark(
+            newest.updated_at, self._metadata, self._messages, len(self._steps), execution
+        )
+        if change.since != reached or change.agent_id != self._first.agent_id:
             raise SerializationError(
-                f"the increment follows a state of agent {change.agent_id} with "
-                f"{change.since_messages} messages and {change.since_steps} steps of "
-                f"{change.since}, but this one is of agent {self._first.agent_id} with "
-                f"{len(self._messages)} messages and {len(self._steps)} steps of "
-                f"{self._newest.updated_at}; one is missing, or they are out of order"
+                "it does not follow the state before it: an increment is missing or doubled, or "
+                "they are out of order, or of another run"
             )
         if not 0 <= change.kept_messages <= len(self._messages):
             raise SerializationError("kept_messages counts more than there are")
@@ -148,12 +150,7 @@ def _recorded(stored: StoredStep, conversation: Sequence[Message]) -> StepExecut
 
 
 def _tools(stored: StoredStep, messages: tuple[Message, ...]) -> tuple[ToolExecution, ...]:
-    calls = messages[0].tool_calls if messages else ()
-    texts: dict[str, str] = {}
-    for message in messages[1:] if calls else messages:
-        result = message.tool_result
-        if result is not None:
-            texts.setdefault(result.call_id, result.content)
+    calls, texts = messages[0].tool_calls if messages else (), result_texts(messages)
     return tuple([_tool(stored, it, calls, texts) for it in stored.tools])
 
 
@@ -177,11 +174,17 @@ def _tool(
         started_at=stored.started_at,
         completed_at=stored.completed_at,
         duration_seconds=stored.duration_seconds,
-        value=text if stored.value is UNSET else stored.value,
+        value=_value(stored, text),
         error=stored.error,
         usage=stored.usage,
         cost=stored.cost,
     )
+
+
+def _value(stored: StoredTool, text: str) -> Any:
+    if stored.value_is_in_text:
+        return json.decode(text)
+    return text if stored.value is UNSET else stored.value
 
 
 def _misplaced(step: StoredStep, named: str) -> SerializationError:
@@ -189,19 +192,11 @@ def _misplaced(step: StoredStep, named: str) -> SerializationError:
 
 
 def _nested(body: Any) -> AgentState:
-    return restored_state(fitted(RESTORED.restored(body), StoredState))
+    return restored_state(convert(RESTORED.restored(body), StoredState))
 
 
 def _approval(body: Any) -> Approval:
-    return fitted(RESTORED.restored(body), Approval)
-
-
-def fitted(data: Any, shape: Any) -> Any:
-    """The data as a value of that class; raises ``Misfit`` that says where it does not fit."""
-    try:
-        return convert(data, shape)
-    except ValidationError as error:
-        raise Misfit(str(error)) from None
+    return convert(RESTORED.restored(body), Approval)
 
 
 RESTORED = RestoredData({"$state": _nested, "$approval": _approval})

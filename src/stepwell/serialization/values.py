@@ -115,9 +115,10 @@ class StoredData:
             return self._stored_dict(dict(cast("Mapping[Any, Any]", value)))
         tag, write = self._write.get(cast("Any", type(value)), (None, None))
         if tag is None or write is None:
+            instead = _INSTEAD.get(type(value).__name__, "JSON data made of it")
+            instead = "model_dump(mode='json')" if hasattr(value, "model_dump") else instead
             raise Misfit(
-                f"is a {type(value).__qualname__}, which can't be stored; keep JSON data there "
-                "(a pydantic model: model_dump(mode='json'))"
+                f"is a {type(value).__qualname__}, which can't be stored; store {instead} instead"
             )
         return {tag: write(value)}
 
@@ -131,32 +132,44 @@ class RestoredData:
     def restored(self, value: Any) -> Any:
         """The value that ``stored`` made that JSON data of."""
         if type(value) is list:
-            return [self.restored(item) for item in cast("list[Any]", value)]
+            return self._items(cast("list[Any]", value))
         if type(value) is not dict:
             return value
         items = cast("dict[str, Any]", value)
         for key in items:
             if key.startswith("$"):
-                return self._untagged(items)
-        return {key: self.restored(item) for key, item in items.items()}
+                return self._untagged(key, items)
+        made: dict[str, Any] = {}
+        for key, item in items.items():
+            try:
+                made[key] = self.restored(item)
+            except Misfit as misfit:
+                raise misfit.inside(f".{key}") from None
+        return made
 
-    def _untagged(self, items: dict[str, Any]) -> Any:
-        tag, body = next(iter(items.items()))
+    def _items(self, value: list[Any]) -> list[Any]:
+        made: list[Any] = []
+        for item in value:
+            try:
+                made.append(self.restored(item))
+            except Misfit as misfit:
+                raise misfit.inside(f"[{len(made)}]") from None
+        return made
+
+    def _untagged(self, tag: str, items: dict[str, Any]) -> Any:
         read = self._read.get(tag)
         if read is None or len(items) != 1:
             raise Misfit(f"has the unknown tag {tag!r:.40}; it was not written by this version")
         try:
-            return read(body)
+            return read(items[tag])
         except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
             raise Misfit(f"is not a {tag}: {error}") from error
 
     def _tuple(self, body: Any) -> tuple[Any, ...]:
-        return tuple(self.restored(item) for item in _listed(body))
+        return tuple(self._items(_listed(body)))
 
     def _pairs(self, body: Any) -> dict[Any, Any]:
-        return {
-            self.restored(key): self.restored(item) for key, item in map(_listed, _listed(body))
-        }
+        return dict(self._items(_listed(pair)) for pair in _listed(body))
 
 
 def _listed(body: Any) -> list[Any]:
@@ -170,6 +183,17 @@ def _special_float(body: Any) -> float:
         raise ValueError(f"{body!r:.40} is neither nan nor an infinity")
     return float(body)
 
+
+_INSTEAD = {
+    "UUID": "str(value)",
+    "PosixPath": "str(value)",
+    "set": "a list",
+    "frozenset": "a list",
+    "time": "value.isoformat()",
+    "timedelta": "value.total_seconds()",
+    "SecretStr": "nothing (secrets are not kept)",
+    "ApiKey": "nothing (secrets are not kept)",
+}
 
 _WRITE: Mapping[type[Any], tuple[str, Callable[[Any], Any]]] = {
     bytes: ("$bytes", lambda value: b64encode(value).decode()),

@@ -4,28 +4,33 @@ What can't be stored raises ``Misfit``; each level on its way up adds its part o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
 from math import isfinite
 from operator import is_
-from typing import Any
+from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, json
 from msgspec.structs import asdict, replace
 
 from stepwell.continuation import ContinuationOutcome
 from stepwell.errors import SerializationError
-from stepwell.messages import Message, Role, ToolCall, ToolResult, Usage
+from stepwell.messages import Message, ToolCall, Usage
 from stepwell.serialization.document import (
     StoredChange,
     StoredExecution,
     StoredState,
     StoredStep,
     StoredTool,
+    result_texts,
 )
+from stepwell.serialization.sealed import encoded
 from stepwell.serialization.values import Misfit, StoredData, is_flat
 from stepwell.state import (
     AgentState,
     Answered,
     Approval,
+    ErrorInfo,
     ExecutionState,
     Pending,
     StepExecution,
@@ -34,6 +39,9 @@ from stepwell.state import (
 from stepwell.tools.secrets import HIDDEN
 
 NO_USAGE = Usage()
+MARKED = 8
+"""How many messages a mark looks at."""
+
 OVERLAP = 32
 """How far before an increment's first message its steps may begin and still point to theirs."""
 
@@ -50,7 +58,7 @@ def stored_state(state: AgentState) -> StoredState:
         execution_count=state.execution_count,
         cumulative_seconds=_finite(state.cumulative_seconds, "cumulative_seconds"),
         execution=None if execution is None else _execution(execution),
-        metadata=_data(state.metadata, "metadata"),
+        metadata=_mapping(state.metadata, "metadata"),
         messages=_messages(messages, 0),
         steps=_steps(() if execution is None else execution.steps, messages, 0),
     )
@@ -58,11 +66,13 @@ def stored_state(state: AgentState) -> StoredState:
 
 def stored_change(before: AgentState, state: AgentState) -> StoredChange:
     """What a state has that an older one has not; costs what was added."""
-    if state.agent_id != before.agent_id:
-        raise SerializationError(
-            f"the state of agent {state.agent_id} does not continue that of {before.agent_id}; "
-            "an increment follows an older state of the same agent"
-        )
+    for name in ("agent_id", "parent_agent_id", "created_at"):
+        one, other = getattr(before, name), getattr(state, name)
+        if one != other:
+            raise SerializationError(
+                f"the {name} is {other}, and that of the older state {one}; an increment follows "
+                "an older state of the same agent"
+            )
     execution, older = state.execution, before.execution
     kept_messages = state.messages.shared_with(before.messages)
     kept_steps = 0
@@ -72,15 +82,15 @@ def stored_change(before: AgentState, state: AgentState) -> StoredChange:
     nearby = max(0, kept_messages - OVERLAP)
     messages = state.messages[nearby:]
     return StoredChange(
-        since=before.updated_at,
-        since_messages=len(before.messages),
-        since_steps=len(before.steps),
+        since=mark(
+            before.updated_at, before.metadata, before.messages, len(before.steps), before.execution
+        ),
         agent_id=state.agent_id,
         updated_at=state.updated_at,
         execution_count=state.execution_count,
         cumulative_seconds=_finite(state.cumulative_seconds, "cumulative_seconds"),
         execution=None if execution is None else _execution(execution),
-        metadata=_data(changed, "metadata"),
+        metadata=_mapping(changed, "metadata"),
         metadata_gone=gone,
         kept_messages=kept_messages,
         kept_steps=kept_steps,
@@ -89,11 +99,32 @@ def stored_change(before: AgentState, state: AgentState) -> StoredChange:
     )
 
 
+def mark(
+    updated_at: datetime,
+    metadata: Mapping[str, Any],
+    messages: Sequence[Message],
+    step_count: int,
+    execution: ExecutionState | None,
+) -> str:
+    """By which an increment knows the state that it follows: its newest part, as that is what one
+    change after the other touches."""
+    told = (
+        *(updated_at, len(messages), step_count),
+        None if execution is None else _execution(execution),
+        _mapping(metadata, "metadata"),
+        _messages(messages[-MARKED:], max(0, len(messages) - MARKED)),
+    )
+    return sha256(encoded(told, order="sorted")).hexdigest()
+
+
 def _metadata_change(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     if before is after:
         return {}, ()
+    stays = [key for key in before if key in after]
+    if [*stays, *(key for key in after if key not in before)] != list(after):
+        return dict(after), tuple(before)  # the order is part of it
     changed = {
         key: value
         for key, value in after.items()
@@ -103,8 +134,8 @@ def _metadata_change(
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal also in kind: 1, 1.0 and True are equal to Python, and different JSON."""
-    return one is other or (type(one) is type(other) and repr(one) == repr(other))
+    """Equal as they are stored: 1, 1.0 and True are equal to Python, and different JSON."""
+    return one is other or encoded(DATA.stored(one)) == encoded(DATA.stored(other))
 
 
 def _execution(execution: ExecutionState) -> StoredExecution:
@@ -133,7 +164,7 @@ def _execution(execution: ExecutionState) -> StoredExecution:
 def _pending(pending: Pending) -> Pending:
     return replace(
         pending,
-        details=_data(pending.details, ".pending.details"),
+        details=_mapping(pending.details, ".pending.details"),
         kept=_data(pending.kept, ".pending.kept"),
     )
 
@@ -150,15 +181,19 @@ def _answered(answered: Answered) -> Answered:
 def _without_secrets(answered: Answered) -> Any:
     """An approval may give a call its secret arguments anew. They are for the run that follows in
     this process, and are not stored: a call that is resumed without them says so."""
-    answer = answered.answer
-    if not isinstance(answer, Approval) or answer.arguments is None:
+    answer, may_store = answered.answer, _may_store(answered)
+    if not isinstance(answer, Approval) or answer.arguments is None or may_store is None:
         return answer
-    asked = [answered.call.arguments]
-    if isinstance(answered.kept, AgentState):  # a subagent's call, whose secrets its question names
-        asked += [p.details.get("arguments", {}) for p in answered.kept.pending]
-    secret = {name for arguments in asked for name, it in arguments.items() if it == HIDDEN}
-    shown = {name: HIDDEN if name in secret else it for name, it in answer.arguments.items()}
+    shown = {name: it if name in may_store else HIDDEN for name, it in answer.arguments.items()}
     return replace(answer, arguments=shown)
+
+
+def _may_store(asked: Pending | Answered) -> tuple[str, ...] | None:
+    """A subagent's question knows it; its call is the one that will be given the answer."""
+    if not isinstance(asked.kept, AgentState):
+        return asked.may_store
+    own = next((it for it in asked.kept.pending if it.call_id is not None), None)
+    return None if own is None else _may_store(own)
 
 
 def _messages(messages: Iterable[Message], first: int) -> list[Message]:
@@ -172,8 +207,8 @@ def _messages(messages: Iterable[Message], first: int) -> list[Message]:
 
 
 def _message(message: Message) -> Message:
-    if message.metadata:
-        metadata = _data(message.metadata, ".metadata")
+    if message.metadata is not NO_METADATA:
+        metadata = _mapping(message.metadata, ".metadata")
         if metadata is not message.metadata:
             message = replace(message, metadata=metadata)
     for part in message.parts:
@@ -186,7 +221,7 @@ def _message(message: Message) -> Message:
 
 
 def _call(call: ToolCall) -> ToolCall:
-    arguments = _data(call.arguments, ".arguments")
+    arguments = _mapping(call.arguments, ".arguments")
     return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
@@ -223,12 +258,12 @@ def _step(
         said=None if place is None else (first + place, len(own)),
         messages=() if place is not None else tuple([_message(it) for it in own]),
         tools=_tools(step.tool_executions, own) if step.tool_executions else (),
-        failures=step.failures,
+        failures=_errors(step.failures),
         usage=step.usage or NO_USAGE,
         cost=_finite(step.cost, ".cost"),
         finish_reason=step.finish_reason,
         model=step.model,
-        metadata=_data(step.metadata, ".metadata") if step.metadata else NO_METADATA,
+        metadata=_mapping(step.metadata, ".metadata"),
         output=UNSET if step.output is UNSET else _data(step.output, ".output"),
     )
 
@@ -236,13 +271,7 @@ def _step(
 def _tools(
     executions: tuple[ToolExecution, ...], messages: tuple[Message, ...]
 ) -> tuple[StoredTool, ...]:
-    calls = messages[0].tool_calls if messages else ()
-    texts: dict[str, str] = {}
-    for message in messages:
-        if message.role is Role.TOOL:
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    texts.setdefault(part.call_id, part.content)
+    calls, texts = messages[0].tool_calls if messages else (), result_texts(messages)
     return tuple(
         [_tool(execution, place, calls, texts) for place, execution in enumerate(executions)]
     )
@@ -252,8 +281,11 @@ def _tool(
     execution: ToolExecution, place: int, calls: tuple[ToolCall, ...], texts: Mapping[str, str]
 ) -> StoredTool:
     call, text, value = execution.call, execution.text, execution.value
-    is_of_response = place < len(calls) and _same(calls[place], call)
+    is_of_response = place < len(calls) and (
+        calls[place] is call or encoded(_call(calls[place])) == encoded(_call(call))
+    )
     is_text = value is text or (type(value) is str and value == text)
+    is_in_text = not is_text and type(value) in (dict, list) and _is_read_from(text, value)
     return StoredTool(
         call=place if is_of_response else _call(call),
         outcome=execution.outcome,
@@ -261,26 +293,49 @@ def _tool(
         completed_at=execution.completed_at,
         duration_seconds=_finite(execution.duration_seconds, ".tools.duration_seconds"),
         text=UNSET if texts.get(call.id) == text else text,
-        value=UNSET if is_text else _data(value, f".tools[{place}].value"),
-        error=execution.error,
+        value=UNSET if is_text or is_in_text else _data(value, f".tools[{place}].value"),
+        value_is_in_text=is_in_text,
+        error=None if execution.error is None else _errors((execution.error,))[0],
         usage=execution.usage or NO_USAGE,
         cost=_finite(execution.cost, ".tools.cost"),
     )
 
 
+def _is_read_from(text: str, value: Any) -> bool:
+    """Whether the text, read as JSON, is the value: results that are objects are shown so."""
+    try:
+        return json.encode(value) == text.encode() and json.decode(text) == value
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _errors(errors: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
+    for error in errors:
+        _finite(error.retry_after or 0.0, ".retry_after")
+    return errors
+
+
 def _outcome(outcome: ContinuationOutcome) -> ContinuationOutcome:
-    delay = outcome.delay_seconds
+    _finite(outcome.delay_seconds, ".outcome.delay_seconds")
     changed = None
     for place, vote in enumerate(outcome.evaluations):
-        delay += vote.delay_seconds
+        if vote.delay_seconds:
+            _finite(vote.delay_seconds, ".outcome.delay_seconds")
         context = vote.context
         if not is_flat(context):
-            kept = _data(context, f".outcome.evaluations[{place}].context")
+            kept = _mapping(context, f".outcome.evaluations[{place}].context")
             if kept is not context:
                 changed = changed or list(outcome.evaluations)
                 changed[place] = replace(vote, context=kept)
-    _finite(delay, ".outcome.delay_seconds")
     return outcome if changed is None else replace(outcome, evaluations=tuple(changed))
+
+
+def _mapping(value: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What the state has for a mapping by name; other keys could not be loaded into it."""
+    for key in cast("Mapping[Any, Any]", value):
+        if not isinstance(key, str):
+            raise Misfit(f"has the key {key!r:.40}, which is not a text").inside(where)
+    return _data(value, where)
 
 
 def _data(value: Any, where: str) -> Any:

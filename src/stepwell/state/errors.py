@@ -1,5 +1,6 @@
 """An error as data: what kind, which class, what text. No exception object is kept in a state."""
 
+import sys
 from typing import Any
 
 from msgspec import Struct
@@ -63,4 +64,4 @@ def _provider_facts(error: ModelError) -> dict[str, Any]:
 def _seconds(value: Any) -> float | None:
     """A foreign exception's attribute of that name may be anything."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and value >= 0 else None
+    return float(value) if is_number and 0 <= value <= sys.float_info.max else None

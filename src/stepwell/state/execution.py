@@ -92,6 +92,7 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
             kept=asked.kept,
             by_hook=asked.by_hook,
             made_in=made_in,
+            may_store=asked.may_store,
         )
         # As the model made them, whatever the order of the answers.
         in_order = sorted((*self.answered, answered), key=lambda a: places.get(a.call.id, -1))

@@ -34,6 +34,14 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     kept: Any = None
     by_hook: bool = False
     """A hook asked before the call ran; the call itself knows nothing of it."""
+    may_store: tuple[str, ...] | None = None
+    """Of a tool with secret arguments: those that an edited approval may be stored with."""
+
+
+def _named(answer: Any) -> str:
+    """An answer in an error; an object may hold secret arguments, so it is not quoted."""
+    is_word = answer is None or isinstance(answer, str | int | float)
+    return f"{answer!r:.80}" if is_word else f"a {type(answer).__name__} (not shown)"
 
 
 def json_data(answer: Any) -> Any:
@@ -46,7 +54,7 @@ def json_data(answer: Any) -> Any:
         json.encode(answer)
     except (TypeError, ValueError, RecursionError) as error:
         raise StepwellError(
-            f"an answer must be text or JSON data, not {answer!r:.80} ({error})"
+            f"an answer must be text or JSON data; {_named(answer)} is not ({error})"
         ) from None
     return answer
 
@@ -60,6 +68,8 @@ class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     by_hook: bool = False
     made_in: int = 0
     """The number of the step whose model turn made the call."""
+    may_store: tuple[str, ...] | None = None
+    """As in what was asked."""
 
 
 class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +97,8 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Run the call, with these arguments."""
         if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise StepwellError(
-                f"edited arguments are {arguments!r:.80}; give all arguments of the call by name"
+                f"edited arguments are a {type(arguments).__name__}; give all arguments of the "
+                "call by name"
             )
         return cls(approved=True, arguments=arguments)
 
@@ -107,7 +118,7 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return convert(json_data(given), Approval)
         except ValidationError as error:
             raise StepwellError(
-                f"{answer!r:.80} does not say whether the call may run ({error}); answer True, "
+                f"{_named(answer)} does not say whether the call may run ({error}); answer True, "
                 'False, Approval.denied("why"), Approval.edited({...}), or the same as JSON: '
                 '{"approved": false, "message": "why"}'
             ) from None

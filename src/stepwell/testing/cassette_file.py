@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import ValidationError, convert
 
 from stepwell.errors import ConfigurationError, StepwellError
 from stepwell.testing.cassette_turn import Data, RecordedTurn
@@ -66,29 +66,9 @@ def _turn(data: Any, place: str) -> RecordedTurn:
         text = str(error)
         text = text.replace("`$", f"`{place}") if "`$" in text else f"{text} - at `{place}`"
         raise _InvalidTurn(text) from error
-    unknown = _unknown(data, to_builtins(turn), place)
-    if unknown is not None:
-        raise _InvalidTurn(f"nothing is called `{unknown}`")
     if (turn.response is None) == (turn.error is None):
         raise _InvalidTurn(f"`{place}` needs a response or an error, and not both")
     return turn
-
-
-def _unknown(given: Any, understood: Any, place: str) -> str | None:
-    """The first key that was not understood; most structs pass over such keys."""
-    if isinstance(given, dict):
-        inner = [(f"{place}.{k}", k, v) for k, v in cast("Data", given).items()]
-    elif isinstance(given, list):
-        inner = [(f"{place}[{i}]", i, v) for i, v in enumerate(cast("list[Any]", given))]
-    else:
-        return None
-    for where, key, value in inner:
-        if isinstance(given, dict) and key not in understood:
-            return where
-        found = _unknown(value, understood[key], where)
-        if found is not None:
-            return found
-    return None
 
 
 def _write(path: Path, content: Data) -> None:

@@ -302,6 +302,9 @@ class ToolExecutor:
         secret = self.tools.secrets_of(call)
         if secret:
             finished = Scrubber.of(call, secret).finished(finished)
+            if (asked := finished.waits_for) is not None:
+                may_store = self.tools.open_arguments(call.name)
+                finished = replace(finished, waits_for=replace(asked, may_store=may_store))
             finished = replace(
                 finished, execution=replace(finished.execution, call=hidden(call, secret))
             )

@@ -123,6 +123,14 @@ class Tools:
         known: Mapping[str, Any] = self.get(call.name).schema.parameters.get("properties") or {}
         return secret.union(name for name in call.arguments if name not in known)
 
+    def open_arguments(self, name: str) -> tuple[str, ...]:
+        """The arguments of a tool that are not secret."""
+        tool = self.find(name)
+        if tool is None:
+            return ()
+        known: Mapping[str, Any] = tool.schema.parameters.get("properties") or {}
+        return tuple(sorted(set(known) - self.secret_arguments(name)))
+
     def shown(self, call: ToolCall) -> ToolCall:
         """The call as it may be kept and shown: without its secret arguments."""
         return hidden(call, self.secrets_of(call))

@@ -5,6 +5,7 @@ The executor calls them; each takes a blank execution that knows its call and it
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -66,10 +67,13 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
 def _refuse_odd(output: ToolOutput) -> None:
     """What flows into the state must be what it says it is; this runs where faults are results."""
     wanted = {"metadata": Mapping, "usage": Usage, "cost": int | float}
+    named = {"metadata": "mapping", "usage": "Usage", "cost": "number"}
     for field, kind in wanted.items():
         value = getattr(output, field)
         if not isinstance(value, kind):
-            raise TypeError(f"ToolOutput.{field} is a {type(value).__name__}: {value!r:.80}")
+            raise TypeError(f"ToolOutput.{field} is a {type(value).__name__}, not a {named[field]}")
+    if not isfinite(output.cost):
+        raise ValueError(f"ToolOutput.cost is {output.cost}, not a finite number")
 
 
 def raised(execution: ToolExecution, failure: BaseException) -> Finished:

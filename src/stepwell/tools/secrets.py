@@ -3,18 +3,21 @@ reach the tool and nothing else. Called by the executor.
 """
 
 import json
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.messages import ToolCall
+from stepwell.messages import History, ToolCall
 from stepwell.tools.results import Finished
 
 HIDDEN = "[secret]"
 """What stands in place of a secret argument, for people and for the model."""
 
+SHORTEST_ENCODED = 8
 SHORTEST = 4
 """Shorter values are not looked for in results: they would be found everywhere."""
 
@@ -75,7 +78,7 @@ class Scrubber(Struct, frozen=True):
                 waits_for,
                 prompt=self.text(waits_for.prompt),
                 details=self.value(waits_for.details),
-                kept=self.value(waits_for.kept),
+                kept=self.kept(waits_for.kept),
             )
         if signal is not None:
             told = self.value(signal.context)
@@ -93,11 +96,36 @@ class Scrubber(Struct, frozen=True):
             signal=signal,
         )
 
+    def kept(self, value: Any) -> Any:
+        """What a tool keeps without them: of the same kind, since states are kept as well."""
+        if type(value) is str:
+            return self.text(value)
+        if isinstance(value, bytes):
+            return self._data(value)
+        if isinstance(value, History):
+            return History[Any].of(self.kept(item) for item in cast("Iterable[Any]", value))
+        if isinstance(value, Struct):
+            return replace(
+                value, **{f: self.kept(getattr(value, f)) for f in value.__struct_fields__}
+            )
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[Any, Any]", value)
+            return {self.kept(key): self.kept(item) for key, item in pairs.items()}
+        if isinstance(value, list | tuple):
+            items = [self.kept(item) for item in cast("Iterable[Any]", value)]
+            return items if isinstance(value, list) else tuple(items)
+        return HIDDEN if str(value) in self.values and isinstance(value, int | float) else value
+
     def text(self, text: str) -> str:
         """The text without them."""
         for value in self.values:
             text = text.replace(value, HIDDEN)
         return text
+
+    def _data(self, data: bytes) -> bytes:
+        for value in self.values:
+            data = data.replace(value.encode(errors="replace"), HIDDEN.encode())
+        return data
 
     def value(self, value: Any) -> Any:
         """JSON data without them."""
@@ -108,15 +136,34 @@ class Scrubber(Struct, frozen=True):
             return {self.value(key): self.value(item) for key, item in pairs.items()}
         if isinstance(value, list | tuple):
             return [self.value(item) for item in cast("Iterable[Any]", value)]
+        if isinstance(value, bytes):
+            return self._data(value)
         is_number = isinstance(value, int | float)
         return HIDDEN if is_number and str(value) in self.values else value
+
+
+def _encoded(text: str) -> Iterable[str]:
+    """As it stands in addresses, in headers and in dumps."""
+    if len(text) < SHORTEST_ENCODED:
+        return
+    data = text.encode(errors="replace")
+    yield from (
+        quote(text, safe="", errors="replace"),
+        quote(text, errors="replace"),
+        quote_plus(text, errors="replace"),
+    )
+    yield from (data.hex(), data.hex().upper())
+    for before in range(3):  # base64 looks different behind one or two other bytes
+        whole = (before + len(data)) // 3 * 3
+        for encode in (b64encode, urlsafe_b64encode):
+            yield encode((bytes(before) + data)[:whole]).decode()[before + (before > 0) :]
 
 
 def _forms(text: str) -> Iterable[str]:
     """The text itself, and as it stands inside of JSON, of a repr and of bytes."""
     quoted = (json.dumps(text, ensure_ascii=False), json.dumps(text), repr(text))
     data = repr(text.encode(errors="replace"))[2:-1]
-    return (text, data, *(form[1:-1] for form in quoted))
+    return (text, data, *(form[1:-1] for form in quoted), *_encoded(text))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,12 +14,17 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
+    AgentStep,
     Approval,
     ContinuationDecision,
     ContinuationEvaluation,
     ContinuationOutcome,
     Message,
+    StepExecution,
     ToolCall,
+    ToolExecution,
+    ToolOutcome,
+    ToolResult,
     tool,
 )
 from stepwell.capabilities.approvals import UseApprovals
@@ -149,6 +156,24 @@ class TestWhatIsRefused:
         with pytest.raises(SerializationError, match=r"execution\.outcome\.evaluations\[0\]"):
             SERIALIZER.to_json(started.with_outcome(outcome, FakeClock()))
 
+    @pytest.mark.parametrize(
+        "state",
+        [
+            AgentState.empty().with_metadata({1: 2}),  # pyright: ignore[reportArgumentType]
+            AgentState.empty().with_message(
+                Message.assistant("", [ToolCall(id="c", name="t", arguments={(1,): 2})])  # pyright: ignore[reportArgumentType]
+            ),
+        ],
+    )
+    def test_keys_that_are_no_texts_are_told(self, state: AgentState) -> None:
+        with pytest.raises(SerializationError, match="which is not a text"):
+            SERIALIZER.to_json(state)
+
+    def test_half_characters_that_make_a_whole_one_are_told(self) -> None:
+        state = AgentState.empty().with_user_message("\ud83d\ude00")
+        with pytest.raises(SerializationError, match="two half characters"):
+            SERIALIZER.to_json(state)
+
     def test_endless_nesting_is_told(self) -> None:
         deep: list[Any] = []
         deep.append(deep)
@@ -161,6 +186,84 @@ class TestWhatIsRefused:
         odd = replace(state, execution=replace(state.execution, cost=float("nan")))
         with pytest.raises(SerializationError, match=r"execution\.cost is not a finite number"):
             SERIALIZER.to_json(odd)
+
+
+class TestOddValues:
+    def tool_step(self, *messages: Message, text: str, value: Any) -> AgentState:
+        executed = ToolExecution(
+            call=messages[0].tool_calls[0],
+            outcome=ToolOutcome.COMPLETED,
+            text=text,
+            value=value,
+            started_at=AT,
+            completed_at=AT,
+        )
+        step = AgentStep(messages=messages, tool_executions=(executed,))
+        outcome = ContinuationOutcome(
+            decision=ContinuationDecision.ALLOW, resolved_by="x", stop_reason=None
+        )
+        recorded = StepExecution(
+            number=1,
+            step=step,
+            outcome=outcome,
+            started_at=AT,
+            completed_at=AT,
+            duration_seconds=0.0,
+        )
+        state = AgentState.empty(at=AT).with_message(*messages).with_execution_started("e", AT)
+        return state.with_step_recorded(recorded)
+
+    def made(self, *results: ToolResult, role: str = "tool") -> tuple[Message, ...]:
+        asked = Message.assistant("", [ToolCall(id="c", name="t")])
+        return asked, Message.of(role, results)
+
+    def test_results_in_odd_places_are_not_mixed_up(self) -> None:
+        one = ToolResult(call_id="c", tool_name="t", content="A")
+        other = ToolResult(call_id="c", tool_name="t", content="B")
+        for said in (
+            (*self.made(one, role="user"), Message.tool(other)),
+            self.made(one, other),
+            self.made(ToolResult(call_id="d", tool_name="t", content="A"), other),
+        ):
+            for text in ("A", "B"):
+                state = self.tool_step(*said, text=text, value=text)
+                assert SERIALIZER.from_json(SERIALIZER.to_json(state)) == state
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ('{"a":1}', {"a": 1}),
+            ('{"a":1}', {"a": 1.0}),
+            ('{"a":1}', {"a": True}),
+            ("[1,2]", (1, 2)),
+            ("[1,2]", [1, 2]),
+            ('{"a":1}', '{"a":1}'),
+            ("null", None),
+            ("null", [float("inf")]),
+            ('{"1":2}', {1: 2}),
+            ('{"$ref":"x"}', {"$ref": "x"}),
+        ],
+    )
+    def test_a_value_that_its_text_tells_is_the_same_value(self, text: str, value: Any) -> None:
+        said = self.made(ToolResult(call_id="c", tool_name="t", content=text))
+        state = self.tool_step(*said, text=text, value=value)
+        loaded = SERIALIZER.from_json(SERIALIZER.to_json(state))
+        assert repr(loaded.steps[0].step.tool_executions) == repr(
+            state.steps[0].step.tool_executions
+        )
+
+    async def test_an_endless_wait_of_an_exception_is_no_number(self) -> None:
+        class Busy(Exception):
+            retry_after = float("inf")
+
+        @tool
+        def busy() -> str:
+            """Busy."""
+            raise Busy
+
+        agent = Agent(ScriptedModel([call("busy"), "done"]), tools=[busy], max_retries=2)
+        state = await agent.run("go")
+        assert SERIALIZER.from_json(SERIALIZER.to_json(state)) == state
 
 
 class TestLoading:
@@ -209,7 +312,7 @@ class TestLoading:
         body = body_of(AgentState.empty(at=AT))
         with pytest.raises(SerializationError, match="written by a newer one: upgrade"):
             SERIALIZER.from_json(sealed_text("stepwell.state", 2, body))
-        with pytest.raises(SerializationError, match=r"expected a 'stepwell\.state'"):
+        with pytest.raises(SerializationError, match=r"expected 'stepwell\.state'"):
             SERIALIZER.from_json(sealed_text("stepwell.state.increment", 1, body))
 
     def test_a_changed_document_is_told(self) -> None:
@@ -219,10 +322,78 @@ class TestLoading:
         with pytest.raises(SerializationError, match="not a whole one"):
             SERIALIZER.from_json(document[:-1])
 
+    def test_a_newer_frame_says_to_upgrade_before_anything_else(self) -> None:
+        newer = {"format": "stepwell.state", "schema_version": 2, "compression": "zstd", "body": ""}
+        for load in (SERIALIZER.deserialize, lambda it: SERIALIZER.from_json(json.dumps(it))):
+            with pytest.raises(SerializationError, match="upgrade"):
+                load(newer)
+
+    @pytest.mark.parametrize(
+        ("document", "told"),
+        [
+            (b"", "the document is empty"),
+            (None, r"there is no document \(None\)"),
+            ({}, r"use deserialize\(\)"),
+            (3, "a document is bytes or a str, not a int"),
+            (b"[]", "a stored state is a JSON object"),
+            (b'{"agent_id": "a", "step_count": 1}', "this is the slim format"),
+        ],
+    )
+    def test_what_is_no_document_is_told(self, document: Any, told: str) -> None:
+        with pytest.raises(SerializationError, match=told):
+            SERIALIZER.from_json(document)
+
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, bytes.decode])
+    def test_any_kind_of_text_is_read(self, kind: Any) -> None:
+        state = AgentState.empty(at=AT).with_user_message("Hello")
+        assert SERIALIZER.from_json(kind(SERIALIZER.to_json(state))) == state
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"agent_id": "\ud800", "\ud800": 1},
+            {"messages": [{"role": "\ud800", "parts": [], "id": "1"}]},
+            {"messages": [{"role": "user", "parts": [{"type": "\ud800"}], "id": "1"}]},
+            {"created_at": "\ud800"},
+        ],
+    )
+    def test_half_characters_in_wrong_places_are_told(self, body: dict[str, Any]) -> None:
+        from stepwell.serialization.sealed import sealed_text
+
+        document = sealed_text("stepwell.state", 1, {**body_of(AgentState.empty(at=AT)), **body})
+        with pytest.raises(SerializationError):
+            SERIALIZER.from_json(document)
+        with pytest.raises(SerializationError):
+            SERIALIZER.from_json(b'{"\\ud800":1,' + document[1:])
+
+    @pytest.mark.parametrize(
+        "body",
+        [object(), {1, "a"}, {(1,): 2}, MappingProxyType({}), None, 10**5000],
+        ids=["object", "set", "key", "proxy", "none", "huge"],
+    )
+    def test_data_that_is_no_json_is_told(self, body: Any) -> None:
+        data = {**SERIALIZER.serialize(AgentState.empty(at=AT)), "body": body}
+        with pytest.raises(SerializationError):
+            SERIALIZER.deserialize(data)
+        with pytest.raises(SerializationError):
+            SERIALIZER.deserialize({**data, "schema_version": 10**5000})
+
+    def test_a_wrong_tag_names_its_place(self) -> None:
+        from stepwell.serialization.sealed import sealed_text
+
+        odd = {**body_of(AgentState.empty(at=AT)), "metadata": {"a": [{"x": {"$nope": 1}}]}}
+        with pytest.raises(SerializationError, match=r"\.a\[0\]\.x has the unknown tag '\$nope'"):
+            SERIALIZER.from_json(sealed_text("stepwell.state", 1, odd))
+
     def test_white_space_is_no_change(self) -> None:
         state = AgentState.empty(at=AT).with_user_message("Hello")
         pretty = json.dumps(json.loads(SERIALIZER.to_json(state)), indent=2)
         assert SERIALIZER.from_json(pretty) == state
+
+
+def chained(path: list[AgentState]) -> list[bytes]:
+    increments = [SERIALIZER.increment_to_json(one, other) for one, other in pairwise(path)]
+    return [SERIALIZER.to_json(path[0]), *increments]
 
 
 class TestIncrements:
@@ -232,33 +403,52 @@ class TestIncrements:
             states.append(states[-1].with_message(Message.user(str(number), id=f"m{number}")))
         return states
 
-    def test_a_missing_a_doubled_and_a_foreign_increment_are_told(self) -> None:
-        path = self.path()
-        increments = [
-            SERIALIZER.increment_to_json(path[n], path[n + 1]) for n in range(len(path) - 1)
-        ]
-        whole = SERIALIZER.to_json(path[0])
-        assert SERIALIZER.from_increments(whole, increments) == path[-1]
+    def test_a_missing_and_a_doubled_increment_and_a_wrong_order_are_told(self) -> None:
+        whole, *increments = chained(self.path())
         for wrong in (increments[1:], [increments[0], increments[0]], increments[::-1]):
-            with pytest.raises(
-                SerializationError, match=r"increment \d: .*missing, or they are out"
-            ):
+            with pytest.raises(SerializationError, match=r"increment \d: it does not follow"):
                 SERIALIZER.from_increments(whole, wrong)
-        with pytest.raises(SerializationError, match="does not continue"):
-            SERIALIZER.increment_to_json(path[0], AgentState.empty(agent_id="b"))
+
+    def test_a_skipped_answer_and_a_branch_are_told_although_counts_and_times_agree(self) -> None:
+        first = self.path()[-1]
+        left, right = first.with_metadata({"k": 1}), first.with_metadata({"k": 2})
+        whole, to_left, on = chained([first, left, left.with_metadata({"j": 3})])
+        to_right = SERIALIZER.increment_to_json(first, right)
+        for wrong in ([on], [to_right, on]):
+            with pytest.raises(SerializationError, match="does not follow"):
+                SERIALIZER.from_increments(whole, wrong)
+        assert SERIALIZER.from_increments(whole, [to_left, on]).metadata == {"k": 1, "j": 3}
+
+    def test_what_was_stored_last_is_what_the_next_one_follows(self) -> None:
+        """The answer was given, and not stored before the run went on."""
+        one = self.path()[-1]
+        between = one.with_metadata({"answer": 1})
+        last = between.with_user_message("go on")
+        forgotten = SERIALIZER.increment_to_json(between, last)
+        with pytest.raises(SerializationError, match="does not follow"):
+            SERIALIZER.from_increments(SERIALIZER.to_json(one), [forgotten])
+
+    def test_states_of_two_agents_are_told(self) -> None:
+        one = self.path()[0]
+        with pytest.raises(SerializationError, match="the agent_id is b, and that of the older"):
+            SERIALIZER.increment_to_json(one, AgentState.empty(agent_id="b"))
+
+    def test_the_order_of_metadata_comes_back(self) -> None:
+        one = self.path()[0].with_metadata({"a": 1, "b": 2})
+        whole, *increments = chained([one, replace(one, metadata={"b": 2, "a": 3})])
+        assert list(SERIALIZER.from_increments(whole, increments).metadata) == ["b", "a"]
 
     def test_a_replaced_history_and_dropped_metadata_come_back(self) -> None:
         one = self.path()[-1].with_metadata({"a": 1, "b": [1]})
         other = replace(one.with_messages([*one.messages][:2]), metadata={"b": [2]})
-        increment = SERIALIZER.increment_to_json(one, other)
-        assert SERIALIZER.from_increments(SERIALIZER.to_json(one), [increment]) == other
+        whole, *increments = chained([one, other])
+        assert SERIALIZER.from_increments(whole, increments) == other
 
     def test_an_increment_holds_only_what_was_added(self) -> None:
-        before = (
-            AgentState.empty(at=AT).with_user_message("x" * 10_000).with_metadata({"k": "y" * 9000})
-        )
+        long = AgentState.empty(at=AT).with_user_message("x" * 10_000)
+        before = long.with_metadata({"k": "y" * 9000})
         after = before.with_user_message("short").with_metadata({"new": 1})
-        assert len(SERIALIZER.increment_to_json(before, after)) < 1000
+        assert len(chained([before, after])[1]) < 1000
 
 
 class TestSecrets:

@@ -151,14 +151,14 @@ GOOD = {"request": {"messages": []}, "response": {"text": "Hi."}}
         ),
         (
             {"version": 1, "turns": [{**GOOD, "response": {"txt": "Hi."}}]},
-            r"nothing is called `turns\[0\]\.response\.txt`",
+            r"unknown field `txt` - at `turns\[0\]\.response`",
         ),
         (
             {
                 "version": 1,
                 "turns": [{**GOOD, "parts": [{"type": "text_delta", "text": "H", "x": 1}]}],
             },
-            r"nothing is called `turns\[0\]\.parts\[0\]\.x`",
+            r"unknown field `x` - at `turns\[0\]\.parts\[0\]`",
         ),
         (
             {"version": 1, "turns": [{**GOOD, "parts": [{"type": "sound"}]}]},
