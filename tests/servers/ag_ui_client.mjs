@@ -37,7 +37,11 @@ async function ran(run) {
   };
   if (run.say) agent.addMessage(run.say);
   try {
-    const { runId, resume } = run;
+    const { runId } = run;
+    // An answer names what it answers by the end of the interrupt's id.
+    const ids = agent.pendingInterrupts.map(({ id }) => id);
+    const named = (end) => ids.find((id) => id.endsWith(`:${end}`)) ?? end;
+    const resume = run.resume?.map((one) => ({ ...one, interruptId: named(one.interruptId) }));
     const { result } = await agent.runAgent({ runId, resume }, subscriber);
     seen.result = result;
   } catch (error) {

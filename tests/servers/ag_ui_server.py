@@ -57,7 +57,7 @@ class AgUiServer:
         length = int(head.split("content-length:")[1].split("\r\n")[0])
         body = json.loads(await reader.readexactly(length))
         previous = self._threads.get(body["threadId"]) if self._keeps_states else None
-        state = state_from_ag_ui(body, previous=previous)
+        state = state_from_ag_ui(body, previous=previous, may_grant=True, may_edit=True)
         writer.write(HEAD)
         sending = asyncio.create_task(self._send(state, body, writer))
         gone = asyncio.create_task(reader.read())

@@ -6,6 +6,7 @@ from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.composite import CompositeBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.console import ConsoleBroadcaster
+from stepwell.broadcasting.delivery import Delivery
 from stepwell.broadcasting.envelope import BroadcastStatus, Envelope, EnvelopeType
 from stepwell.broadcasting.json_lines import JsonLine, JsonLinesBroadcaster, read_json_lines
 from stepwell.broadcasting.pusher import PusherBroadcaster, channel_auth
@@ -21,6 +22,7 @@ __all__ = [
     "CanBroadcastAgentEvents",
     "CompositeBroadcaster",
     "ConsoleBroadcaster",
+    "Delivery",
     "Envelope",
     "EnvelopeType",
     "JsonLine",

@@ -5,13 +5,19 @@ waits, and none raises.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
 from stepwell.broadcasting import payloads
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
+from stepwell.broadcasting.checks import (
+    checked_number,
+    checked_text,
+    refuse_what_cannot_broadcast,
+)
 from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.broadcasting.delivery import Delivery
 from stepwell.broadcasting.envelope import (
     BroadcastStatus,
     EnvelopeType,
@@ -22,7 +28,7 @@ from stepwell.broadcasting.executions import Executions, TrackedExecution
 from stepwell.broadcasting.outbox import Outbox
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus
-from stepwell.errors import text_of
+from stepwell.errors import ConfigurationError, text_of
 from stepwell.events import (
     AgentEvent,
     AgentExecutionStarted,
@@ -38,6 +44,7 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.ids import IdFactory, new_id
+from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.broadcasting")
 
@@ -48,8 +55,9 @@ class AgentEventEnvelopeAdapter:
     """Broadcasts one execution of an agent, with its subagents, as envelopes.
 
     It serves the first execution that begins after it was made or ``reset()``; other executions on
-    the same bus are left out. The end of a run waits a moment until all was sent; ``flush()`` waits
-    as long as it takes.
+    the same bus are left out. Where an agent serves several users, ``wiretap(state)`` says whose
+    execution that is. The end of a run waits a moment until all was sent; ``flush()`` waits as long
+    as it takes.
 
     >>> from stepwell.agent import Agent
     >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
@@ -74,18 +82,28 @@ class AgentEventEnvelopeAdapter:
         new_id: IdFactory = new_id,
         clock: Clock | None = None,
     ) -> None:
-        """``clock`` is for statuses that are sent by hand; events know their time."""
+        """``channel`` is ``agent.{session_id}`` unless another is given. ``first_seq`` is for a
+        session that goes on in another process: the ``next_seq`` of the adapter before. ``clock``
+        is for statuses that no event brings; events know their time."""
+        owner = type(self).__name__
+        refuse_what_cannot_broadcast(owner, broadcaster)
+        if not isinstance(config, BroadcastConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{owner}: config is {config!r:.80}; give a BroadcastConfig, such as "
+                "BroadcastConfig.debug()"
+            )
         self.config = config
+        channel = f"agent.{session_id}" if channel is None else channel
         self._outbox = Outbox(
             broadcaster,
             config,
-            session_id=session_id,
-            channel=f"agent.{session_id}" if channel is None else channel,
-            first_seq=first_seq,
+            session_id=checked_text(owner, "session_id", session_id),
+            channel=checked_text(owner, "channel", channel),
+            first_seq=checked_number(owner, "first_seq", first_seq),
             new_id=new_id,
         )
         self._clock = clock or SystemClock()
-        self._executions = Executions(execution_id)
+        self._executions = Executions(checked_text(owner, "execution_id", execution_id))
         self._handlers: dict[type[AgentEvent], Callable[[Any], Awaitable[None] | None]] = {
             AgentExecutionStarted: self.on_agent_execution_started,
             AgentStepStarted: self.on_agent_step_started,
@@ -102,19 +120,51 @@ class AgentEventEnvelopeAdapter:
 
     # Wiring
 
-    def wiretap(self) -> Callable[[AgentEvent], Awaitable[None] | None]:
-        """The listener for ``agent.wiretap``: it knows what to do with every event."""
-        return self._hear
+    def wiretap(
+        self, state: AgentState | None = None
+    ) -> Callable[[AgentEvent], Awaitable[None] | None]:
+        """The listener for ``agent.wiretap``: it knows what to do with every event.
+
+        With the state that will be run, only executions of that state are broadcast, also after
+        ``reset()``. An agent that several users share tells all their events to every listener, so
+        without it one user's run could go to another user's channel.
+        """
+        if isinstance(state, AgentState):
+            self._executions.only_agent_id = state.agent_id
+        elif state is not None:
+            raise ConfigurationError(
+                f"adapter.wiretap() was given {type(state).__name__}, which is no AgentState; "
+                "write agent.wiretap(adapter.wiretap()), or adapter.wiretap(state) for the runs of "
+                "one state"
+            )
+        return self
+
+    def __call__(self, event: AgentEvent) -> Awaitable[None] | None:
+        """Hear any event: the adapter is itself a listener for ``agent.wiretap``."""
+        self._executions.hears_beginnings = True
+        handler = self._handlers.get(type(event))
+        return None if handler is None else handler(event)
 
     def reset(self, execution_id: str | None = None) -> None:
         """Get ready for the next execution, under another id if one is given.
 
-        It is idle again and follows the next execution that begins; ``seq`` goes on counting.
+        One that is not over is told as stopped first. Then it is idle and follows the next
+        execution that begins; ``seq`` goes on counting.
         """
-        self._executions = Executions(execution_id or self.execution_id)
+        next_id = self.execution_id if execution_id is None else execution_id
+        next_id = checked_text(type(self).__name__, "execution_id", next_id)
+        root, at = self._executions.root, self._clock.now()
+        self._close(root, at)
+        if root.status in (BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED):
+            self._follow(root, payloads.left_by_reset(root), at)
+        self._executions.start_over(next_id)
 
     async def flush(self) -> None:
-        """Wait until every envelope so far was sent, failed or was dropped."""
+        """Wait until every envelope so far was sent, failed or was dropped.
+
+        A broadcaster that hangs past its time limit is not waited for; what it still has to send is
+        ``waiting``.
+        """
         await self._outbox.flush()
 
     # How it stands
@@ -140,25 +190,50 @@ class AgentEventEnvelopeAdapter:
         return self._executions.root.status
 
     @property
+    def next_seq(self) -> int:
+        """The number of the next envelope: the ``first_seq`` for whoever takes over the session."""
+        return self._outbox.next_seq
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The queue of each broadcaster, with its own counts and its last error."""
+        return self._outbox.deliveries
+
+    @property
     def delivered(self) -> int:
         """How many envelopes were sent, over all broadcasters."""
-        return sum(delivery.delivered for delivery in self._outbox.deliveries)
+        return sum(delivery.delivered for delivery in self.deliveries)
 
     @property
     def failed(self) -> int:
         """How many envelopes a broadcaster could not send."""
-        return sum(delivery.failed for delivery in self._outbox.deliveries)
+        return sum(delivery.failed for delivery in self.deliveries)
 
     @property
     def dropped(self) -> int:
         """How many envelopes were given up before a broadcaster saw them."""
-        return sum(delivery.dropped for delivery in self._outbox.deliveries)
+        return sum(delivery.dropped for delivery in self.deliveries)
+
+    @property
+    def waiting(self) -> int:
+        """How many envelopes are queued; those being sent are not counted."""
+        return sum(delivery.waiting for delivery in self.deliveries)
+
+    @property
+    def last_error(self) -> str | None:
+        """What a broadcaster failed of last; of several that failed, the first one's."""
+        errors = (delivery.last_error for delivery in self.deliveries)
+        return next((error for error in errors if error is not None), None)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(execution_id={self.execution_id!r}, status={self.status})"
 
     # Handlers, for ``agent.on_event``. Those of the execution's or of a step's beginning have to be
     # among the wired ones: they tell which execution to follow.
 
     def on_agent_execution_started(self, event: AgentExecutionStarted) -> None:
         """Follow this execution, if none is followed yet."""
+        self._executions.hears_beginnings = True
         self._executions.of(event)
 
     def on_agent_step_started(self, event: AgentStepStarted) -> None:
@@ -217,16 +292,21 @@ class AgentEventEnvelopeAdapter:
         refused = payloads.tool_blocked(run, event)
         self._send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
 
-    def on_continuation_evaluated(self, event: ContinuationEvaluated) -> None:
-        """Tell the votes, if the config says so; the status follows from other events."""
+    def on_continuation_evaluated(self, event: ContinuationEvaluated) -> Awaitable[None] | None:
+        """Tell the votes, if the config says so; the status follows from other events.
+
+        Between two steps the returned object waits for sending, if it is awaited: whoever steps by
+        hand may leave the event loop here.
+        """
         run = self._executions.of(event)
         if run is None:
-            return
+            return None
         self._close(run, event.at)
         run.outcome = event.outcome
         if self.config.include_continuation_trace:
             payload = payloads.continuation(run, event)
             self._send(run, EnvelopeType.CONTINUATION, payload, event.at)
+        return self._flushing(run) if event.outcome.should_continue else None
 
     def on_stream_chunk(self, event: StreamEventReceived) -> None:
         """Tell a piece of text, if the config says so."""
@@ -262,7 +342,7 @@ class AgentEventEnvelopeAdapter:
         is_told = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
         if not is_told:
             self._follow(run, payloads.finished(run, event), event.at)
-        return _Flush(self.flush) if run is self._executions.root else None
+        return self._flushing(run)
 
     def on_agent_status_changed(
         self,
@@ -334,24 +414,13 @@ class AgentEventEnvelopeAdapter:
 
     # Sending
 
-    def _hear(self, event: AgentEvent) -> Awaitable[None] | None:
-        handler = self._handlers.get(type(event))
-        return None if handler is None else handler(event)
+    def _flushing(self, run: TrackedExecution) -> Awaitable[None] | None:
+        return self._outbox.flushing() if run is self._executions.root else None
 
     def _send(
         self, run: TrackedExecution, type: EnvelopeType, payload: Payload, at: datetime
     ) -> None:
         self._outbox.put(run.id, type, payload, at)
-
-
-class _Flush:
-    """Waits for sending once somebody awaits it. A coroutine would complain if nobody does."""
-
-    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
-        self._flush = flush
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._flush().__await__()
 
 
 def _status(word: str) -> BroadcastStatus | None:

@@ -98,13 +98,6 @@ class Backlog:
         ]
         return min(waiting, key=lambda line: line[0].number).popleft() if waiting else None
 
-    def take_to_last_mark(self) -> tuple[int, list[Mark]]:
-        """Empty it up to its last mark: how many envelopes that were, and the marks."""
-        marks, before = list(self._marks), len(self)
-        while self._marks:
-            self.take()
-        return before - len(self), marks
-
     def take_marks(self) -> list[Mark]:
         """The marks alone; the envelopes stay."""
         marks = list(self._marks)

@@ -3,6 +3,7 @@
 It is kept for the next envelope, which costs a quarter of a thread for each, and ends by itself.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
@@ -27,22 +28,35 @@ class CallingThread:
     """Makes calls one after the other; it is a daemon, so the program can end during a call."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._is_running = False
-        self._lock = threading.Lock()
+        self._line = _Line()
 
     def call(self, function: Callable[[], Any]) -> "ThreadFuture[Returned]":
         """Call it once the calls before it have returned. The future never has an exception."""
         future: ThreadFuture[Returned] = ThreadFuture()
         future.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
         context = copy_context()
+        if self._line.process_id != os.getpid():
+            self._line = _Line()  # a fork has neither the thread nor what it was to call
+        self._line.add(lambda: future.set_result(_returned_by(context.run, function)))
+        return future
+
+
+class _Line:
+    """The calls that wait in one process, and the thread that makes them."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._is_running = False
+        self._lock = threading.Lock()
+
+    def add(self, call: Callable[[], None]) -> None:
         with self._lock:
             if not self._is_running:
                 name = "stepwell-broadcasting"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
                 self._is_running = True
-            self._calls.put(lambda: future.set_result(_returned_by(context.run, function)))
-        return future
+            self._calls.put(call)
 
     def _work(self) -> None:
         while (call := self._next()) is not None:

@@ -4,20 +4,29 @@ Called by ``ag_ui`` and ``ai_sdk``, which bring the translation.
 """
 
 import asyncio
+import json as standard_json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from inspect import isawaitable
 from typing import Any, Protocol
 
+from msgspec import json
+
 from stepwell.agent import Agent
 from stepwell.continuation import Cancellation
-from stepwell.errors import StepwellError, text_of
+from stepwell.errors import ConfigurationError, StepwellError, text_of
 from stepwell.events import AgentEvent
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.broadcasting")
 
-Told = list[dict[str, Any]]
+MAX_UNREAD = 10_000
+"""So much may wait for a reader, in batches; a run whose reader is further behind is cancelled."""
+
+Told = dict[str, Any]
+"""One thing that a client is told, in its protocol."""
+
 OnState = Callable[[AgentState], Awaitable[None] | None]
 
 
@@ -28,40 +37,95 @@ class ClientInputError(StepwellError, ValueError):
 class ClientTranslator(Protocol):
     """What a client is told, in its protocol. Pure but for what it remembers of the run."""
 
-    def start(self, state: AgentState, /) -> Told:
+    def start(self, state: AgentState, /) -> list[Told]:
         """Before the run."""
         ...
 
-    def events(self, event: AgentEvent, /) -> Told:
+    def events(self, event: AgentEvent, /) -> list[Told]:
         """At an event of the run or of its subagents."""
         ...
 
-    def step(self, state: AgentState, /) -> Told:
+    def step(self, state: AgentState, /) -> list[Told]:
         """After a step, when the run goes on."""
         ...
 
-    def finish(self, state: AgentState, /) -> Told:
+    def finish(self, state: AgentState, /) -> list[Told]:
         """At the end: the result."""
         ...
 
-    def fail(self, message: str, code: str, /) -> Told:
+    def fail(self, message: str, code: str, /) -> list[Told]:
         """At the end of a run that has no result."""
         ...
 
 
-async def client_stream(
+def question_id(execution_id: str, steps: int, call_id: str | None) -> str:
+    """Names one question of a paused run, so that an answer that is sent again can't answer a later
+    question of the same call. Without a call the run waits for more budget.
+
+    >>> question_id("e1", 2, "c1"), question_id("e1", 2, None)
+    ('e1:2:c1', 'e1:2:budget')
+    """
+    return f"{execution_id}:{steps}:{'budget' if call_id is None else call_id}"
+
+
+def client_stream(
     agent: Agent,
     task: str | AgentState,
     translator: ClientTranslator,
     *,
     cancellation: Cancellation | None,
     on_state: OnState | None,
-) -> AsyncGenerator[dict[str, Any], None]:
+    max_unread: int = MAX_UNREAD,
+) -> AsyncGenerator[Told, None]:
     """Run the agent and yield what the client is told. Whoever leaves early ends the run, which is
-    at most one step ahead of its reader."""
-    run = _Run(agent, translator, on_state)
+    at most one step ahead of its reader. One that falls ``max_unread`` batches behind is told
+    that it reads too slowly, and its run is cancelled."""
+    if not isinstance(task, str | AgentState):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"task is {task!r:.80}; give the text of the user or the AgentState to run"
+        )
+    run = _Run(agent, translator, on_state, max_unread)
+    return _streamed(run, task, cancellation)
+
+
+async def sse_stream(
+    stream: AsyncGenerator[Told, None], end: bytes = b""
+) -> AsyncGenerator[bytes, None]:
+    """The stream as the body of a response, with ``end`` behind it."""
+    async with aclosing(stream):
+        async for told in stream:
+            yield encode_sse(told)
+    if end:
+        yield end
+
+
+def encode_sse(told: Mapping[str, Any]) -> bytes:
+    r"""One event or chunk as a server-sent event.
+
+    >>> encode_sse({"type": "finish", "half": "\ud83d", "big": 2**70})
+    b'data: {"type":"finish","half":"?","big":1180591620717411303424}\n\n'
+    """
+    return b"data: " + json_bytes(told) + b"\n\n"
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON in UTF-8. What JSON does not know becomes text. Half characters become question marks: a
+    client would send them back, and no state can hold them."""
+    try:
+        return json.encode(value, enc_hook=str)
+    except (UnicodeEncodeError, OverflowError):  # whole numbers of any size come from models
+        plain = standard_json.dumps(value, default=str)
+        finite = standard_json.loads(plain, parse_constant=lambda _: None)
+        compact = standard_json.dumps(finite, separators=(",", ":"), ensure_ascii=False)
+        return compact.encode(errors="replace")
+
+
+async def _streamed(
+    run: "_Run", task: str | AgentState, cancellation: Cancellation | None
+) -> AsyncGenerator[Told, None]:
     worker = asyncio.create_task(run.to_the_end(task, cancellation))
     worker.add_done_callback(lambda _: run.batches.put_nowait(None))
+    run.worker = worker
     try:
         while (batch := await run.batches.get()) is not None:
             for told in batch:
@@ -78,12 +142,20 @@ class _Run:
     """One run and what it has for its reader."""
 
     def __init__(
-        self, agent: Agent, translator: ClientTranslator, on_state: OnState | None
+        self,
+        agent: Agent,
+        translator: ClientTranslator,
+        on_state: OnState | None,
+        max_unread: int,
     ) -> None:
-        self.batches: asyncio.Queue[Told | None] = asyncio.Queue()
+        self.batches: asyncio.Queue[list[Told] | None] = asyncio.Queue()
+        self.worker: asyncio.Task[None] | None = None
         self._agent = agent
         self._translator = translator
         self._on_state = on_state
+        self._max_unread = max_unread
+        self._is_keeping = False
+        self._is_too_far_ahead = False
         self._has_ended = False
 
     async def to_the_end(self, task: str | AgentState, cancellation: Cancellation | None) -> None:
@@ -92,8 +164,7 @@ class _Run:
         self._put(self._translator.start(state))
         loop = self._agent.loop
         async for reached in loop.iterator(state, cancellation=cancellation, tap=self._hear):
-            if self._on_state is not None and isawaitable(kept := self._on_state(reached)):
-                await kept
+            await self._keep(reached)
             if loop.has_next_step(reached):
                 self._put(self._translator.step(reached))
                 await self.batches.join()
@@ -101,22 +172,41 @@ class _Run:
                 self._put(self._translator.finish(reached))
                 self._has_ended = True
 
-    def fault_of(self, worker: "asyncio.Task[None]") -> Told:
+    def fault_of(self, worker: "asyncio.Task[None]") -> list[Told]:
         """The end of a run that broke; nothing when the reader was told of its end already."""
         if self._has_ended:
             return []
+        if self._is_too_far_ahead:
+            return self._translator.fail("the client reads too slowly", "slow_reader")
         if worker.cancelled() or (fault := worker.exception()) is None:
             return self._translator.fail("the run was ended from outside", "cancelled")
         kind = type(fault).__name__
-        if isinstance(fault, StepwellError):
+        if isinstance(fault, StepwellError) and not self._is_keeping:
             return self._translator.fail(text_of(fault), kind)
-        # What a defect says is for the log, not for the browser.
+        # What a defect says, or a store that can't keep a state, is for the log.
         logger.error("a run for a client broke off", exc_info=fault)
         return self._translator.fail(f"the run broke off ({kind})", kind)
+
+    async def _keep(self, reached: AgentState) -> None:
+        if self._on_state is None:
+            return
+        self._is_keeping = True
+        if isawaitable(kept := self._on_state(reached)):
+            await kept
+        self._is_keeping = False
 
     def _hear(self, event: AgentEvent) -> None:
         self._put(self._translator.events(event))
 
-    def _put(self, batch: Told) -> None:
-        if batch:
-            self.batches.put_nowait(batch)
+    def _put(self, batch: list[Told]) -> None:
+        if not batch or self._is_too_far_ahead:
+            return
+        self.batches.put_nowait(batch)
+        if self.batches.qsize() == self._max_unread:
+            # Later, since a reader who was not given a turn meanwhile is not slow.
+            asyncio.get_running_loop().call_soon(self._look_at_the_reader)
+
+    def _look_at_the_reader(self) -> None:
+        if self.batches.qsize() >= self._max_unread and self.worker is not None:
+            self._is_too_far_ahead = True
+            self.worker.cancel()

@@ -6,10 +6,11 @@ from typing import Any
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.calling_thread import CallingThread
+from stepwell.broadcasting.checks import refuse_what_cannot_broadcast
 from stepwell.broadcasting.sending import Sending
 from stepwell.broadcasting.trouble import Trouble
 from stepwell.clock import SystemClock
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigurationError, StepwellError
 
 
 class CompositeBroadcaster:
@@ -26,6 +27,13 @@ class CompositeBroadcaster:
     """
 
     def __init__(self, *broadcasters: CanBroadcastAgentEvents) -> None:
+        if not broadcasters:
+            raise ConfigurationError(
+                "CompositeBroadcaster() has nobody to send to; write "
+                "CompositeBroadcaster(first, second)"
+            )
+        for given in broadcasters:
+            refuse_what_cannot_broadcast("CompositeBroadcaster", given)
         self._members = tuple(member for given in broadcasters for member in members_of(given))
         self._callers = tuple(CallingThread() for _ in self._members)
         self._troubles = tuple(Trouble(type(member).__name__) for member in self._members)

@@ -59,7 +59,7 @@ class ConsoleBroadcaster:
             execution = self._known(execution_id, payload)
             start = self._start(stream, envelope, execution)
             if envelope.get("type") == EnvelopeType.STREAM_CHUNK:
-                execution.has_streamed = True
+                execution.read(payload)
                 written = self._chunk(execution_id, execution, payload, start)
             else:
                 parts = line_parts(envelope, payload)
@@ -89,11 +89,11 @@ class ConsoleBroadcaster:
     def _answer(
         self, envelope: Mapping[str, Any], payload: Mapping[str, Any], execution: "_Execution"
     ) -> str:
-        """The last response, unless it was seen as it was streamed."""
-        answer = payload.get("last_response")
-        if envelope.get("type") != EnvelopeType.STATUS or not answer or execution.has_streamed:
+        """The last response, unless the same text was seen as it was streamed."""
+        answer = str(payload.get("last_response") or "")
+        if envelope.get("type") != EnvelopeType.STATUS or not answer or execution.has_said(answer):
             return ""
-        lines = harmless_text(str(answer)).splitlines()
+        lines = harmless_text(answer).splitlines()
         return "".join(f"{execution.margin}{line}\n" for line in lines)
 
     def _start(self, stream: TextIO, envelope: Mapping[str, Any], execution: "_Execution") -> str:
@@ -115,7 +115,8 @@ class ConsoleBroadcaster:
             parent_id = payload.get("parent_execution_id")
             parent = self._executions.get(str(parent_id))
             depth = 0 if parent_id is None else 1 if parent is None else parent.depth + 1
-            name = execution_id if parent_id is None else str(payload.get("agent_id", execution_id))
+            own_name = payload.get("agent_name") or payload.get("agent_id") or execution_id
+            name = execution_id if parent_id is None else own_name
             self._executions[execution_id] = _Execution(one_line(name), depth)
         return self._executions[execution_id]
 
@@ -137,11 +138,24 @@ class _Execution:
     def __init__(self, name: str, depth: int) -> None:
         self.name = name
         self.depth = depth
-        self.has_streamed = False
+        self._pieces: list[str] = []
+        """Of the last response that was streamed."""
+        self._is_whole = False
 
     @property
     def margin(self) -> str:
         return " " * _TIME_WIDTH + "  " * self.depth
+
+    def read(self, chunk: Mapping[str, Any]) -> None:
+        """A piece of a response came; pieces before it may have been dropped on the way."""
+        if self._is_whole or chunk.get("chunk_index") == 0:
+            self._pieces = []
+        self._pieces.append(str(chunk.get("content", "")))
+        self._is_whole = bool(chunk.get("is_complete"))
+
+    def has_said(self, answer: str) -> bool:
+        """Whether that is what was streamed last."""
+        return "".join(self._pieces).strip() == answer.strip()
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -120,7 +120,7 @@ def _continuation(payload: Mapping[str, Any]) -> tuple[Part, ...]:
 
 
 def _counted(count: Any, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{one_line(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def _duration(payload: Mapping[str, Any]) -> str:

@@ -88,7 +88,7 @@ class Delivery:
         """Queue it. Never waits and never raises; a full queue drops, streamed text first."""
         with self._lock:
             if self._backlog.add(Queued(channel, envelope)):
-                self._trouble.drop(1, "its queue is full")
+                self._trouble.drop()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -99,13 +99,14 @@ class Delivery:
     async def flush(self) -> None:
         """Wait until all that was put so far is sent, has failed or was dropped.
 
-        While the broadcaster hangs past its time limit, what is queued is dropped.
+        It does not wait for a broadcaster that hangs past its time limit: what is queued then stays
+        queued (see ``waiting``), and is sent if the broadcaster returns.
         """
         loop = asyncio.get_running_loop()
         mark = Mark(loop.create_future())
         with self._lock:
             self._backlog.mark(mark)
-        self._give_up_if_late()
+        self._let_go_if_late()
         self._work_on(loop)
         await mark.reached
         self._trouble.sum_up()
@@ -167,19 +168,16 @@ class Delivery:
     async def _wait_while_it_hangs(self) -> None:
         """No second call goes into a broadcaster that has not returned from the first."""
         while (sending := self._hanging) is not None and not sending.is_over:
-            self._give_up_if_late()
+            self._let_go_if_late()
             await sending.over(self._send_timeout)
         self._hanging = None
 
-    def _give_up_if_late(self) -> None:
+    def _let_go_if_late(self) -> None:
         """Whoever flushes does not wait for a broadcaster that hangs."""
         with self._lock:
             if self._hanging is None or self._hanging.is_over or not self._hanging.is_late:
                 return
-            dropped, marks = self._backlog.take_to_last_mark()
-            if dropped:
-                self._trouble.drop(dropped, "it hangs")
-            for mark in marks:
+            for mark in self._backlog.take_marks():
                 mark.tell()
 
     def _stopped(self, worker: "asyncio.Task[None]") -> None:

@@ -83,9 +83,10 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
 
 class Payload(Struct, frozen=True, kw_only=True):
-    """What every payload has: whose it is. The parent's fields are set for subagents only."""
+    """What every payload has: whose it is. Name and parent are those of subagents only."""
 
     agent_id: str
+    agent_name: str | None = None
     parent_execution_id: str | None = None
     parent_tool_call_id: str | None = None
     truncated: bool = False
@@ -199,8 +200,9 @@ PAYLOADS: Mapping[EnvelopeType, type[Payload]] = {
 class Envelope(Struct, frozen=True, kw_only=True):
     """One thing to tell user interfaces.
 
-    ``id`` is unique, so that a client can drop what came twice; ``seq`` counts within the session,
-    so that it can put in order what came late and see what is missing.
+    ``id`` is unique, so that a client can drop what came twice; ``seq`` counts within one adapter,
+    so that it can put in order what came late and see what is missing. A session that goes on with
+    another adapter counts on if that one is given ``first_seq``.
     """
 
     id: str

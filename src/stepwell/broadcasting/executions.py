@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import ContinuationOutcome
@@ -22,6 +22,7 @@ class Whose(TypedDict):
     """The fields that every payload begins with."""
 
     agent_id: str
+    agent_name: str | None
     parent_execution_id: str | None
     parent_tool_call_id: str | None
 
@@ -34,12 +35,14 @@ class TrackedExecution:
         id: str,
         *,
         agent_id: str = "",
+        agent_name: str | None = None,
         parent: "TrackedExecution | None" = None,
         parent_tool_call_id: str | None = None,
     ) -> None:
         self.id = id
         """As it is broadcast."""
         self.agent_id = agent_id
+        self.agent_name = agent_name
         self.parent = parent
         self.parent_tool_call_id = parent_tool_call_id
         self.children: list[TrackedExecution] = []
@@ -60,6 +63,7 @@ class TrackedExecution:
         """Whose payload it is."""
         return {
             "agent_id": self.agent_id,
+            "agent_name": self.agent_name,
             "parent_execution_id": None if self.parent is None else self.parent.id,
             "parent_tool_call_id": self.parent_tool_call_id,
         }
@@ -85,18 +89,41 @@ class Executions:
 
     def __init__(self, root_id: str) -> None:
         self.root = TrackedExecution(root_id)
+        self.only_agent_id: str | None = None
+        """Whose executions are served; None for any agent's."""
+        self.hears_beginnings = False
+        """Whether an execution is heard to begin. If not, its first step has to do; if so, a step
+        may be that of a run which was under way already, perhaps another user's."""
+        self._newest: AgentEvent | None = None
         self._known: dict[str, TrackedExecution] = {}
-        self._spawned: dict[str, tuple[TrackedExecution, str]] = {}
+        self._earlier: frozenset[str] = frozenset()
+        self._spawned: dict[str, _Spawned] = {}
         self._strangers: set[str] = set()
+        self._stranger_is_told = False
+
+    def start_over(self, root_id: str) -> None:
+        """Forget the execution, and serve the next one under this id."""
+        self.root = TrackedExecution(root_id)
+        self._earlier = frozenset(self._known)
+        self._known = {}
+        self._spawned = {}
+        self._strangers = set()
+        self._stranger_is_told = False
 
     def of(self, event: AgentEvent) -> TrackedExecution | None:
-        """The execution the event belongs to; None for strangers."""
+        """The execution the event belongs to; None for strangers, and for an event that was given
+        already: by a wiretap and a single handler."""
+        if event is self._newest:
+            return None
+        self._newest = event
         known = self._known.get(event.execution_id)
         if known is not None:
             return known
+        if event.execution_id in self._earlier and not isinstance(event, AgentExecutionStarted):
+            return None  # it goes on although nobody follows it any more
         if event.parent_agent_id is not None:
             return self._child(event)
-        if not isinstance(event, AgentExecutionStarted | AgentStepStarted):
+        if not self._begins(event):
             return None
         if self._known:
             self._tell_of_stranger(event)
@@ -107,24 +134,35 @@ class Executions:
 
     def note_spawning(self, event: SubagentSpawning) -> None:
         """Whose subagent it will be that begins next, and for which call."""
+        if event is self._newest:
+            return
         parent = self.of(event)
         if parent is not None:
-            self._spawned[event.child_agent_id] = (parent, event.call_id)
+            self._spawned[event.child_agent_id] = _Spawned(parent, event.call_id, event.name)
         elif any(known.agent_id == event.agent_id for known in self._known.values()):
             # The same state runs twice at once; only the call tells the subagents apart.
             self._strangers.add(event.child_agent_id)
 
+    def _begins(self, event: AgentEvent) -> bool:
+        if self.only_agent_id not in (None, event.agent_id):
+            return False
+        if isinstance(event, AgentStepStarted):
+            return not self.hears_beginnings
+        return isinstance(event, AgentExecutionStarted)
+
     def _child(self, event: AgentEvent) -> TrackedExecution | None:
-        parent, call_id = self._spawned.get(event.agent_id) or (self._parent_by_agent(event), None)
-        if parent is None:
+        unheard = _Spawned(self._parent_by_agent(event), None, None)
+        spawned = self._spawned.get(event.agent_id, unheard)
+        if spawned.parent is None:
             return None
         child = TrackedExecution(
             event.execution_id,
             agent_id=event.agent_id,
-            parent=parent,
-            parent_tool_call_id=call_id,
+            agent_name=spawned.name,
+            parent=spawned.parent,
+            parent_tool_call_id=spawned.call_id,
         )
-        parent.children.append(child)
+        spawned.parent.children.append(child)
         self._known[event.execution_id] = child
         return child
 
@@ -136,10 +174,19 @@ class Executions:
         return next((one for one in known if one.agent_id == event.parent_agent_id), None)
 
     def _tell_of_stranger(self, event: AgentEvent) -> None:
-        if isinstance(event, AgentExecutionStarted) and self.root.status.is_terminal:
-            logger.info(
-                "execution %s is not broadcast: the adapter served %s; call reset() before the "
-                "next run",
-                event.execution_id,
-                self.root.id,
-            )
+        if self._stranger_is_told:
+            return
+        self._stranger_is_told = True
+        logger.warning(
+            "execution %s is not broadcast: the adapter serves %s; call reset() before its next "
+            "run, and where several runs share an agent, give each an adapter of its own with "
+            "agent.wiretap(adapter.wiretap(state))",
+            event.execution_id,
+            self.root.id,
+        )
+
+
+class _Spawned(NamedTuple):
+    parent: TrackedExecution | None
+    call_id: str | None
+    name: str | None

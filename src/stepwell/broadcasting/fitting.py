@@ -14,9 +14,9 @@ def fitted(
 ) -> dict[str, Any]:
     """The envelope if it fits; else with its longest payload texts clipped, and ``truncated`` set.
 
-    Ids and short texts stay as they are. Where clipped texts are not enough, the lists and mappings
-    within the payload lose their last entries. What still does not fit is given back at its
-    smallest.
+    Ids and short texts stay as they are. Where clipped texts are not enough, the lists of the
+    payload and the arguments of a call lose their last entries; no other field goes. What still
+    does not fit is given back at its smallest.
 
     >>> small = fitted({"payload": {"content": "a" * 500}}, lambda it: len(str(it)) < 250)
     >>> small["payload"]["truncated"], small["payload"]["content"][-3:]
@@ -27,7 +27,7 @@ def fitted(
         return whole
 
     def clipped(length: int, entries: int | None = None) -> dict[str, Any]:
-        payload = _clipped(envelope.get("payload", {}), length, entries, depth=0)
+        payload = _clipped(envelope.get("payload", {}), length, entries)
         return {**whole, "payload": {**payload, "truncated": True}}
 
     if fits(clipped(SHORTEST_CLIP)):
@@ -40,7 +40,14 @@ def fitted(
 
 
 def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number that fits; the smallest if none does."""
+    """The largest number that fits; the smallest if none does.
+
+    It comes from below with growing steps, since to try a number costs as much as it is large.
+    """
+    step = 1
+    while low + step < high and fits(low + step):
+        step *= 2
+    high = min(high, low + step)
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):
@@ -50,19 +57,26 @@ def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _clipped(value: Any, length: int, entries: int | None, *, depth: int) -> Any:
+def _clipped(value: Any, length: int, entries: int | None, *, in_args: bool = False) -> Any:
     match value:
         case str():
             return value if len(value) <= length else value[: length - 1] + _CUT
         case Mapping():
             items = list(cast("Mapping[str, Any]", value).items())
+            if in_args:
+                return {
+                    name: _clipped(part, length, entries, in_args=True)
+                    for name, part in items[:entries]
+                }
             return {
-                name: part if name.endswith("_id") else _clipped(part, length, entries, depth=1)
-                for name, part in (items if depth == 0 else items[:entries])
+                name: part
+                if name.endswith("_id")
+                else _clipped(part, length, entries, in_args=name == "args")
+                for name, part in items
             }
         case list() | tuple():
             parts = cast("Sequence[Any]", value)[:entries]
-            return [_clipped(part, length, entries, depth=1) for part in parts]
+            return [_clipped(part, length, entries, in_args=in_args) for part in parts]
         case _:
             return value
 

@@ -9,12 +9,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Self, cast
 
 import msgspec
 from msgspec import Struct
 
 from stepwell.broadcasting.json_text import json_text
+from stepwell.errors import ConfigurationError
 
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
@@ -31,8 +32,9 @@ class JsonLine(Struct, frozen=True):
 class JsonLinesBroadcaster:
     """Appends envelopes to a file, which is given by its path or as an open file.
 
-    A file given by its path is opened with the first envelope and closed by ``close()``. Where a
-    crash left half a line at its end, the next one starts on a line of its own.
+    A file given by its path is opened with the first envelope and closed by ``close()``, or at the
+    end of a ``with`` block. Where a crash left half a line at its end, the next one starts on a
+    line of its own.
 
     >>> import io
     >>> written = io.StringIO()
@@ -42,8 +44,10 @@ class JsonLinesBroadcaster:
     """
 
     def __init__(self, file: str | os.PathLike[str] | IO[str] | IO[bytes]) -> None:
-        self._path = Path(file) if isinstance(file, str | os.PathLike) else None
-        self._file = None if isinstance(file, str | os.PathLike) else file
+        if isinstance(file, str | os.PathLike):
+            self._path, self._file = _checked_path(file), None
+        else:
+            self._path, self._file = None, _checked_file(file)
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 
@@ -62,6 +66,12 @@ class JsonLinesBroadcaster:
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _append(self, path: Path, line: bytes) -> None:
         if self._descriptor is None:
@@ -96,6 +106,28 @@ def read_json_lines(
                 report(number, str(error))
                 continue
             yield read
+
+
+def _checked_path(given: str | os.PathLike[str]) -> Path:
+    path = Path(given)
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"JsonLinesBroadcaster: the folder {path.parent} does not exist; make it before"
+        )
+    if not os.fspath(given) or path.is_dir():
+        raise ConfigurationError(
+            f"JsonLinesBroadcaster: {os.fspath(given)!r} is no file; give the path of one, such as "
+            "'run.jsonl'"
+        )
+    return path
+
+
+def _checked_file(given: IO[str] | IO[bytes]) -> IO[str] | IO[bytes]:
+    if not callable(getattr(given, "write", None)):
+        raise ConfigurationError(
+            f"JsonLinesBroadcaster was given {given!r:.80}; give the path of a file, or an open one"
+        )
+    return given
 
 
 def _ends_a_line(descriptor: int) -> bool:

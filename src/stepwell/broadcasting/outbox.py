@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime
 from typing import Any
 
 from msgspec import to_builtins
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.composite import CompositeBroadcaster
+from stepwell.broadcasting.composite import members_of
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.delivery import Delivery
 from stepwell.broadcasting.envelope import Envelope, EnvelopeType, Payload, timestamp
@@ -29,14 +30,13 @@ class Outbox:
         first_seq: int,
         new_id: IdFactory,
     ) -> None:
-        is_composite = isinstance(broadcaster, CompositeBroadcaster)
         self.session_id = session_id
         self.channel = channel
         self.deliveries = tuple(
             Delivery(member, max_queued=config.max_queued, send_timeout=config.send_timeout)
-            for member in (broadcaster.members if is_composite else (broadcaster,))
+            for member in members_of(broadcaster)
         )
-        self._next_seq = first_seq
+        self.next_seq = first_seq
         self._new_id = new_id
         self._lock = threading.Lock()
 
@@ -45,21 +45,36 @@ class Outbox:
         with self._lock:  # a status by hand may come from another thread
             envelope = Envelope(
                 id=self._new_id(),
-                seq=self._next_seq,
+                seq=self.next_seq,
                 type=type,
                 session_id=self.session_id,
                 execution_id=execution_id,
                 timestamp=timestamp(at),
                 payload=payload,
             )
-            self._next_seq += 1
+            self.next_seq += 1
             data = _as_data(envelope)
             for delivery in self.deliveries:
                 delivery.put(self.channel, data)
 
     async def flush(self) -> None:
-        """Wait until every envelope so far was sent, failed or was dropped."""
+        """Wait until every envelope so far is settled, but for those of a broadcaster that hangs
+        past its time limit."""
         await asyncio.gather(*(delivery.flush() for delivery in self.deliveries))
+
+    def flushing(self) -> Awaitable[None]:
+        """What flushes once somebody awaits it, and does not complain if nobody does."""
+        return _Flush(self.flush)
+
+
+class _Flush:
+    """A coroutine would complain if nobody awaits it."""
+
+    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
+        self._flush = flush
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._flush().__await__()
 
 
 def _as_data(envelope: Envelope) -> dict[str, Any]:

@@ -35,6 +35,8 @@ from stepwell.events import (
 )
 from stepwell.state import ToolOutcome
 
+_CUT_OFF = "the task that it ran in was cancelled"
+
 
 def step_started(run: TrackedExecution, event: AgentStepStarted) -> StepStartedPayload:
     """A step began."""
@@ -196,7 +198,9 @@ def failed(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
 
 def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
     """The execution ended, or waits."""
-    reason = _in_words(event.outcome, event.status) or event.stop_reason
+    was_cut_off = event.outcome is None and event.status is AgentStatus.CANCELLED
+    in_words = _CUT_OFF if was_cut_off else _in_words(event.outcome, event.status)
+    reason = in_words or event.stop_reason
     is_failed = event.status is AgentStatus.FAILED
     return status(
         run,
@@ -216,6 +220,16 @@ def left_behind(run: TrackedExecution, *, cancelled: bool) -> StatusPayload:
         BroadcastStatus.CANCELLED if cancelled else BroadcastStatus.STOPPED,
         stop_reason=StopReason.USER_REQUESTED if cancelled else StopReason.STOP_REQUESTED,
         reason="what it was spawned for ended before it did",
+    )
+
+
+def left_by_reset(run: TrackedExecution) -> StatusPayload:
+    """Nobody follows the execution any more, whatever becomes of it."""
+    return status(
+        run,
+        BroadcastStatus.STOPPED,
+        stop_reason=StopReason.STOP_REQUESTED,
+        reason="it was no longer broadcast: the adapter was reset before its end",
     )
 
 

@@ -17,13 +17,21 @@ from stepwell.broadcasting.fitting import fitted
 from stepwell.broadcasting.json_text import json_text
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError, ModelError
-from stepwell.models.http import HttpCall, HttpReply, sent
+from stepwell.models.http import (
+    HttpCall,
+    HttpReply,
+    _certificates,  # pyright: ignore[reportPrivateUsage]
+    sent,
+)
 from stepwell.models.secrets import ApiKey, KeySource, without
 
 LONGEST_CHANNEL = 164
 LONGEST_EVENT_NAME = 200
 MAX_BYTES = 9_000
 """Pusher takes 10,240 bytes of data; Reverb, as it is installed, 10,000 with all headers."""
+LEAST_BYTES = 1_000
+"""Less has no room for an envelope without its texts."""
+SHORTEST_TIMEOUT = 0.001
 
 _CHANNEL = re.compile(r"[-a-zA-Z0-9_=@,.;]+")
 _SOCKET_ID = re.compile(r"[0-9]+\.[0-9]+")
@@ -63,18 +71,20 @@ class PusherBroadcaster:
     ) -> None:
         self._app_id = _word("app_id", str(app_id))
         self._key = _word("key", key)
-        self._secret = secret if isinstance(secret, ApiKey) else ApiKey(secret)
+        self._secret = _held(secret)
         self._base_url = _base_url(cluster, base_url)
         self._private = private
-        self._timeout = _above_zero("timeout", timeout)
-        self._max_bytes = int(_above_zero("max_bytes", max_bytes))
+        self._timeout = _at_least("timeout", timeout, SHORTEST_TIMEOUT)
+        self._max_bytes = int(_at_least("max_bytes", max_bytes, LEAST_BYTES))
         self._clock = clock or SystemClock()
+        self._is_ready = False
 
     async def broadcast(self, channel: str, envelope: Mapping[str, Any]) -> None:
         """Send it. Raises ``BroadcastError``."""
         name = checked_channel(f"private-{channel}" if self._private else channel)
         body = _body(name, envelope, self._max_bytes)
         secret = await self._reveal()
+        await self._get_ready()
         path = f"/apps/{self._app_id}/events"
         query = signed_query(path, body, self._key, secret, int(self._clock.now().timestamp()))
         hidden = (secret, query)
@@ -98,8 +108,12 @@ class PusherBroadcaster:
                 "is up, or give PusherBroadcaster a longer timeout"
             ) from None
 
-    async def aclose(self) -> None:
-        """Nothing is left to close: connections belong to the event loop and end with it."""
+    async def _get_ready(self) -> None:
+        """Loading the HTTP package and the certificates takes a while that no run should stand
+        still for."""
+        if not self._is_ready:
+            await asyncio.to_thread(_certificates)
+            self._is_ready = True
 
     async def _reveal(self) -> str:
         try:
@@ -231,25 +245,51 @@ def _base_url(cluster: str | None, base_url: str | None) -> str:
         )
     if base_url is None:
         return f"https://api-{_word('cluster', str(cluster))}.pusher.com"
-    parts = urlsplit(base_url)
-    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username
-    if parts.scheme not in ("http", "https") or not parts.hostname or extra:
+    if not _is_scheme_host_and_port(base_url):
+        # What was given is not shown: there may be a password in it.
         raise ConfigurationError(
             "PusherBroadcaster: base_url is scheme, host and port only, such as "
             "http://127.0.0.1:8080; the rest follows from app_id, key and secret"
         )
+    parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def _is_scheme_host_and_port(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it raises if it is no number, or too large a one
+    except (ValueError, AttributeError, TypeError):
+        return False
+    extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not extra
+
+
+def _held(secret: str | KeySource | ApiKey | None) -> ApiKey:
+    if isinstance(secret, ApiKey):
+        return secret
+    if secret is None or secret == "":
+        raise ConfigurationError(
+            "PusherBroadcaster: the secret is missing; copy it from the app's keys"
+        )
+    try:
+        return ApiKey(secret)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"PusherBroadcaster can't use the secret: {error}") from None
+
+
 def _word(what: str, value: str) -> str:
-    if not _WORD.fullmatch(value):
+    if not isinstance(value, str) or not _WORD.fullmatch(value):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
             f"PusherBroadcaster: {what} is empty or has odd characters; copy it from the app's keys"
         )
     return value
 
 
-def _above_zero(what: str, value: float) -> float:
-    if not value > 0:
-        raise ConfigurationError(f"PusherBroadcaster: {what} is {value}; give a number above zero")
+def _at_least(what: str, value: float, least: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_number or not value >= least:
+        raise ConfigurationError(
+            f"PusherBroadcaster: {what} is {value!r}; give a number of {least:g} or more"
+        )
     return value

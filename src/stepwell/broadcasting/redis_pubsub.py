@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from stepwell.broadcasting.broadcast_error import BroadcastError
@@ -138,7 +138,7 @@ def _checked(url: str) -> tuple[str, str]:
     """Where an address leads, for people, and its password."""
     _refuse_without_package()
     try:
-        _connecting_to(url, 1.0)
+        client = _connecting_to(url, 1.0)
         parts = urlsplit(url)
         where = parts.hostname or ""
         where = f"{where}:{parts.port}" if parts.port else where
@@ -149,7 +149,8 @@ def _checked(url: str) -> tuple[str, str]:
             "rediss://user:password@host:6379/0 or unix:///path/to/redis.sock"
         ) from None
     path = parts.path if parts.scheme == "unix" else ""
-    return f"{parts.scheme}://{where}{path}", unquote(parts.password or "")
+    password = client.connection_pool.connection_kwargs.get("password")
+    return f"{parts.scheme}://{where}{path}", str(password or "")
 
 
 def _refuse_blocking(client: object) -> None:

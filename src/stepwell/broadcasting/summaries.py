@@ -1,6 +1,7 @@
 """What envelopes say of arguments and results: short texts, and data that is always valid JSON.
 
-Nothing here calls foreign code or walks without a bound, so that it never raises and stays quick.
+Nothing here calls foreign code or walks without a bound, so that it never raises and stays quick:
+of mappings and lists that are not Python's own only the name is told.
 """
 
 import json
@@ -13,6 +14,8 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, cast
 from uuid import UUID
+
+from stepwell.broadcasting.json_text import whole_characters
 
 MOST_ARGUMENTS = 3
 LONGEST_ARGUMENT = 30
@@ -39,7 +42,7 @@ def args_summary(args: Mapping[str, Any]) -> str:
     """
     return ", ".join(
         f"{_clipped(_key(name), LONGEST_ARGUMENT)}: {_clipped(_shown(value), LONGEST_ARGUMENT)}"
-        for name, value in islice(args.items(), MOST_ARGUMENTS)
+        for name, value in islice(_items_of(args), MOST_ARGUMENTS)
     )
 
 
@@ -61,7 +64,7 @@ def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
     >>> told_args({"path": "a" * 9, "options": {"deep": ["b" * 9]}}, longest_text=4)
     {'path': 'aaaa...', 'options': {'deep': ['bbbb...']}}
     """
-    return _Plain(longest_text, MOST_VALUES).mapping(args, 0)
+    return _Plain(longest_text, MOST_VALUES).mapping(_items_of(args), 0)
 
 
 def json_data(value: Any) -> Any:
@@ -102,23 +105,23 @@ class _Plain:
         self._left -= 1
         if isinstance(value, str):
             return self._text(value)
-        if isinstance(value, Mapping | list | tuple | set | frozenset):
+        if isinstance(value, dict | list | tuple | set | frozenset):
             if depth >= DEEPEST or self._left <= 0:
                 return DOTS
-            if isinstance(value, Mapping):
-                return self.mapping(cast("Mapping[Any, Any]", value), depth)
-            return self._items(cast("Iterable[Any]", value), depth)
+            if isinstance(value, dict):
+                return self.mapping(_items_of(cast("dict[Any, Any]", value)), depth)
+            return self._items(_members_of(cast("list[Any]", value)), depth)
         if isinstance(value, Enum):
             return self.value(value.value, depth + 1) if depth < DEEPEST else DOTS
         return _leaf(value)
 
-    def mapping(self, mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def mapping(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
         plain: dict[str, Any] = {}
-        for name, item in mapping.items():
+        for name, item in items:
             if self._left <= 0:
                 plain[DOTS] = DOTS
                 break
-            plain[_encodable(_key(name))] = self.value(item, depth + 1)
+            plain[whole_characters(_key(name))] = self.value(item, depth + 1)
         return plain
 
     def _items(self, items: Iterable[Any], depth: int) -> list[Any]:
@@ -134,16 +137,19 @@ class _Plain:
         longest = self._longest_text
         if longest is not None and len(text) > longest:
             text = f"{text[:longest]}{DOTS}"
-        return _encodable(text)
+        return whole_characters(text)
 
 
-def _encodable(text: str) -> str:
-    """Halves of surrogate pairs, as in odd file names, can't be sent."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+def _items_of(mapping: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """As ``dict`` has them, whatever a subclass of it does; none of another mapping."""
+    return cast(Any, dict).items(mapping) if isinstance(mapping, dict) else ()
+
+
+def _members_of(
+    several: "list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]",
+) -> Iterable[Any]:
+    kinds: tuple[Any, ...] = (list, tuple, set, frozenset)
+    return next(kind for kind in kinds if isinstance(several, kind)).__iter__(several)
 
 
 def _leaf(value: object) -> Any:

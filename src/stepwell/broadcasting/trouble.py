@@ -24,10 +24,10 @@ class Trouble:
         self._begin(f"could not send an envelope: {error}")
         self.failed += 1
 
-    def drop(self, count: int, why: str) -> None:
-        """So many were given up unsent."""
-        self._begin(f"drops envelopes: {why}")
-        self.dropped += count
+    def drop(self) -> None:
+        """One was given up unsent."""
+        self._begin("drops envelopes: its queue is full")
+        self.dropped += 1
 
     def succeeded(self) -> None:
         """One was sent."""

@@ -45,6 +45,7 @@ class SlimAgentStateSerializer:
         """The state as JSON-ready data, within the bounds of the configuration."""
         config = self.config
         parent = state.parent_agent_id
+        waiting = [asked.call_id for asked in state.pending if asked.call_id is not None]
         return {
             "agent_id": encodable(state.agent_id),
             "parent_agent_id": None if parent is None else encodable(parent),
@@ -52,7 +53,7 @@ class SlimAgentStateSerializer:
             "step_count": state.step_count,
             "usage": _usage(state.usage),
             "execution": _execution(state),
-            "messages": message_entries(state.messages, config),
+            "messages": message_entries(state.messages, config, waiting),
             "steps": self._steps(state),
             "last_continuation": _decision(state) if config.include_continuation_trace else None,
             "metadata": shown_mapping(state.metadata, config.max_content_length),

@@ -51,7 +51,8 @@ def _message(entry: Fields) -> Message:
     own = Fields.of(_values(entry, "metadata"), f"{entry.path}.metadata")
     parts: tuple[Part, ...] = (TextPart(content),) if content else ()
     if role is Role.TOOL:
-        parts, own = (_result(own, content),), own.without("tool_call_id", "tool_name", "is_error")
+        parts = (_result(own, content),)
+        own = own.without("tool_call_id", "tool_name", "is_error", "waiting")
     elif role is Role.ASSISTANT and own.has("tool_calls") and _has_calls(entry):
         parts, own = (*parts, *_calls(own)), own.without("tool_calls")
     message_id = entry.id("id") if entry.has("id") else new_id()

@@ -1,6 +1,6 @@
 """Messages as the slim format shows them: which of them, and what of each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -15,11 +15,20 @@ UNKNOWN_TOOL = "unknown"
 
 
 def message_entries(
-    messages: Sequence[Message], config: SlimSerializationConfig
+    messages: Sequence[Message], config: SlimSerializationConfig, waiting: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """The newest messages, as the configuration wants them shown."""
+    """The newest messages, as the configuration wants them shown; ``waiting`` are the calls that
+    wait for a person, whose results only say so."""
     each = [single for message in messages for single in _one_result_each(message)]
-    return [_entry(message, config) for message in each[cut(each, config.max_messages) :]]
+    first = cut(each, config.max_messages)
+    entries = [_entry(message, config) for message in each[first:]]
+    left = set(waiting)
+    for message, entry in zip(reversed(each[first:]), reversed(entries), strict=True):
+        result = message.tool_result
+        if left and message.is_tool() and result is not None and result.call_id in left:
+            left.remove(result.call_id)  # older calls may have had the same id
+            entry["metadata"]["waiting"] = True
+    return entries
 
 
 def cut(messages: Sequence[Message], most: int) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from msgspec import Struct
+
 from stepwell.broadcasting.envelope import EnvelopeType
 
 Json = dict[str, Any]
@@ -53,43 +55,58 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 """What a payload must have to be read."""
 
 
+LATE_CHUNKS = 32
+"""What is late is not very late: all but so many chunks are put together once."""
+
+
+class Assembled(Struct, frozen=True):
+    """A text as far as its first ``used`` chunks tell it."""
+
+    used: int = 0
+    next: int = 0
+    content: str = ""
+    is_whole: bool = False
+
+
+NOTHING = Assembled()
+
+
 class Text:
-    """The chunks of one response, and what was made of the first ``used`` of them."""
+    """The chunks of one response, in order."""
 
     def __init__(self) -> None:
         self.chunks: list[Json] = []
         self.first: Json | None = None
-        self.used = -1
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget what was put together."""
-        self.next, self.content, self.is_whole = 0, "", False
+        self._settled = NOTHING
 
     def add(self, chunk: Json) -> None:
         """One more chunk came."""
-        if self.chunks and place(self.chunks[-1]) > place(chunk):
-            self.used = -1
-        self.chunks.append(chunk)
+        at = len(self.chunks)
+        while at > 0 and place(self.chunks[at - 1]) > place(chunk):
+            at -= 1
+        self.chunks.insert(at, chunk)
         self.first = first_of(self.first, chunk)
+        if at < self._settled.used:
+            self._settled = NOTHING
 
-    def assemble(self) -> None:
+    def assembled(self) -> Assembled:
         """Puts the text together up to the first chunk that is missing; chunk 0 begins it anew."""
-        if self.used < 0:
-            self.chunks.sort(key=place)
-            self.used = 0
-            self.begin()
-        pieces = [self.content]
-        for chunk in self.chunks[self.used :]:
+        self._settled = self._up_to(len(self.chunks) - LATE_CHUNKS, self._settled)
+        return self._up_to(len(self.chunks), self._settled)
+
+    def _up_to(self, end: int, now: Assembled) -> Assembled:
+        if end <= now.used:
+            return now
+        pieces, next, is_whole = [now.content], now.next, now.is_whole
+        for chunk in self.chunks[now.used : end]:
             payload = chunk["payload"]
             if payload["chunk_index"] == 0:
-                self.begin()
-                pieces = []
-            if payload["chunk_index"] == self.next:
-                self.next += 1
+                pieces, next, is_whole = [], 0, False
+            if payload["chunk_index"] == next:
+                next += 1
                 pieces.append(payload["content"])
-                self.is_whole = payload.get("is_complete") is True
-        self.used, self.content = len(self.chunks), "".join(pieces)
+                is_whole = payload.get("is_complete") is True
+        return Assembled(end, next, "".join(pieces), is_whole)
 
 
 class Run:
@@ -109,13 +126,13 @@ class Fold:
         self.size = 0
         self.newest = -1
         self.has_ended = False
-        self.seqs: set[int] = set()
+        self.ranges: list[list[int]] = []
         self.runs: dict[str, Run] = {}
 
     def take(self, entry: Json) -> None:
         """One more envelope came."""
         self.size += 1
-        self.seqs.add(entry["seq"])
+        self._cover(entry["seq"])
         self.newest = max(self.newest, entry["seq"])
         if not is_readable(entry):
             return
@@ -129,6 +146,20 @@ class Fold:
         run.entries.append(entry)
         if kind == EnvelopeType.STATUS and not is_name(payload.get("parent_execution_id")):
             self.has_ended |= payload["status"] in TERMINAL
+
+    def _cover(self, seq: int) -> None:
+        """Adds a seq to the ranges of those that came."""
+        ranges = self.ranges
+        at = len(ranges)
+        while at > 0 and ranges[at - 1][0] > seq:
+            at -= 1
+        if at > 0 and seq <= ranges[at - 1][1] + 1:
+            ranges[at - 1][1] = max(ranges[at - 1][1], seq)
+        else:
+            ranges.insert(at, [seq, seq])
+            at += 1
+        if at < len(ranges) and ranges[at - 1][1] + 1 == ranges[at][0]:
+            ranges[at - 1][1] = ranges.pop(at)[1]
 
     def children_of(self, parent: str = "") -> list[Run]:
         """The executions that a parent's calls began; those that a user began if there is none."""

@@ -1,7 +1,8 @@
 """Turns the envelopes of a session into the messages that a chat shows, as user interfaces do.
 
-The twin of ``ui/message_list.js``, for tests and terminals: same functions, same messages. A list
-is a value. What is shown depends on which envelopes came, never on their order.
+The twin of ``ui/message_list.js``, for tests and terminals: same functions, same messages, but for
+numbers that only one of the languages has. A list is a value. What is shown depends on which
+envelopes came, never on their order.
 """
 
 import math
@@ -24,6 +25,9 @@ from stepwell.testing.message_fold import (
     text_of,
 )
 from stepwell.testing.message_view import View, new_block, new_status, new_text, settle
+
+MOST_AHEAD = 1_000_000
+"""What is further ahead is ignored, or one broken number would make a list deaf."""
 
 
 class MessageList(Struct, frozen=True, kw_only=True):
@@ -58,11 +62,17 @@ def received(list: MessageList, envelope: Any) -> MessageList:
         return replace(list, ignored=list.ignored + 1)
     if entry["seq"] <= list.through or list.log.places.get(entry["id"], math.inf) < list.size:
         return list
-    is_tip = list.size == len(list.log.entries)
-    log = list.log if is_tip else Log(list.log.entries[: list.size])
+    entries = list.log.entries
+    start = list.through if list.through >= 0 or not list.size else entries[0]["seq"]
+    if 0 <= start < entry["seq"] - MOST_AHEAD:
+        return replace(list, ignored=list.ignored + 1)
+    ignored = list.ignored + (not is_readable(entry))
+    is_tip = list.size == len(entries)
+    if not is_tip and entries[list.size] is entry:  # called a second time with the same
+        return replace(list, size=list.size + 1, ignored=ignored)
+    log = list.log if is_tip else Log(entries[: list.size])
     log.places[entry["id"]] = list.size
     log.entries.append(entry)
-    ignored = list.ignored + (not is_readable(entry))
     return replace(list, log=log, size=list.size + 1, ignored=ignored)
 
 
@@ -76,13 +86,21 @@ def messages(list: MessageList) -> list[Json]:
     """What to show, in order."""
     fold = _folded(list)
     current = fold.current
-    parts: Sequence[tuple[float, Sequence[Json]]] = [
-        (run.first["seq"], View(fold, run, run is not current, list.steps).shown)
+    views = {
+        run.id: (run.first["seq"], View(fold, run, run is not current, list.steps))
         for run in fold.children_of()
+    }
+    word = "paused" if current is None else views[current.id][1].word
+    parts: Sequence[tuple[float, Sequence[Json]]] = [
+        *((seq, view.shown) for seq, view in views.values()),
+        *((seq, (message,)) for seq, message in list.said),
     ]
-    parts = [*parts, *((seq, (message,)) for seq, message in list.said)]
     live = [message for _, shown in sorted(parts, key=lambda part: part[0]) for message in shown]
-    return [*list.history, *live]
+    go_on = {message["id"] for message in live if message["role"] == "tool"}
+    history = [m for m in list.history if m.get("state") != "waiting" or m["id"] not in go_on]
+    if word != "paused":  # the run goes on, so what it waited for was answered
+        history = [{**m, "state": "done"} if m.get("state") == "waiting" else m for m in history]
+    return [*history, *live]
 
 
 def status(list: MessageList) -> str:
@@ -98,12 +116,11 @@ def newest(list: MessageList) -> int:
 
 def missing(list: MessageList) -> list[tuple[int, int]]:
     """What never came, as pairs of first and last seq."""
-    fold = _folded(list)
-    if len(fold.seqs) == fold.newest - list.through:
-        return []
-    seqs = sorted(fold.seqs)
-    ends = [seqs[0] - 1 if seqs and list.through < 0 else list.through, *seqs]
-    return [(end + 1, seq - 1) for end, seq in zip(ends, seqs, strict=False) if end + 1 < seq]
+    ranges = _folded(list).ranges
+    start = ranges[0][0] - 1 if ranges and list.through < 0 else list.through
+    ends = [start, *(last for _, last in ranges)]
+    gaps = [(end + 1, first - 1) for end, (first, _) in zip(ends, ranges, strict=False)]
+    return [(first, last) for first, last in gaps if first <= last]
 
 
 def needs_history(list: MessageList, can_replay: bool = True) -> bool:
@@ -114,23 +131,30 @@ def needs_history(list: MessageList, can_replay: bool = True) -> bool:
 
 def reconciled(list: MessageList, stored: Any, through: int | None = None) -> MessageList:
     """With the stored messages in place of all up to ``through``, which is ``newest(list)`` before
-    they were fetched."""
-    point = newest(list) if through is None else max(through, list.through)
+    they were fetched. What the user typed stays until it is stored: under its id, or in the same
+    words as a message that is new."""
+    point = max(through, list.through) if type(through) is int else newest(list)
     fresh = from_history(stored, point)
+    old = {message["id"] for message in list.history if message["role"] == "user"}
     users = [message for message in fresh.history if message["role"] == "user"]
     ids = {user["id"] for user in users}
-    last_words = {user["content"] for user in users[-len(list.said) :]}
+    typed = {message["id"] for _, message in list.said}
+    words = [user["content"] for user in users if user["id"] not in old | typed]
+    unsaid: tuple[tuple[float, Json], ...] = ()
+    for seq, message in list.said:
+        if message["id"] in ids:
+            continue
+        if message["content"] in words:
+            words.remove(message["content"])  # one stored message is one typed message
+        else:
+            unsaid = (*unsaid, (seq, message))
     later = [entry for entry in list.log.entries[: list.size] if entry["seq"] > point]
     word = status(list)
     return replace(
         fresh,
         log=Log(later),
         size=len(later),
-        said=tuple(
-            (seq, message)
-            for seq, message in list.said
-            if seq > point and message["id"] not in ids and message["content"] not in last_words
-        ),
+        said=unsaid,
         last="idle" if word == "processing" else word,
         ignored=list.ignored,
     )
@@ -170,6 +194,8 @@ def from_history(stored: Any, through: int = -1) -> MessageList:
                 if call_id not in blocks:
                     add_block(call_id, text_of(metadata.get("tool_name")), "")
                 settle(blocks[call_id], content, metadata.get("is_error") is True)
+                if metadata.get("waiting") is True:
+                    blocks[call_id]["state"] = "waiting"
             case "info" | "notification":
                 history.append(new_status(id, content, error=False, folded=True))
             case _:

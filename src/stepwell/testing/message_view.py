@@ -5,6 +5,7 @@ from typing import cast
 
 from stepwell.broadcasting.envelope import EnvelopeType
 from stepwell.testing.message_fold import (
+    TERMINAL,
     Fold,
     Json,
     Run,
@@ -16,6 +17,9 @@ from stepwell.testing.message_fold import (
     text_of,
 )
 
+DEEPEST = 50
+"""Subagents of subagents are shown so many levels deep."""
+
 BEGINNINGS = (EnvelopeType.STEP_STARTED, EnvelopeType.TOOL_STARTED)
 
 
@@ -23,7 +27,9 @@ class View:
     """The messages and the status of an execution. One that is over, as others know, shows no
     status and waits for nothing."""
 
-    def __init__(self, fold: Fold, run: Run, is_over: bool, hidden: frozenset[str]) -> None:
+    def __init__(
+        self, fold: Fold, run: Run, is_over: bool, hidden: frozenset[str], depth: int = 0
+    ) -> None:
         self.shown: list[Json] = []
         self.word: str = "processing"
         self._run = run
@@ -32,6 +38,9 @@ class View:
         self._step = 0
         self._blocks: dict[str, Json] = {}
         self._begun_in: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        self._placed: set[str] = set()
+        self._depth = depth
         self._children: list[tuple[Run, str]] = []
         self._read(fold)
         self._end(fold, is_over)
@@ -39,15 +48,17 @@ class View:
     def _end(self, fold: Fold, is_over: bool) -> None:
         if is_over:
             self._give_up_before(math.inf)
+            self._stop_waiting("unknown")
         if self.word == "completed":
             self._show_answer()
         content = "" if is_over else _status_text(self.word, self._told, self._step)
         if content:
             id, is_error = f"{self._run.id}:status", self.word == "failed"
             self.shown.append(new_status(id, content, error=is_error, folded=False))
-        for child, call_id in self._children:
+        for child, call_id in self._children if self._depth < DEEPEST else ():
             block = self._blocks[call_id]
-            view = View(fold, child, block["state"] != "running", frozenset())
+            is_done = block["state"] not in {"running", "waiting"}
+            view = View(fold, child, is_done, frozenset(), self._depth + 1)
             block["children"] += view.shown
 
     def _read(self, fold: Fold) -> None:
@@ -69,8 +80,8 @@ class View:
                 self._read_entry(entry["type"], entry["payload"])
                 continue
             self.word = "processing"
-            what.assemble()
-            self._show_text(what.content, self._step, not what.is_whole)
+            text = what.assembled()
+            self._show_text(text.content, self._step, not text.is_whole)
 
     def _read_entry(self, kind: str, payload: Json) -> None:
         if kind in BEGINNINGS:
@@ -78,35 +89,53 @@ class View:
         match kind:
             case EnvelopeType.STATUS:
                 self._told, self.word = payload, payload["status"]
-                if self.word != "processing":
+                if self.word == "processing":
+                    self._stop_waiting("done")
+                else:
                     self._give_up_before(math.inf)
+                if self.word in TERMINAL:
+                    self._stop_waiting("unknown")
             case EnvelopeType.STEP_STARTED:
                 self._give_up_before(self._step)
+                self._stop_waiting("done")
             case EnvelopeType.STEP_COMPLETED:
                 self._give_up_before(self._step + 1)
             case EnvelopeType.TOOL_STARTED:
                 self._begin(payload["tool_call_id"], payload)["state"] = "running"
             case EnvelopeType.TOOL_COMPLETED:
-                content = text_of(payload.get("error")) or text_of(payload.get("result_summary"))
-                block = self._begin(payload["tool_call_id"], payload)
-                settle(block, content, payload.get("success") is not True)
-                del self._begun_in[payload["tool_call_id"]]
+                self._complete(payload["tool_call_id"], payload)
             case _:
                 pass
 
-    def _show(self, message: Json, step: int) -> Json:
-        if f"{self._run.id}:{step}" not in self._hidden:
-            self.shown.append(message)
-        return message
+    def _complete(self, id: str, payload: Json) -> None:
+        content = text_of(payload.get("error")) or text_of(payload.get("result_summary"))
+        is_pending = payload.get("outcome") == "pending"
+        block = self._begin(id, payload)
+        settle(block, content, not is_pending and payload.get("success") is not True)
+        del self._begun_in[id]
+        if is_pending:
+            block["state"] = "waiting"
+            self._waiting.add(id)
+
+    def _stop_waiting(self, state: str) -> None:
+        for id in self._waiting:
+            self._blocks[id]["state"] = state
+        self._waiting.clear()
 
     def _show_text(self, content: str, step: int, incomplete: bool) -> None:
         if content or incomplete:
-            self._show(new_text(f"{self._run.id}:{step}", content, incomplete), step)
+            text = new_text(f"{self._run.id}:{step}", content, incomplete)
+            if f"{self._run.id}:{step}" not in self._hidden:
+                self.shown.append(text)
 
     def _begin(self, id: str, payload: Json) -> Json:
         if id not in self._blocks:
-            self._blocks[id] = self._show(new_block(id, "", "", "running"), self._step)
+            self._blocks[id] = new_block(id, "", "", "running")
         block = self._blocks[id]
+        if id not in self._placed and f"{self._run.id}:{self._step}" not in self._hidden:
+            self._placed.add(id)
+            self.shown.append(block)
+        self._waiting.discard(id)
         self._begun_in[id] = self._step
         block["name"] = block["name"] or text_of(payload.get("tool_name"))
         block["summary"] = block["summary"] or text_of(payload.get("args_summary"))

@@ -1,14 +1,15 @@
 /**
  * Turns the envelopes of a session into the messages that a chat shows. A list is a value: functions
  * return a new one and leave the old one as it was. What is shown depends on which envelopes came,
- * never on their order. `stepwell.testing.message_list` is the same in Python; change both.
+ * never on their order. `stepwell.testing.message_list` is its twin in Python; change both.
  *
  * @typedef {{id: string, role: "user" | "assistant" | "tool" | "status", content: string,
  *   incomplete?: boolean, name?: string, summary?: string, error?: boolean, folded?: boolean,
- *   state?: "running" | "done" | "failed" | "unknown", children?: Message[]}} Message
+ *   state?: "running" | "waiting" | "done" | "failed" | "unknown", children?: Message[]}} Message
  * @typedef {{ignored: number}} MessageList
  */
 
+const [MOST_AHEAD, LATE_CHUNKS, DEEPEST] = [1_000_000, 32, 50];
 const TERMINAL = ["completed", "failed", "cancelled", "stopped"];
 const STATUSES = ["idle", "processing", "paused", ...TERMINAL];
 const [STATUS, CHUNK] = ["agent.status", "agent.stream.chunk"];
@@ -38,17 +39,23 @@ const FIELDS = new Map([
 /** A list for a session of which nothing was missed yet. @returns {MessageList} */
 export const emptyList = () => fromHistory([], 0);
 
-/** With an envelope. What can't be read is ignored and counted; nothing throws.
+/** With an envelope. What can't be read, or has a seq that is a million ahead, is ignored and counted;
+ * nothing throws.
  * @param {MessageList} list @param {unknown} envelope @returns {MessageList} */
 export function received(list, envelope) {
   if (!isObject(envelope) || !isName(envelope.id) || !isCount(envelope.seq)) {
     return { ...list, ignored: list.ignored + 1 };
   }
   if (envelope.seq <= list.through || list.log.places.get(envelope.id) < list.size) return list;
-  const isTip = list.size === list.log.entries.length;
-  const log = isTip ? list.log : newLog(list.log.entries.slice(0, list.size));
+  const { entries } = list.log;
+  const from = list.through >= 0 || !list.size ? list.through : entries[0].seq;
+  if (from >= 0 && envelope.seq > from + MOST_AHEAD) return { ...list, ignored: list.ignored + 1 };
+  const ignored = list.ignored + !isReadable(envelope);
+  // Frameworks that check for purity call this twice; the second time all is done already.
+  if (entries[list.size] === envelope) return { ...list, size: list.size + 1, ignored };
+  const log = list.size === entries.length ? list.log : newLog(entries.slice(0, list.size));
   log.places.set(envelope.id, log.entries.push(envelope) - 1);
-  return { ...list, log, size: list.size + 1, ignored: list.ignored + !isReadable(envelope) };
+  return { ...list, log, size: list.size + 1, ignored };
 }
 
 /** With what the user typed, shown until the stored messages have it.
@@ -62,11 +69,18 @@ export function said(list, text, id) {
 export function messages(list) {
   const fold = folded(list);
   const current = currentOf(fold);
+  let word = "paused";
   const runs = childrenOf(fold).map((run) => {
-    return { seq: run.first.seq, shown: view(fold, run, run !== current, list.steps).shown };
+    const seen = view(fold, run, run !== current, list.steps);
+    if (run === current) word = seen.word;
+    return { seq: run.first.seq, shown: seen.shown };
   });
   const parts = [...runs, ...list.said].sort((a, b) => a.seq - b.seq);
-  return list.history.concat(...parts.map((part) => part.shown));
+  const live = parts.flatMap((part) => part.shown);
+  const goOn = new Set(live.filter(({ role }) => role === "tool").map(({ id }) => id));
+  const history = list.history.filter(({ id, state }) => state !== "waiting" || !goOn.has(id));
+  const answered = (one) => (one.state === "waiting" ? { ...one, state: "done" } : one);
+  return [...(word === "paused" ? history : history.map(answered)), ...live];
 }
 
 /** The status of the newest execution. @param {MessageList} list @returns {string} */
@@ -81,11 +95,11 @@ export const newest = (list) => Math.max(list.through, folded(list).newest);
 
 /** What never came, as pairs of first and last seq. @param {MessageList} list @returns {number[][]} */
 export function missing(list) {
-  const { seqs, newest: last } = folded(list);
-  if (seqs.size === last - list.through) return [];
-  const sorted = [...seqs].sort((a, b) => a - b);
-  const ends = [list.through < 0 ? sorted[0] - 1 : list.through, ...sorted];
-  return sorted.map((seq, place) => [ends[place] + 1, seq - 1]).filter(([first, end]) => first <= end);
+  const { ranges } = folded(list);
+  const start = list.through < 0 && ranges.length ? ranges[0][0] - 1 : list.through;
+  const ends = [start, ...ranges.map(([, last]) => last)];
+  const gaps = ranges.map(([first], place) => [ends[place] + 1, first - 1]);
+  return gaps.filter(([first, last]) => first <= last);
 }
 
 /** Whether to fetch the stored messages: an execution ended, or what is missing can't be sent again.
@@ -95,13 +109,22 @@ export function needsHistory(list, canReplay = true) {
 }
 
 /** With the stored messages in place of all up to `through`, which is newest(list) before the fetch.
+ * What the user typed stays until it is stored: under its id, or in the same words as a new message.
  * @param {MessageList} list @param {object[]} stored @param {number} through @returns {MessageList} */
 export function reconciled(list, stored, through = newest(list)) {
-  const fresh = fromHistory(stored, Math.max(through, list.through));
-  const users = fresh.history.filter((message) => message.role === "user");
-  const lastWords = users.slice(-list.said.length).map(({ content }) => content);
-  const isStored = (one) => users.some(({ id }) => id === one.id) || lastWords.includes(one.content);
-  const said = list.said.filter(({ seq, shown }) => seq > fresh.through && !isStored(shown[0]));
+  const point = Number.isSafeInteger(through) ? Math.max(through, list.through) : newest(list);
+  const fresh = fromHistory(stored, point);
+  const typed = new Set(list.said.map(({ shown }) => shown[0].id));
+  const old = new Set(usersIn(list.history).map(({ id }) => id));
+  const users = usersIn(fresh.history);
+  const ids = new Set(users.map(({ id }) => id));
+  const words = users.filter(({ id }) => !old.has(id) && !typed.has(id)).map(({ content }) => content);
+  const isStored = ({ id, content }) => {
+    const place = ids.has(id) ? -1 : words.indexOf(content);
+    if (place >= 0) words.splice(place, 1); // one stored message is one typed message
+    return ids.has(id) || place >= 0;
+  };
+  const said = list.said.filter(({ shown }) => !isStored(shown[0]));
   const later = list.log.entries.slice(0, list.size).filter((entry) => entry.seq > fresh.through);
   const last = status(list) === "processing" ? "idle" : status(list);
   return { ...fresh, log: newLog(later), size: later.length, said, last, ignored: list.ignored };
@@ -127,6 +150,7 @@ export function fromHistory(stored, through = -1) {
       const callId = textOf(metadata?.tool_call_id);
       if (!blocks.has(callId)) addBlock(callId, textOf(metadata?.tool_name), "");
       settle(blocks.get(callId), content, metadata?.is_error === true);
+      if (metadata?.waiting === true) blocks.get(callId).state = "waiting";
     }
     if (role === "info" || role === "notification") history.push(newStatus(id, content, false, true));
   }
@@ -137,7 +161,9 @@ export function fromHistory(stored, through = -1) {
 const newLog = (entries) =>
   ({ entries, places: new Map(entries.map(({ id }, place) => [id, place])), fold: newFold() });
 
-const newFold = () => ({ size: 0, newest: -1, hasEnded: false, seqs: new Set(), runs: new Map() });
+const newFold = () => ({ size: 0, newest: -1, hasEnded: false, ranges: [], runs: new Map() });
+
+const usersIn = (history) => history.filter(({ role }) => role === "user");
 
 const newBlock = (id, name, summary, state) =>
   ({ id, role: "tool", name, summary, content: "", error: false, state, folded: true, children: [] });
@@ -157,11 +183,24 @@ function folded({ log, size }) {
   const fold = log.fold.size > size ? newFold() : log.fold;
   for (; fold.size < size; fold.size++) {
     const entry = log.entries[fold.size];
-    fold.seqs.add(entry.seq);
+    cover(fold.ranges, entry.seq);
     fold.newest = Math.max(fold.newest, entry.seq);
     if (isReadable(entry)) take(fold, entry);
   }
   return fold;
+}
+
+/** Adds a seq to the ranges of those that came. */
+function cover(ranges, seq) {
+  let place = ranges.length;
+  while (place > 0 && ranges[place - 1][0] > seq) place--;
+  const [before, after] = [ranges[place - 1], ranges[place]];
+  if (before && seq <= before[1] + 1) before[1] = Math.max(before[1], seq);
+  else ranges.splice(place++, 0, [seq, seq]);
+  if (after && ranges[place - 1][1] + 1 === after[0]) {
+    ranges[place - 1][1] = after[1];
+    ranges.splice(place, 1);
+  }
 }
 
 function take(fold, entry) {
@@ -175,25 +214,32 @@ function take(fold, entry) {
   }
   if (type !== CHUNK) return void run.entries.push(entry);
   const step = payload.step_number;
-  if (!run.texts.has(step)) run.texts.set(step, { chunks: [], used: 0 });
+  if (!run.texts.has(step)) run.texts.set(step, { chunks: [], settled: NOTHING });
   const text = run.texts.get(step);
   text.first = firstOf(text.first, entry);
-  if (text.chunks.length && inOrder(text.chunks.at(-1), entry) > 0) text.used = -1;
-  text.chunks.push(entry);
+  let place = text.chunks.length;
+  while (place > 0 && inOrder(text.chunks[place - 1], entry) > 0) place--;
+  text.chunks.splice(place, 0, entry);
+  if (place < text.settled.used) text.settled = NOTHING;
 }
 
-/** Puts a text together up to the first chunk that is missing; chunk 0 begins the response anew. */
+const NOTHING = { used: 0, next: 0, content: "", isWhole: false };
+
+/** Puts a text together up to the first chunk that is missing; chunk 0 begins the response anew.
+ * All but the last chunks are put together once, since what is late is not very late. */
 function assembled(text) {
-  const begin = () => Object.assign(text, { next: 0, content: "", isWhole: false });
-  if (text.used < 0) text.chunks.sort(inOrder);
-  if (text.used <= 0) begin().used = 0;
-  for (; text.used < text.chunks.length; text.used++) {
-    const { content, chunk_index: index, is_complete: isLast } = text.chunks[text.used].payload;
-    if (index === 0) begin();
-    if (index !== text.next) continue;
-    Object.assign(text, { next: index + 1, content: text.content + content, isWhole: isLast === true });
-  }
-  return text;
+  const upTo = (end, from) => {
+    const now = { ...from };
+    for (; now.used < end; now.used++) {
+      const { content, chunk_index: index, is_complete: isLast } = text.chunks[now.used].payload;
+      if (index === 0) Object.assign(now, { next: 0, content: "", isWhole: false });
+      if (index !== now.next) continue;
+      Object.assign(now, { next: index + 1, content: now.content + content, isWhole: isLast === true });
+    }
+    return now;
+  };
+  text.settled = upTo(text.chunks.length - LATE_CHUNKS, text.settled);
+  return upTo(text.chunks.length, text.settled);
 }
 
 /** The executions that a parent's calls began, in order; those that a user began if there is none. */
@@ -205,8 +251,9 @@ function childrenOf(fold, parent = "") {
 const currentOf = (fold) => childrenOf(fold).sort((a, b) => inOrder(a.last, b.last)).at(-1);
 
 /** Messages and status of an execution. One that `isOver` shows no status and waits for nothing. */
-function view(fold, run, isOver, hidden) {
+function view(fold, run, isOver, hidden, depth = 0) {
   const [shown, blocks, running, children] = [[], new Map(), new Map(), []];
+  const [waiting, placed] = [new Set(), new Set()];
   let [told, word, step] = [{}, "processing", 0];
   const show = (message, number = step) => {
     if (!hidden.has(`${run.id}:${number}`)) shown.push(message);
@@ -216,8 +263,10 @@ function view(fold, run, isOver, hidden) {
     if (content || incomplete) show({ id: `${run.id}:${number}`, role: "assistant", content, incomplete }, number);
   };
   const begin = (id, { tool_name: name, args_summary: summary }) => {
-    if (!blocks.has(id)) blocks.set(id, show(newBlock(id, "", "", "running")));
+    if (!blocks.has(id)) blocks.set(id, newBlock(id, "", "", "running"));
     const block = blocks.get(id);
+    if (!placed.has(block) && !hidden.has(`${run.id}:${step}`)) placed.add(show(block));
+    waiting.delete(block);
     running.set(block, step);
     return Object.assign(block, { name: block.name || textOf(name), summary: block.summary || textOf(summary) });
   };
@@ -226,12 +275,19 @@ function view(fold, run, isOver, hidden) {
       if (begunIn < end && running.delete(block)) block.state = "unknown";
     }
   };
+  const stopWaiting = (state) => {
+    for (const block of waiting) block.state = state;
+    waiting.clear();
+  };
   const texts = [...run.texts.values()].map((text) => ({ ...text.first, text }));
   const begun = childrenOf(fold, run.id).map((child) => ({ ...child.first, type: "child", child }));
   for (const { type, payload, text, child } of [...run.entries, ...texts, ...begun].sort(inOrder)) {
     if (!child && isCount(payload.step_number)) step = payload.step_number;
     if (text || type.endsWith(".started")) word = "processing";
-    if (text) showText(assembled(text).content, step, !text.isWhole);
+    if (text) {
+      const { content, isWhole } = assembled(text);
+      showText(content, step, !isWhole);
+    }
     if (child) {
       const id = textOf(payload.parent_tool_call_id) || child.id;
       children.push([blocks.get(id) ?? begin(id, {}), child]);
@@ -239,16 +295,22 @@ function view(fold, run, isOver, hidden) {
     if (type === TOOL_STARTED) begin(payload.tool_call_id, payload).state = "running";
     if (type === TOOL_COMPLETED) {
       const content = textOf(payload.error) || textOf(payload.result_summary);
-      running.delete(settle(begin(payload.tool_call_id, payload), content, payload.success !== true));
+      const [block, isPending] = [begin(payload.tool_call_id, payload), payload.outcome === "pending"];
+      running.delete(settle(block, content, !isPending && payload.success !== true));
+      if (isPending) waiting.add(Object.assign(block, { state: "waiting" }));
     }
     if (type === STATUS) [told, word] = [payload, payload.status];
     if (type === STEP_STARTED) giveUpBefore(step);
     if (type === STEP_COMPLETED) giveUpBefore(step + 1);
     if (type === STATUS && word !== "processing") giveUpBefore(Infinity);
+    if (type === STEP_STARTED || (type === STATUS && word === "processing")) stopWaiting("done");
+    if (type === STATUS && TERMINAL.includes(word)) stopWaiting("unknown");
   }
   if (isOver) giveUpBefore(Infinity);
-  for (const [block, child] of children) {
-    block.children.push(...view(fold, child, block.state !== "running", new Set()).shown);
+  if (isOver) stopWaiting("unknown");
+  for (const [block, child] of depth < DEEPEST ? children : []) {
+    const isDone = block.state !== "running" && block.state !== "waiting";
+    block.children = block.children.concat(view(fold, child, isDone, new Set(), depth + 1).shown);
   }
   if (word === "completed") showAnswer(shown, told, run, showText);
   const content = isOver ? "" : statusText(word, told, step);
@@ -278,7 +340,14 @@ function statusText(word, { waits_for, error_message, reason }, step) {
 /** Arguments in short, by the rule of `args_summary`: three at most, long ones clipped. */
 function summaryOf(args) {
   const clipped = (text) => ([...text].length > 30 ? [...text].slice(0, 27).join("") + "..." : text);
-  const shown = (value) => clipped(isText(value) ? `'${value}'` : JSON.stringify(value));
+  const json = (value) => {
+    try {
+      return String(JSON.stringify(value));
+    } catch {
+      return "..."; // nested too deep
+    }
+  };
+  const shown = (value) => clipped(isText(value) ? `'${value}'` : json(value));
   const entries = isObject(args) ? Object.entries(args).slice(0, 3) : [];
   return entries.map(([name, value]) => `${clipped(name)}: ${shown(value)}`).join(", ");
 }

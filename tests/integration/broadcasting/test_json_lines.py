@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stepwell import Agent
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.json_lines import JsonLinesBroadcaster, read_json_lines
+from stepwell.errors import ConfigurationError
 from stepwell.testing import ScriptedModel
 
 
@@ -98,12 +100,12 @@ def test_a_line_that_is_not_whole_is_skipped_and_logged(
     assert "line 2 is skipped" in caplog.records[0].getMessage()
 
 
-def test_half_characters_are_written_as_question_marks(path: Path) -> None:
+def test_half_characters_are_replaced(path: Path) -> None:
     lines = JsonLinesBroadcaster(path)
     lines.broadcast("agent.s", envelope(1, "caf\udce9"))
     lines.close()
 
-    assert [line.envelope["payload"]["content"] for line in read_json_lines(path)] == ["caf?"]
+    assert [line.envelope["payload"]["content"] for line in read_json_lines(path)] == ["caf\ufffd"]
 
 
 def test_open_files_are_written_to_and_left_open() -> None:
@@ -126,10 +128,28 @@ def test_an_open_file_on_disk_is_flushed_with_each_line(path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
-    lines = JsonLinesBroadcaster(tmp_path / "missing" / "run.jsonl")
+    with pytest.raises(ConfigurationError, match=r"missing does not exist; make it"):
+        JsonLinesBroadcaster(tmp_path / "missing" / "run.jsonl")
 
-    with pytest.raises(FileNotFoundError, match="missing"):
+
+@pytest.mark.parametrize("given", [None, 5, ""])
+def test_what_is_no_file_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"JsonLinesBroadcaster.* give the path"):
+        JsonLinesBroadcaster(given)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is no file; give the path of one"):
+        JsonLinesBroadcaster(tmp_path)
+
+
+def test_a_with_block_closes_what_it_opened(path: Path) -> None:
+    with JsonLinesBroadcaster(path) as lines:
         lines.broadcast("agent.s", envelope(1))
+        assert vars(lines)["_descriptor"] is not None
+
+    assert vars(lines)["_descriptor"] is None
+    assert seqs(path) == [1]
 
 
 WRITER = """

@@ -1,8 +1,9 @@
 """The Pusher broadcaster against a strict server of the Pusher HTTP API."""
 
-import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import traceback
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -182,6 +183,34 @@ async def test_a_secret_may_change_while_it_runs(api: PusherApi):
     assert len(api.events) == 2
 
 
+FIRST = """
+import asyncio, sys, threading
+from stepwell.broadcasting import BroadcastError, PusherBroadcaster
+
+class Watching:
+    def find_spec(self, name, path, target=None):
+        loaded_by.setdefault(name, threading.current_thread() is threading.main_thread())
+
+async def main():
+    pusher = PusherBroadcaster("3", "key", "a-secret-of-ours", base_url="http://127.0.0.1:9")
+    sys.meta_path.insert(0, Watching())
+    try:
+        await pusher.broadcast("a", {"type": "agent.status", "payload": {}})
+    except BroadcastError:
+        print("broadcast", loaded_by["httpx2"])
+
+loaded_by = {}
+asyncio.run(main())
+"""
+
+
+def test_the_first_envelope_loads_the_http_package_beside_the_event_loop():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "broadcast False", done.stderr
+
+
 def weather(city: str) -> str:
     """The weather of a city."""
     return f"Sunny in {city}"
@@ -204,7 +233,6 @@ def test_one_broadcaster_serves_runs_on_several_event_loops():
             assert [envelope["seq"] for envelope in sent] == list(range(1, len(sent) + 1))
             assert sent[-1]["payload"]["status"] == "completed"
             assert adapter.delivered == len(sent)
-        asyncio.run(pusher.aclose())
         assert api.refusals == []
     gc.collect()
 

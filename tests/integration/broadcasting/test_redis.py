@@ -94,7 +94,7 @@ async def test_the_json_is_compact(server: RedisServer):
             published.append(message)
 
     await RedisBroadcaster(Client()).broadcast("a", {"type": "b", "payload": {"c": "\udce9"}})
-    assert published == [b'{"type":"b","payload":{"c":"?"}}']
+    assert published == [b'{"type":"b","payload":{"c":"\xef\xbf\xbd"}}']
 
 
 async def test_a_client_that_was_given_is_used_and_left_open(server: RedisServer):
@@ -124,7 +124,9 @@ async def test_several_runs_at_once_share_connections_that_are_closed(server: Re
             heard = [(await screen.next())[1]["seq"] for _ in range(20)]
             assert sorted(heard) == list(range(20))
             assert len(await asking.client_list()) > 2
-        assert len(await asking.client_list()) == 2
+        async with asyncio.timeout(60):
+            while len(await asking.client_list()) > 2:
+                pass  # the server notices in its own time
 
 
 def weather(city: str) -> str:

@@ -77,6 +77,16 @@ def told(seq: int, type: str, **payload: Any) -> Step:
     return ["received", {**head, "payload": {"step_number": 1, **payload}}]
 
 
+WAITING: list[Json] = [
+    {"id": "m3", "role": "user", "content": "yes"},
+    {
+        "id": "t9",
+        "role": "tool",
+        "content": "Waiting.",
+        "metadata": {"tool_call_id": "c9", "waiting": True},
+    },
+]
+
 BY_HAND: list[list[Step]] = [
     [
         told(1, "stream.chunk", chunk_index=0, content="Broken "),
@@ -87,6 +97,26 @@ BY_HAND: list[list[Step]] = [
         told(1, "tool.started", tool_call_id="c1", tool_name="first", args_summary="a: 1"),
         told(2, "tool.completed", tool_call_id="c1", tool_name="second", success=True),
         told(3, "tool.started", tool_call_id="c1", tool_name="third", args_summary="b: 2"),
+    ],
+    [
+        told(1, "tool.started", tool_call_id="c1", tool_name="ask"),
+        told(2, "tool.completed", tool_call_id="c1", tool_name="ask", outcome="pending"),
+        told(3, "status", status="paused"),
+        ["said", "yes", "m1"],
+        ["said", "yes", "m2"],
+        ["reconciled", [{"id": "m0", "role": "user", "content": "yes"}], 1],
+        ["reconciled", WAITING, 1],
+        told(4, "step.started", step_number=2),
+        told(5, "tool.started", tool_call_id="c9", tool_name="ask", step_number=2),
+        told(2**50, "status", status="failed"),
+    ],
+    [
+        *(
+            told(n ^ 1, "stream.chunk", chunk_index=(n ^ 1) - 2, content=f"{n} ")
+            for n in range(2, 80)
+        ),
+        told(90, "stream.chunk", chunk_index=78, content="after a gap"),
+        told(1, "status", status="processing"),
     ],
     [told(4, "stream.chunk", chunk_index=0, content="late"), told(4, "status", status="failed")],
 ]
@@ -190,9 +220,27 @@ def test_the_module_and_its_twin_show_the_same() -> None:
 
     assert ended.stderr == ""
     shown = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(shown) == len(given) == 223
+    assert len(shown) == len(given) == 225
     for case, by_module in zip(given, shown, strict=True):
         assert by_module == played(case)
+
+
+@needs_node
+def test_long_runs_are_read_in_a_moment() -> None:
+    found = find_node()
+    assert found is not None
+    ended = subprocess.run(
+        [found.node, str(HERE / "message_list_cost.mjs")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.stderr == ""
+    seconds = json.loads(ended.stdout)
+    assert seconds.pop("shown") == [2, 2]
+    assert [name for name, spent in seconds.items() if spent > 5] == []
 
 
 def test_the_cases_show_all_there_is_to_show() -> None:
@@ -202,7 +250,7 @@ def test_the_cases_show_all_there_is_to_show() -> None:
 
     assert {message["role"] for message in shown} == {"user", "assistant", "tool", "status"}
     states = {message["state"] for message in shown if message["role"] == "tool"}
-    assert states == {"running", "done", "failed", "unknown"}
+    assert states == {"running", "waiting", "done", "failed", "unknown"}
     assert {child["role"] for child in children} == {"assistant", "tool", "status"}
     assert any(message.get("incomplete") for message in shown)
     assert any(look["missing"] for look in found)
@@ -216,7 +264,7 @@ def test_the_module_stays_small_and_needs_nothing() -> None:
     code = re.sub(r"/\*\*.*?\*/\n|//.*$", "", source, flags=re.DOTALL | re.MULTILINE)
 
     assert "TERMINAL" in code
-    assert len(code.encode()) < 12 * KILOBYTE
-    assert len(source.encode()) < 15 * KILOBYTE
+    assert len(code.encode()) < 15 * KILOBYTE
+    assert len(source.encode()) < 19 * KILOBYTE
     assert not re.search(r"^\s*import\b|\bimport\(|\brequire\(", source, re.MULTILINE)
     assert "innerHTML" not in source

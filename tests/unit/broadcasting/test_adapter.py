@@ -96,6 +96,7 @@ async def test_a_channel_and_a_first_number_can_be_given() -> None:
     agent.wiretap(adapter.wiretap())
 
     await agent.run("Go.")
+    await adapter.flush()
 
     assert set(screen.channels) == {"agent.session.s1"}
     assert [envelope["seq"] for envelope in screen.envelopes][:2] == [40, 41]

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from stepwell import Agent, Approval, Cancellation
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
@@ -79,6 +81,8 @@ async def test_a_subagent_has_its_own_execution_and_status() -> None:
     assert team.followed.statuses(child) == ["processing", "completed"]
     assert team.lineage(child) == {("e1", "c1")}
     assert team.lineage("e1") == {(None, None)}
+    names = {(e["execution_id"], e["payload"]["agent_name"]) for e in team.followed.envelopes}
+    assert names == {("e1", None), (child, "a")}
     types = [(e["execution_id"] == child, e["type"]) for e in team.followed.envelopes]
     ended = types.index((True, "agent.status"), types.index((True, "agent.status")) + 1)
     assert ended < types.index((False, "agent.tool.completed"))
@@ -187,6 +191,12 @@ def step(source: EventSource) -> AgentEvent:
     return AgentStepStarted(source, CLOCK.now(), step_number=1, message_count=1, available_tools=())
 
 
+def begun() -> AgentEvent:
+    return AgentExecutionStarted(
+        ROOT, CLOCK.now(), message_count=1, available_tools=(), resumed=False
+    )
+
+
 def spawning() -> AgentEvent:
     return SubagentSpawning(
         ROOT,
@@ -240,7 +250,7 @@ async def heard(
 async def test_a_subagent_that_was_cut_off_is_over_when_its_call_is() -> None:
     """It told no end of its own: it did not end in time when its call was ended."""
     call_events = (call_begun(ROOT, "spawn_subagent"), spawning(), step(CHILD))
-    told = await heard(step(ROOT), *call_events, call_begun(CHILD, "hang"), call_ended())
+    told = await heard(begun(), step(ROOT), *call_events, call_begun(CHILD, "hang"), call_ended())
 
     assert told[-4:] == [
         ("x2", "tool.completed", None),
@@ -251,7 +261,7 @@ async def test_a_subagent_that_was_cut_off_is_over_when_its_call_is() -> None:
 
 
 async def test_what_is_left_of_a_tree_is_over_before_its_root() -> None:
-    told = await heard(step(ROOT), spawning(), step(CHILD), call_begun(CHILD, "hang"))
+    told = await heard(begun(), step(ROOT), spawning(), step(CHILD), call_begun(CHILD, "hang"))
 
     assert told[-3:] == [
         ("x2", "tool.completed", None),
@@ -263,9 +273,10 @@ async def test_what_is_left_of_a_tree_is_over_before_its_root() -> None:
 async def test_calls_below_are_closed_also_where_statuses_are_sent_by_hand() -> None:
     below = EventSource(agent_id="C", parent_agent_id="B", execution_id="x3")
     config = BroadcastConfig(auto_status_tracking=False)
-    begun = (step(ROOT), step(CHILD), call_begun(CHILD, "t"), step(below), call_begun(below, "t"))
+    of_child = (step(CHILD), call_begun(CHILD, "t"))
+    of_below = (step(below), call_begun(below, "t"))
 
-    told = await heard(*begun, config=config)
+    told = await heard(begun(), step(ROOT), *of_child, *of_below, config=config)
 
     assert told[-3:] == [
         ("x2", "tool.completed", None),
@@ -275,9 +286,33 @@ async def test_calls_below_are_closed_also_where_statuses_are_sent_by_hand() -> 
 
 
 async def test_a_subagent_whose_spawning_was_not_heard_still_has_its_parent() -> None:
-    told = await heard(step(ROOT), step(CHILD))
+    told = await heard(begun(), step(ROOT), step(CHILD))
 
     assert ("x2", "status", "processing") in told
+
+
+async def test_a_subagent_of_before_a_reset_is_none_of_the_next_execution() -> None:
+    """Also when the next one is of the same state, so that the parent seems to be the same."""
+    screen = RecordingBroadcaster()
+    adapter = AgentEventEnvelopeAdapter(screen, "s1", "e1", DEBUG)
+    for event in (begun(), step(ROOT), spawning(), step(CHILD)):
+        adapter(event)
+    adapter.reset("e2")
+    again = EventSource(agent_id="A", parent_agent_id=None, execution_id="x3")
+    for event in (msgspec.structs.replace(begun(), source=again), step(again)):
+        adapter(event)
+    told = adapter.next_seq
+    adapter(call_begun(CHILD, "late"))
+    await adapter.flush()
+
+    assert adapter.next_seq == told
+    assert [e["payload"]["status"] for e in screen.of_type("agent.status")] == [
+        "processing",
+        "processing",
+        "stopped",
+        "stopped",
+        "processing",
+    ]
 
 
 async def test_a_subagent_of_nobody_known_is_left_out() -> None:

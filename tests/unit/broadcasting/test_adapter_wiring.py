@@ -61,7 +61,8 @@ def eventful_agent() -> Agent:
 async def test_single_handlers_give_the_same_as_the_wiretap() -> None:
     agent = eventful_agent()
     whole, single = RecordingBroadcaster(), RecordingBroadcaster()
-    agent.wiretap(adapter_for(whole, BroadcastConfig.debug()).wiretap())
+    listening = adapter_for(whole, BroadcastConfig.debug())
+    agent.wiretap(listening.wiretap())
     adapter = adapter_for(single, BroadcastConfig.debug())
     agent.on_event(AgentExecutionStarted, adapter.on_agent_execution_started)
     agent.on_event(AgentStepStarted, adapter.on_agent_step_started)
@@ -76,6 +77,7 @@ async def test_single_handlers_give_the_same_as_the_wiretap() -> None:
     agent.on_event(AgentFinished, adapter.on_agent_finished)
 
     await agent.run("Go.")
+    await asyncio.gather(listening.flush(), adapter.flush())
 
     assert len(whole.envelopes) > 15
     assert single.envelopes == whole.envelopes
@@ -102,6 +104,7 @@ async def test_the_end_alone_tells_the_error_and_the_steps_of_a_failed_run() -> 
     agent.on_event(AgentFinished, adapter.on_agent_finished)
 
     state = await agent.run("Go.")
+    await adapter.flush()
 
     (status,) = (envelope["payload"] for envelope in screen.envelopes)
     assert (status["status"], status["previous_status"]) == ("failed", "idle")
@@ -229,7 +232,6 @@ async def test_reset_serves_the_next_execution_and_counts_on() -> None:
 async def test_without_reset_a_second_run_is_left_out_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "stepwell.broadcasting")
     followed = Followed(Agent(ScriptedModel(["One.", "Two."])))
     await followed.run()
     told = len(followed.envelopes)
@@ -237,7 +239,7 @@ async def test_without_reset_a_second_run_is_left_out_and_the_log_says_so(
     await followed.run()
 
     assert len(followed.envelopes) == told
-    assert "call reset() before the next run" in caplog.text
+    assert "call reset() before its next run" in caplog.text
 
 
 async def test_of_runs_at_once_on_one_agent_only_the_first_is_told() -> None:

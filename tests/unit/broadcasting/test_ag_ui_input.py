@@ -40,7 +40,8 @@ def result(call_id: str, content: Any = "ok", **more: Any) -> dict[str, Any]:
 
 def test_every_role_becomes_a_message_under_its_id() -> None:
     state = state_from_ag_ui(
-        sent(
+        allow_system=True,
+        input=sent(
             {"id": "s", "role": "system", "content": "Be kind."},
             {"id": "d", "role": "developer", "content": "Be brief."},
             HELLO,
@@ -49,7 +50,7 @@ def test_every_role_becomes_a_message_under_its_id() -> None:
             {**calling("c1", arguments='{"where": "here"}'), "content": "I look."},
             result("c1", "nothing there", error="nothing there"),
             {"id": "a2", "role": "assistant", "content": "Nothing.", "name": "bot"},
-        )
+        ),
     )
 
     look = ToolCall(id="c1", name="look", arguments={"where": "here"})
@@ -160,7 +161,13 @@ def test_tools_context_and_state_of_a_page_are_not_used() -> None:
         ),
         (sent(HELLO, {**calling("c1"), "toolCalls": [{"id": "c"}]}), r"function.*toolCalls\[0\]"),
         (sent(HELLO, result("c9")), r"messages\[1\]\.toolCallId"),
-        (sent(HELLO, calling("c"), result("c"), result("c")), r"messages\[3\]\.toolCallId"),
+        (
+            sent(HELLO, calling("c"), result("c"), {**result("c"), "id": "t2"}),
+            r"messages\[3\]\.toolCallId",
+        ),
+        (sent(HELLO, {**HELLO, "content": "Again"}), r"messages\[1\]\.id 'u1' comes twice"),
+        (sent({**HELLO, "id": ""}), r"messages\[0\]\.id is empty"),
+        (sent({"id": "s", "role": "system", "content": "Obey."}), "nothing to answer"),
         (sent(HELLO, resume=[{"interruptId": "q", "status": "resolved"}]), "resume.*previous"),
     ],
 )
@@ -182,9 +189,15 @@ async def paused_agent() -> tuple[Agent, AgentState]:
     return agent, await agent.run(AgentState.empty().with_message(Message.user("Hi", id="u1")))
 
 
-def resumed(*answers: tuple[str, str, Any], messages: tuple[Any, ...] = ()) -> dict[str, Any]:
-    entries = [{"interruptId": i, "status": s, "payload": p} for i, s, p in answers]
-    return sent(HELLO, *messages, resume=entries)
+def named(state: AgentState, call_id: str) -> str:
+    """The id of an interrupt."""
+    assert state.execution is not None
+    return f"{state.execution.id}:{state.step_count}:{call_id}"
+
+
+def resumed(state: AgentState, *answers: tuple[str, str, Any]) -> dict[str, Any]:
+    entries = [{"interruptId": named(state, i), "status": s, "payload": p} for i, s, p in answers]
+    return sent(HELLO, resume=entries)
 
 
 async def test_of_a_client_only_new_user_messages_are_taken() -> None:
@@ -206,7 +219,7 @@ async def test_of_a_client_only_new_user_messages_are_taken() -> None:
 
 async def test_answers_go_to_what_waits() -> None:
     agent, paused = await paused_agent()
-    given = resumed(("q", "resolved", "here"), ("d", "resolved", {"approved": True}))
+    given = resumed(paused, ("q", "resolved", "here"), ("d", "resolved", {"approved": True}))
     done = await agent.run(state_from_ag_ui(given, previous=paused))
 
     assert [m.text for m in done.messages[2:]] == ["here", "deleted /a", "Done."]
@@ -214,7 +227,7 @@ async def test_answers_go_to_what_waits() -> None:
 
 async def test_interrupts_that_are_cancelled_are_told_to_the_model() -> None:
     agent, paused = await paused_agent()
-    given = resumed(("q", "cancelled", None), ("d", "cancelled", None))
+    given = resumed(paused, ("q", "cancelled", None), ("d", "cancelled", None))
     done = await agent.run(state_from_ag_ui(given, previous=paused))
 
     assert done.messages[2].text == "The person did not answer."
@@ -233,7 +246,7 @@ async def test_who_writes_instead_of_answering_is_not_stuck() -> None:
 
 async def test_a_resumed_run_is_a_stream_that_clients_accept() -> None:
     agent, paused = await paused_agent()
-    given = resumed(("q", "resolved", "here"), ("d", "resolved", True))
+    given = resumed(paused, ("q", "resolved", "here"), ("d", "resolved", True))
     state = state_from_ag_ui(given, previous=paused)
     events = [e async for e in ag_ui_events(agent, state, thread_id="t", run_id="r")]
 
@@ -245,7 +258,7 @@ async def test_a_resumed_run_is_a_stream_that_clients_accept() -> None:
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        (("zzz", "resolved", 1), r"resume\[0\]\.interruptId.*'zzz'.*waiting: d, q"),
+        (("zzz", "resolved", 1), r"resume\[0\]\.interruptId.*:zzz'.*waiting: .*:1:d, .*:1:q"),
         (("d", "resolved", "maybe"), r"resume\[0\]\.payload.*maybe"),
         (("d", "perhaps", True), r"resume\[0\]\.status.*perhaps"),
     ],
@@ -254,4 +267,4 @@ async def test_a_bad_answer_names_the_field(answer: tuple[str, str, Any], named:
     _, paused = await paused_agent()
 
     with pytest.raises(ClientInputError, match=named):
-        state_from_ag_ui(resumed(answer), previous=paused)
+        state_from_ag_ui(resumed(paused, answer), previous=paused)

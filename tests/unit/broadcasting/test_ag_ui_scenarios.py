@@ -86,7 +86,6 @@ async def test_subagents_have_ids_of_their_own_also_when_runs_overlap() -> None:
         assert finished["result"] == f"verdict on judge {name}"
         tagged = {e["toolCallId"] for e in of_type(events, "TOOL_CALL_START")}
         assert tagged == {"same", f"{started['subagentRunId']}:same"}
-    assert agent.events.subscriptions == ()
 
 
 async def test_a_subagent_that_fails_is_an_error_of_its_own() -> None:
@@ -179,7 +178,8 @@ async def test_questions_with_the_same_id_are_answered_one_by_one() -> None:
         events, state = await told_and_kept(agent, state_from_ag_ui(sent, previous=state))
 
     assert [m.text for m in state.messages if m.is_tool()] == ["one", "two"]
-    assert asked_for == ["q", f"q@{state.messages[3].id}"]
+    assert state.execution is not None
+    assert asked_for == [f"{state.execution.id}:1:q", f"{state.execution.id}:2:q"]
     assert events[-1]["result"] == "Thank you."
 
 

@@ -168,6 +168,18 @@ async def test_a_question_leaves_its_call_open() -> None:
     assert chunks[-1]["finishReason"] == "tool-calls"
 
 
+async def test_a_call_of_a_subagent_that_waits_is_not_told_as_completed() -> None:
+    spec = AgentSpec(name="asker", description="Asks.", system_prompt="You ask.")
+    turns = [
+        call("spawn_subagent", id="s1", subagent="asker", prompt="Ask"),
+        call("user_input", id="q1", question="Which?"),
+    ]
+    subagents = UseSubagents(AgentRegistry([spec]))
+    agent = Agent(ScriptedModel(turns), capabilities=[UseUserInput(), subagents])
+    parts = [c for c in await chunks_of(agent) if c["type"] == "data-stepwell-subagent"]
+    assert [tool["status"] for tool in parts[-1]["data"]["tools"]] == ["waiting"]
+
+
 async def test_an_approved_call_goes_on_in_the_clients_step() -> None:
     model = ScriptedModel([call("delete", id="d1", path="a"), "Gone."])
     delete = MockTool.returning("delete", "gone")
@@ -250,12 +262,6 @@ async def test_leaving_early_cancels_the_run() -> None:
     assert ended.is_set()
 
 
-async def test_nothing_listens_any_more_after_a_run() -> None:
-    agent = Agent(ScriptedModel(["Hi."]))
-    await chunks_of(agent)
-    assert agent.events.subscriptions == ()
-
-
 async def test_runs_of_one_agent_at_once_do_not_mix() -> None:
     spec = AgentSpec(name="echo", description="Echoes.", system_prompt="You echo.")
 
@@ -276,7 +282,6 @@ async def test_runs_of_one_agent_at_once_do_not_mix() -> None:
         assert {part["prompt"] for part in parts} == {f"inner {name}"}
         live = [c["data"]["delta"] for c in chunks if c["type"].endswith("subagent-text")]
         assert "".join(live) == parts[-1]["text"] == f"child inner {name}"
-    assert agent.events.subscriptions == ()
 
 
 async def test_the_stream_is_encoded_with_its_mark_at_the_end() -> None:

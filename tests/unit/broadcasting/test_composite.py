@@ -9,7 +9,7 @@ import pytest
 from stepwell.broadcasting.composite import CompositeBroadcaster, members_of
 from stepwell.broadcasting.delivery import Delivery
 from stepwell.broadcasting.recorder import RecordingBroadcaster
-from stepwell.errors import StepwellError
+from stepwell.errors import ConfigurationError, StepwellError
 
 STATUS = {"type": "agent.status", "payload": {"status": "idle"}}
 
@@ -53,8 +53,25 @@ def test_composites_in_a_composite_are_flattened_in_order() -> None:
     assert members_of(a) == (a,)
 
 
-async def test_a_composite_without_members_sends_nothing() -> None:
-    await CompositeBroadcaster().broadcast("agent.s", STATUS)
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), r"nobody to send to; write CompositeBroadcaster\(first, second\)"),
+        (
+            ([RecordingBroadcaster()],),
+            r"a list, .* write CompositeBroadcaster\(first, second",
+        ),
+        (
+            (RecordingBroadcaster,),
+            r"the class RecordingBroadcaster; .*Broadcaster\(\.\.\.\)",
+        ),
+        ((RecordingBroadcaster(), None), "CompositeBroadcaster was given None, .* a method"),
+        ((print,), "given <built-in function print>, which is no broadcaster"),
+    ],
+)
+def test_what_cant_broadcast_is_refused_at_once(given: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        CompositeBroadcaster(*given)
 
 
 async def test_members_do_not_share_the_envelope() -> None:

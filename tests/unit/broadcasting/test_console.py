@@ -202,7 +202,8 @@ def test_subagents_are_indented_and_labelled_by_their_depth() -> None:
     screen = Screen()
     screen.show(STEP_STARTED, "run-1")
     screen.show(status("processing", "idle", parent_execution_id="run-1"), "child")
-    screen.chunk("a\nb", "grandchild", agent_id="reader", parent_execution_id="child")
+    grandchild = {"agent_id": "8f3c", "agent_name": "reader", "parent_execution_id": "child"}
+    screen.chunk("a\nb", "grandchild", **grandchild)
 
     assert screen.text.splitlines()[1:] == [
         "10:05:00   [a] processing (was idle)",
@@ -213,12 +214,40 @@ def test_subagents_are_indented_and_labelled_by_their_depth() -> None:
 
 def test_the_answer_is_shown_once() -> None:
     streamed, silent = Screen(), Screen()
-    streamed.chunk("Four.", is_complete=True)
+    streamed.chunk("Let me see.", is_complete=True)
+    streamed.chunk("Four.\n", step_number=2)
+    streamed.chunk("Sure.", step_number=2, chunk_index=1)
+    streamed.chunk("", step_number=2, chunk_index=2, is_complete=True)
     for screen in (streamed, silent):
         screen.show(status(last_response="Four.\nSure."))
 
-    assert streamed.text == "10:05:00 Four.\n10:05:00 completed (was processing)\n"
+    assert streamed.text == (
+        "10:05:00 Let me see.\n"
+        "10:05:00 Four.\n         Sure.\n"
+        "10:05:00 completed (was processing)\n"
+    )
     assert silent.text == "10:05:00 completed (was processing)\n         Four.\n         Sure.\n"
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"content": "Four.", "chunk_index": 3}, {"content": "", "is_complete": True}],
+        [{"content": "Let me see.", "is_complete": True}],
+        [
+            {"content": "Let me see.", "is_complete": True},
+            {"content": "Sure.", "chunk_index": 4, "is_complete": True},
+        ],
+    ],
+)
+def test_an_answer_that_was_not_streamed_whole_is_shown(chunks: list[dict[str, Any]]) -> None:
+    """Chunks are the first to be dropped, and not every model streams its last response."""
+    screen = Screen()
+    for number, chunk in enumerate(chunks):
+        screen.chunk(**{"chunk_index": number, **chunk})
+    screen.show(status(last_response="Sure. Four."))
+
+    assert screen.text.endswith(" completed (was processing)\n         Sure. Four.\n")
 
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e\u2028x\x00"
@@ -258,6 +287,18 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e\u2028x\x00"
 def test_no_content_can_steer_the_terminal(payload: Payload) -> None:
     screen = Screen()
     screen.show(payload)
+
+    assert "\\x1b[2J" in screen.text
+    assert re.findall(r"[^\n\x20-\x7e]", screen.text) == []
+
+
+@pytest.mark.parametrize("kind", [EnvelopeType.STATUS, EnvelopeType.STEP_STARTED])
+def test_numbers_of_a_foreign_envelope_can_not_either(kind: EnvelopeType) -> None:
+    screen = Screen()
+    numbers = dict.fromkeys(("step_count", "message_count", "step_number"), HOSTILE)
+    screen.console.broadcast("agent.s", {"type": kind, "payload": numbers})
+    completed = {"errors": HOSTILE, "usage": {"total": HOSTILE}, "error_messages": [HOSTILE]}
+    screen.console.broadcast("agent.s", {"type": "agent.step.completed", "payload": completed})
 
     assert "\\x1b[2J" in screen.text
     assert re.findall(r"[^\n\x20-\x7e]", screen.text) == []

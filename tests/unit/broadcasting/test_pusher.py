@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -88,11 +90,21 @@ async def test_a_name_is_measured_with_its_prefix():
         {"base_url": "127.0.0.1:8080"},
         {"base_url": "http://127.0.0.1/app"},
         {"base_url": "http://user:pw@127.0.0.1"},
+        {"base_url": "http://:pw@127.0.0.1:80"},
+        {"base_url": "http://@127.0.0.1:80"},
+        {"base_url": "http://[::1"},
+        {"base_url": "http://127.0.0.1:99999"},
+        {"base_url": "http://127.0.0.1:port"},
+        {"base_url": 8080},
         {"base_url": "http://127.0.0.1?x=1"},
         {"cluster": "eu", "timeout": 0},
+        {"cluster": "eu", "timeout": "5"},
+        {"cluster": "eu", "timeout": True},
         {"cluster": "eu", "max_bytes": 0},
+        {"cluster": "eu", "max_bytes": 999},
         {"cluster": "eu", "app_id": "../x"},
         {"cluster": "eu", "key": ""},
+        {"cluster": "eu", "key": None},
         {"cluster": "eu", "secret": ""},
     ],
 )
@@ -100,6 +112,12 @@ def test_what_is_put_together_wrongly_is_refused_at_once(wrong: dict[str, object
     right = {"app_id": "3", "key": KEY, "secret": SECRET}
     with pytest.raises(ConfigurationError):
         PusherBroadcaster(**{**right, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("secret", ["", None, 5, "two\nlines"])
+def test_a_secret_that_is_none_is_named_as_such(secret: object):
+    with pytest.raises(ConfigurationError, match="the secret"):
+        PusherBroadcaster("3", KEY, secret, cluster="eu")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("secret", [SECRET, lambda: SECRET, ApiKey(SECRET)])
@@ -161,6 +179,34 @@ def test_long_lists_lose_their_last_entries_where_clipping_is_not_enough():
     assert small["available_tools"] == tools[: len(small["available_tools"])]
 
 
+def test_only_lists_and_arguments_lose_entries():
+    usage = {"prompt": 1, "completion": 2, "total": 3, "cached": 0, "reasoning": 0}
+    vote = {"criterion": "c", "decision": "allow", "reason": "r"}
+    payload = {
+        "error_messages": ["e" * 300] * 50,
+        "usage": usage,
+        "evaluations": [vote] * 90,
+        "args": {f"file_{number}_id": "a" * 300 for number in range(100)},
+    }
+    small = fitted({"payload": payload}, size_below(1500))["payload"]
+    assert small["usage"] == usage
+    assert small["evaluations"]
+    assert all(kept == vote for kept in small["evaluations"])
+    assert 0 < len(small["args"]) < 100
+    assert 0 < len(small["error_messages"]) < 50
+
+
+def test_to_make_it_fit_takes_little_more_than_what_fits():
+    tried: list[int] = []
+
+    def fits(envelope: Mapping[str, Any]) -> bool:
+        tried.append(len(json_text(envelope)))
+        return tried[-1] <= 1000
+
+    fitted({"payload": {"content": "x" * 1_000_000}}, fits)
+    assert sum(tried[1:]) < 100_000
+
+
 values = st.recursive(
     st.none() | st.integers() | st.text(max_size=2000),
     lambda inner: st.lists(inner, max_size=50) | st.dictionaries(st.text(max_size=9), inner),
@@ -178,4 +224,4 @@ def test_a_status_always_fits(args: object, text: str, limit: int):
 
 
 def test_half_characters_do_not_keep_an_envelope_back():
-    assert json.decode(json_text({"a": ["caf\udce9", float("nan")]})) == {"a": ["caf?", None]}
+    assert json.decode(json_text({"a": ["caf\udce9", float("nan")]})) == {"a": ["caf\ufffd", None]}

@@ -1,6 +1,8 @@
 """Short texts for arguments and results, and data that is always valid JSON."""
 
 import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -29,6 +31,31 @@ class Awkward:
     __repr__ = __str__
 
 
+class Closed(Mapping[str, Any]):
+    """As of a database whose connection is gone."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("closed")
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("closed")
+
+    def __len__(self) -> int:
+        raise RuntimeError("closed")
+
+
+class ClosedDict(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("closed")
+
+    __iter__ = items
+
+
+class ClosedList(list[int]):
+    def __iter__(self) -> Iterator[int]:
+        raise RuntimeError("closed")
+
+
 @pytest.mark.parametrize(
     ("args", "summary"),
     [
@@ -47,9 +74,15 @@ class Awkward:
         ({"n": 1.5, "bad": float("nan")}, 'n: 1.5, bad: "nan"'),
         ({"k" * 31: 1}, f"{'k' * 27}...: 1"),
         ({"odd": Awkward()}, 'odd: "(Awkward)"'),
+        ({"rows": Closed()}, 'rows: "(Closed)"'),
+        ({"rows": ClosedDict(a=1)}, 'rows: {"a":1}'),
+        ({"rows": ClosedList([1])}, "rows: [1]"),
+        ({"rows": OrderedDict(a=(1, 2))}, 'rows: {"a":[1,2]}'),
+        (Closed(), ""),
+        (ClosedDict(a=1), "a: 1"),
     ],
 )
-def test_arguments_in_one_short_text(args: dict[str, Any], summary: str) -> None:
+def test_arguments_in_one_short_text(args: Mapping[str, Any], summary: str) -> None:
     """B144."""
     assert args_summary(args) == summary
 
@@ -104,6 +137,13 @@ def test_texts_are_clipped_by_characters_at_any_depth() -> None:
     told = told_args({"a": "ü" * 6, "b": [{"c": "x" * 5}, ["y" * 6]]}, 5)
 
     assert told == {"a": "ü" * 5 + "...", "b": [{"c": "x" * 5}, ["y" * 5 + "..."]]}
+
+
+def test_a_mapping_that_cant_be_read_is_told_by_its_name() -> None:
+    assert result_summary(Closed()) == '"(Closed)"'
+    assert result_summary([Closed(), ClosedDict(a=1)]) == '["(Closed)",{"a":1}]'
+    assert told_args({"rows": Closed()}, 500) == {"rows": "(Closed)"}
+    assert told_args(Closed(), 500) == {}
 
 
 def test_a_value_that_contains_itself_ends() -> None:

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepwell import Agent, AgentState, AgentStatus, Message, Role, ToolCall, ToolResult
+from stepwell import (
+    Agent,
+    AgentState,
+    AgentStatus,
+    Message,
+    Role,
+    ToolCall,
+    ToolResult,
+    UseUserInput,
+)
 from stepwell.errors import ConfigurationError
 from stepwell.messages import FilePart, ImagePart, TextPart, ThinkingPart
 from stepwell.serialization import CanSerializeAgentState
@@ -393,3 +402,20 @@ async def test_a_conversation_goes_on_from_a_slim_snapshot() -> None:
         "assistant",
         "user",
     ]
+
+
+async def test_the_result_of_a_call_that_waits_says_so() -> None:
+    turns = [
+        call("user_input", id="q", question="First?"),
+        call("user_input", id="q", question="Second?"),
+    ]
+    agent = Agent(ScriptedModel(turns), capabilities=[UseUserInput()])
+    paused = await agent.run("Go.")
+    paused = await agent.run(paused.with_answer("q", "one"))
+    slim = SlimAgentStateSerializer()
+    document = slim.serialize(paused)
+
+    tools = [m["metadata"] for m in document["messages"] if m["role"] == "tool"]
+    assert [metadata.get("waiting") for metadata in tools] == [None, True]
+    loaded = slim.deserialize(document)
+    assert [dict(m.metadata) for m in loaded.messages if m.is_tool()] == [{}, {}]

@@ -1,6 +1,5 @@
 """The message list: what a chat shows of envelopes, of stored messages, and of both."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from stepwell import Agent
@@ -9,7 +8,6 @@ from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.testing.message_list import (
-    MessageList,
     empty_list,
     from_history,
     messages,
@@ -21,53 +19,7 @@ from stepwell.testing.message_list import (
     said,
     status,
 )
-
-Json = dict[str, Any]
-
-
-def envelope(seq: int, type: str, execution: str = "e1", **payload: Any) -> Json:
-    return {
-        "id": f"envelope-{seq}",
-        "seq": seq,
-        "type": f"agent.{type}",
-        "session_id": "s",
-        "execution_id": execution,
-        "timestamp": "2026-01-16T10:05:00.123Z",
-        "payload": {"agent_id": "a", "parent_execution_id": None, **payload},
-    }
-
-
-def chunk(seq: int, index: int, content: str, step: int = 1, last: bool = False) -> Json:
-    told = {"content": content, "is_complete": last, "chunk_index": index}
-    return envelope(seq, "stream.chunk", step_number=step, **told)
-
-
-def started(seq: int, call_id: str, step: int = 1, **more: Any) -> Json:
-    told = {"tool_name": "look", "tool_call_id": call_id, "args_summary": "at: 'home'", **more}
-    return envelope(seq, "tool.started", step_number=step, **told)
-
-
-def completed(
-    seq: int, call_id: str, result: str | None = "found", error: str | None = None
-) -> Json:
-    told = {"tool_name": "look", "tool_call_id": call_id, "success": error is None}
-    return envelope(seq, "tool.completed", **told, error=error, result_summary=result)
-
-
-def state(seq: int, word: str, execution: str = "e1", **more: Any) -> Json:
-    return envelope(seq, "status", execution, status=word, step_count=1, **more)
-
-
-def listed(envelopes: Sequence[Any], list: MessageList | None = None) -> MessageList:
-    list = empty_list() if list is None else list
-    for one in envelopes:
-        list = received(list, one)
-    return list
-
-
-def shown(list: MessageList) -> list[str]:
-    """One line for each message."""
-    return [f"{one['role']}: {one.get('name', '')}{one['content']}" for one in messages(list)]
+from tests.unit.testing.envelopes import chunk, completed, envelope, listed, shown, started, state
 
 
 def test_text_grows_chunk_by_chunk_and_is_incomplete_until_the_last_one_came() -> None:
@@ -318,7 +270,7 @@ def test_a_list_that_was_handed_out_never_changes() -> None:
     assert received(second, chunk(2, 1, " two")) is second
 
 
-def test_looking_after_every_chunk_reads_each_chunk_once() -> None:
+def test_looking_after_every_chunk_reads_only_the_newest_chunks() -> None:
     class Counted(dict[str, Any]):
         reads = 0
 
@@ -326,14 +278,34 @@ def test_looking_after_every_chunk_reads_each_chunk_once() -> None:
             Counted.reads += name == "content"
             return super().__getitem__(name)
 
-    list = empty_list()
-    for index in range(500):
-        one = chunk(index + 1, index, "x")
-        list = received(list, {**one, "payload": Counted(one["payload"])})
-        messages(list)
+    swapped = [index ^ 1 for index in range(1000)]
+    for order in (range(1000), swapped):
+        list, Counted.reads = empty_list(), 0
+        for index in order:
+            one = chunk(index + 1, index, "x")
+            list = received(list, {**one, "payload": Counted(one["payload"])})
+            messages(list)
 
-    assert messages(list)[0]["content"] == "x" * 500
-    assert Counted.reads == 500
+        assert messages(list)[0]["content"] == "x" * 1000
+        assert Counted.reads < 50 * 1000
+
+
+def test_the_same_envelope_given_twice_to_one_list_copies_nothing() -> None:
+    list = listed([chunk(1, 0, "One")])
+    one = chunk(2, 1, " two")
+    first, second = received(list, one), received(list, one)
+
+    assert first.log is second.log is list.log
+    assert shown(second)[0] == shown(first)[0] == "assistant: One two"
+    assert shown(list)[0] == "assistant: One"
+
+
+def test_a_seq_from_nowhere_makes_no_list_deaf() -> None:
+    broken = state(2**53 - 1, "processing")
+    for before in (empty_list(), listed([state(3, "processing")], from_history([]))):
+        list = received(before, broken)
+        assert list.ignored == 1
+        assert shown(received(reconciled(list, []), state(9, "paused"))) == ["status: Paused"]
 
 
 def test_stored_calls_and_results_become_the_blocks_that_were_shown_live() -> None:

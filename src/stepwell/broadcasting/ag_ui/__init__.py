@@ -1,11 +1,19 @@
 """A run as AG-UI events, for pages that speak AG-UI (CopilotKit and others).
 
 The page that asks sends a RunAgentInput (``state_from_ag_ui``) and is sent server-sent events
-(``encode_sse``). Docs: docs/howto/ag-ui.md.
+(``ag_ui_stream``, with ``AG_UI_HEADERS``). Docs: docs/howto/ag-ui.md.
 """
 
 from stepwell.broadcasting.ag_ui.input import state_from_ag_ui
-from stepwell.broadcasting.ag_ui.stream import ag_ui_events, encode_sse
+from stepwell.broadcasting.ag_ui.stream import AG_UI_HEADERS, ag_ui_events, ag_ui_stream
 from stepwell.broadcasting.ag_ui.translator import AgUiTranslator
+from stepwell.broadcasting.client_stream import encode_sse
 
-__all__ = ["AgUiTranslator", "ag_ui_events", "encode_sse", "state_from_ag_ui"]
+__all__ = [
+    "AG_UI_HEADERS",
+    "AgUiTranslator",
+    "ag_ui_events",
+    "ag_ui_stream",
+    "encode_sse",
+    "state_from_ag_ui",
+]

@@ -3,13 +3,11 @@
 from typing import Any
 
 from stepwell.broadcasting.ag_ui.messages import OWN_KEY, CallIds
+from stepwell.broadcasting.client_stream import Told, question_id
 from stepwell.continuation import AgentStatus
 from stepwell.messages import Usage
 from stepwell.state import AgentState, Pending, PendingKind
 from stepwell.tools.formatting import json_value
-
-BUDGET_INTERRUPT = "budget"
-"""The id of the interrupt of a run that waits for more budget; no call asked for it."""
 
 STOP_EVENT = "stepwell.stop"
 """The CUSTOM event that says why a run ended."""
@@ -19,7 +17,7 @@ _REASONS = {
     PendingKind.APPROVAL: "tool_call",
     PendingKind.BUDGET: "budget",
 }
-_ANSWERS: dict[PendingKind, dict[str, Any]] = {
+_ANSWERS: dict[PendingKind, Told] = {
     PendingKind.QUESTION: {"type": "string"},
     PendingKind.APPROVAL: {
         "type": "object",
@@ -42,7 +40,7 @@ _ANSWERS: dict[PendingKind, dict[str, Any]] = {
 }
 
 
-def stop_value(state: AgentState) -> dict[str, Any]:
+def stop_value(state: AgentState) -> Told:
     """Why the run ended, as data and in words."""
     stop = state.stop
     return {
@@ -53,7 +51,7 @@ def stop_value(state: AgentState) -> dict[str, Any]:
     }
 
 
-def terminal_event(state: AgentState, *, run: dict[str, str], error: str, used: Usage) -> Any:
+def terminal_event(state: AgentState, *, run: dict[str, str], error: str, used: Usage) -> Told:
     """RUN_FINISHED with its outcome, or RUN_ERROR when the run failed."""
     usage = [wire_usage(used)] if used else []
     if state.status is AgentStatus.FAILED:
@@ -86,27 +84,28 @@ def wire_usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def interrupt_id(pending: Pending, ids: CallIds) -> str:
+def interrupt_id(state: AgentState, pending: Pending) -> str:
     """By what a client answers it."""
-    return BUDGET_INTERRUPT if pending.call_id is None else ids.newest(pending.call_id)
+    execution_id = "" if state.execution is None else state.execution.id
+    return question_id(execution_id, state.step_count, pending.call_id)
 
 
-def _outcome(state: AgentState) -> dict[str, Any]:
+def _outcome(state: AgentState) -> Told:
     if state.status is AgentStatus.CANCELLED:
         return {"type": "cancelled"}
     if state.status is AgentStatus.PAUSED and state.pending:
         ids = CallIds()
         ids.learn(state.messages)
-        waits_for = [_interrupt(pending, ids) for pending in state.pending]
+        waits_for = [_interrupt(state, pending, ids) for pending in state.pending]
         return {"type": "interrupt", "interrupts": waits_for}
     return {"type": "success"}
 
 
-def _interrupt(pending: Pending, ids: CallIds) -> dict[str, Any]:
+def _interrupt(state: AgentState, pending: Pending, ids: CallIds) -> Told:
     about = {"kind": pending.kind.value, "details": dict(pending.details)}
     asked_by = {"toolName": pending.tool_name} if pending.tool_name else {}
-    interrupt: dict[str, Any] = {
-        "id": interrupt_id(pending, ids),
+    interrupt: Told = {
+        "id": interrupt_id(state, pending),
         "reason": _REASONS[pending.kind],
         "message": pending.prompt,
         "responseSchema": _ANSWERS[pending.kind],
@@ -119,5 +118,5 @@ def _interrupt(pending: Pending, ids: CallIds) -> dict[str, Any]:
     return interrupt
 
 
-def _unless_empty(**fields: Any) -> dict[str, Any]:
+def _unless_empty(**fields: Any) -> Told:
     return {name: value for name, value in fields.items() if value}

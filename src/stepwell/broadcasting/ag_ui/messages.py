@@ -3,12 +3,10 @@
 Pure functions for the translator and for what comes back from a client; wire names are camelCase.
 """
 
-import json as standard_json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from msgspec import json
-
+from stepwell.broadcasting.client_stream import Told, json_bytes
 from stepwell.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall
 
 OWN_KEY = "stepwell"
@@ -52,9 +50,7 @@ class CallIds:
                 self.of_call(call.id, message.id)
 
 
-def wire_messages(
-    messages: Iterable[Message], waiting: Collection[str] = ()
-) -> list[dict[str, Any]]:
+def wire_messages(messages: Iterable[Message], waiting: Collection[str] = ()) -> list[Told]:
     """The messages as AG-UI has them; ``waiting`` are the calls that wait for a person.
 
     >>> wire_messages([Message.user("Hello", id="m1")])
@@ -73,21 +69,13 @@ def arguments_text(arguments: Any) -> str:
     return json_bytes(arguments).decode()
 
 
-def json_bytes(value: Any) -> bytes:
-    """JSON in UTF-8; what JSON does not know becomes text, and lone surrogates are escaped."""
-    try:
-        return json.encode(value, enc_hook=str)
-    except (UnicodeEncodeError, OverflowError):  # whole numbers of any size come from models
-        return standard_json.dumps(value, default=str, separators=(",", ":")).encode()
-
-
-def waiting_note() -> dict[str, Any]:
+def waiting_note() -> Told:
     """Metadata of a result that only says that its call waits."""
     return {OWN_KEY: {"waiting": True}}
 
 
-def _wire_message(message: Message, ids: CallIds, waiting: Collection[str]) -> dict[str, Any]:
-    wire: dict[str, Any] = {"id": message.id, "role": message.role.value}
+def _wire_message(message: Message, ids: CallIds, waiting: Collection[str]) -> Told:
+    wire: Told = {"id": message.id, "role": message.role.value}
     match message.role:
         case Role.ASSISTANT:
             calls = [_wire_call(call, message.id, ids) for call in message.tool_calls]
@@ -104,11 +92,11 @@ def _wire_message(message: Message, ids: CallIds, waiting: Collection[str]) -> d
     return wire
 
 
-def _result_fields(message: Message, ids: CallIds, waiting: Collection[str]) -> dict[str, Any]:
+def _result_fields(message: Message, ids: CallIds, waiting: Collection[str]) -> Told:
     result = message.tool_result
     if result is None:
         return {"content": message.text, "toolCallId": ""}
-    fields: dict[str, Any] = {
+    fields: Told = {
         "content": result.content,
         "toolCallId": ids.newest(result.call_id),
     }
@@ -119,8 +107,8 @@ def _result_fields(message: Message, ids: CallIds, waiting: Collection[str]) -> 
     return fields
 
 
-def _wire_call(call: ToolCall, message_id: str, ids: CallIds) -> dict[str, Any]:
-    wire: dict[str, Any] = {
+def _wire_call(call: ToolCall, message_id: str, ids: CallIds) -> Told:
+    wire: Told = {
         "id": ids.of_call(call.id, message_id),
         "type": "function",
         # Clients parse the arguments, so those of a malformed call are an empty object here.
@@ -133,20 +121,20 @@ def _wire_call(call: ToolCall, message_id: str, ids: CallIds) -> dict[str, Any]:
     return wire
 
 
-def _user_content(message: Message) -> str | list[dict[str, Any]]:
+def _user_content(message: Message) -> str | list[Told]:
     if all(isinstance(part, TextPart) for part in message.parts):
         return message.text
     return [wire for part in message.parts if (wire := _wire_part(part)) is not None]
 
 
-def _wire_part(part: Any) -> dict[str, Any] | None:
+def _wire_part(part: Any) -> Told | None:
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
         case ImagePart():
             return {"type": "image", "source": _source(part)}
         case FilePart():
-            wire: dict[str, Any] = {"type": "document", "source": _source(part)}
+            wire: Told = {"type": "document", "source": _source(part)}
             if part.name is not None:
                 wire["metadata"] = {"name": part.name}
             return wire

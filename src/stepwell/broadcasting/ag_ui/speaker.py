@@ -6,16 +6,15 @@ For the translator, which keeps one speaker for the agent and one for each subag
 from typing import Any
 
 from stepwell.broadcasting.ag_ui.messages import CallIds, arguments_text
+from stepwell.broadcasting.client_stream import Told
 from stepwell.messages import Message, Role
-
-WireEvent = dict[str, Any]
 
 
 class Speaker:
     """Whatever it says is closed before something else is said, as the protocol wants it."""
 
     def __init__(self, subagent_run_id: str | None = None) -> None:
-        self._tag: WireEvent = {}
+        self._tag: Told = {}
         if subagent_run_id is not None:
             self._tag = {"subagentRunId": subagent_run_id}
         # Two agents of one run may be given the same call ids by their provider.
@@ -59,13 +58,13 @@ class Speaker:
 
     # Steps
 
-    def step_started(self, number: int) -> list[WireEvent]:
+    def step_started(self, number: int) -> list[Told]:
         """A step opens; one that was cut off is closed first."""
         closed = self.step_finished()
         self.step_number, self._step = number, f"step {number}"
         return [*closed, self._event("STEP_STARTED", stepName=self._step)]
 
-    def step_finished(self) -> list[WireEvent]:
+    def step_finished(self) -> list[Told]:
         """The open step closes, with whatever is still being said in it."""
         closed = self.quiet()
         if self._step is not None:
@@ -75,7 +74,7 @@ class Speaker:
 
     # Text and reasoning
 
-    def says(self, message_id: str, delta: str, role: Role = Role.ASSISTANT) -> list[WireEvent]:
+    def says(self, message_id: str, delta: str, role: Role = Role.ASSISTANT) -> list[Told]:
         """A piece of text; the message opens with the first one."""
         events = [] if self._text == message_id else self.quiet()
         if self._text is None:
@@ -86,11 +85,11 @@ class Speaker:
             events.append(self._event("TEXT_MESSAGE_CONTENT", messageId=message_id, delta=delta))
         return events
 
-    def thinks(self, message_id: str, delta: str) -> list[WireEvent]:
+    def thinks(self, message_id: str, delta: str) -> list[Told]:
         """A piece of reasoning, before or between the texts of that message."""
         if not delta:
             return []
-        events: list[WireEvent] = []
+        events: list[Told] = []
         if self._thinking is None:
             events = self.quiet()
             span = self._spans[message_id] = self._spans.get(message_id, 0) + 1
@@ -102,9 +101,9 @@ class Speaker:
         content = self._event("REASONING_MESSAGE_CONTENT", messageId=self._thinking, delta=delta)
         return [*events, content]
 
-    def quiet(self) -> list[WireEvent]:
+    def quiet(self) -> list[Told]:
         """Close the text or the reasoning that is open."""
-        events: list[WireEvent] = []
+        events: list[Told] = []
         if self._text is not None:
             events.append(self._event("TEXT_MESSAGE_END", messageId=self._text))
         if self._thinking is not None:
@@ -115,7 +114,7 @@ class Speaker:
 
     # Tool calls
 
-    def calls(self, tool: str, call_id: str, message_id: str, arguments: Any) -> list[WireEvent]:
+    def calls(self, tool: str, call_id: str, message_id: str, arguments: Any) -> list[Told]:
         """A call with its arguments; nothing when it was told already."""
         name = self.call_ids.of_call(call_id, message_id)
         if name in self._calls:
@@ -135,8 +134,8 @@ class Speaker:
         ]
 
     def gets(
-        self, call_id: str, content: str, prefix: str, metadata: WireEvent | None = None
-    ) -> list[WireEvent]:
+        self, call_id: str, content: str, prefix: str, metadata: Told | None = None
+    ) -> list[Told]:
         """The result of a call, under the next id of its step; nothing when it has one.
 
         Calls of one response end in any order, and the history has their results in the order of
@@ -150,12 +149,12 @@ class Speaker:
         number = self._results[prefix] = self._results.get(prefix, 0) + 1
         message_id = f"{prefix}:{number}"
         self._note(message_id)
-        fields: WireEvent = {"messageId": message_id, "toolCallId": name, "content": content}
+        fields: Told = {"messageId": message_id, "toolCallId": name, "content": content}
         if metadata is not None:
             fields["metadata"] = metadata
         return [self._event("TOOL_CALL_RESULT", **fields, role="tool")]
 
-    def tells(self, name: str, value: Any) -> WireEvent:
+    def tells(self, name: str, value: Any) -> Told:
         """An event of Stepwell's own."""
         return self._event("CUSTOM", name=name, value=value)
 
@@ -164,5 +163,5 @@ class Speaker:
             self._told_ids.add(message_id)
             self.told.append(message_id)
 
-    def _event(self, kind: str, **fields: Any) -> WireEvent:
+    def _event(self, kind: str, **fields: Any) -> Told:
         return {"type": kind, **self._tag, **fields}

@@ -1,14 +1,19 @@
-"""Runs an agent as a stream of AG-UI events, and writes them as server-sent events."""
+"""Runs an agent as a stream of AG-UI events: as they happen, and as the body of a response."""
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
 
 from stepwell.agent import Agent
-from stepwell.broadcasting.ag_ui.messages import json_bytes
 from stepwell.broadcasting.ag_ui.translator import AgUiTranslator
-from stepwell.broadcasting.client_stream import OnState, client_stream
+from stepwell.broadcasting.client_stream import OnState, Told, client_stream, sse_stream
 from stepwell.continuation import Cancellation
 from stepwell.state import AgentState
+
+AG_UI_HEADERS: Mapping[str, str] = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+}
+"""The headers of the response; the last one keeps nginx from holding the stream back."""
 
 
 def ag_ui_events(
@@ -19,21 +24,34 @@ def ag_ui_events(
     run_id: str,
     cancellation: Cancellation | None = None,
     on_state: OnState | None = None,
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[Told, None]:
     """Run the agent and yield what happens, as AG-UI events, while it happens.
 
     The stream always ends with RUN_FINISHED or RUN_ERROR. Whoever leaves the iteration early ends
-    the run, which is at most one step ahead of its reader. ``on_state``, sync or async, is given
-    the state after each step and, before the end is told, the result: to keep it for the thread.
+    the run, which is at most one step ahead of its reader; a reader who is 10,000 events behind
+    within a step ends it as well. ``on_state``, sync or async, is given the state after each step
+    and, before the end is told, the result: to keep it for the thread.
     """
     translator = AgUiTranslator(thread_id, run_id)
     return client_stream(agent, task, translator, cancellation=cancellation, on_state=on_state)
 
 
-def encode_sse(event: Mapping[str, Any]) -> bytes:
-    """One event as a server-sent event.
-
-    >>> encode_sse({"type": "RUN_ERROR", "message": "no"})
-    b'data: {"type":"RUN_ERROR","message":"no"}\\n\\n'
-    """
-    return b"data: " + json_bytes(event) + b"\n\n"
+def ag_ui_stream(
+    agent: Agent,
+    task: str | AgentState,
+    *,
+    thread_id: str,
+    run_id: str,
+    cancellation: Cancellation | None = None,
+    on_state: OnState | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """The same as the body of a response: server-sent events."""
+    events = ag_ui_events(
+        agent,
+        task,
+        thread_id=thread_id,
+        run_id=run_id,
+        cancellation=cancellation,
+        on_state=on_state,
+    )
+    return sse_stream(events)

@@ -1,13 +1,14 @@
 """The events of a run as AG-UI events (protocol 1.0): plain dicts, in the order its client checks.
 
-Pure: it is told what happened and returns what to send. ``ag_ui.py`` runs an agent with it.
+Pure: it is told what happened and returns what to send. ``stream.py`` runs an agent with it.
 """
 
 from collections.abc import Iterable
 
 from stepwell.broadcasting.ag_ui.ending import STOP_EVENT, stop_value, terminal_event
 from stepwell.broadcasting.ag_ui.messages import ADDED_RESULT, waiting_note, wire_messages
-from stepwell.broadcasting.ag_ui.speaker import Speaker, WireEvent
+from stepwell.broadcasting.ag_ui.speaker import Speaker
+from stepwell.broadcasting.client_stream import Told
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,
@@ -26,7 +27,7 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.messages import Message, Usage
-from stepwell.state import AgentState
+from stepwell.state import AgentState, ToolOutcome
 from stepwell.tools.formatting import as_text
 
 PROTOCOL_VERSION = "1.0"
@@ -52,7 +53,7 @@ class AgUiTranslator:
         self._begun: AgentState | None = None
         self._is_open = False
 
-    def start(self, state: AgentState) -> list[WireEvent]:
+    def start(self, state: AgentState, /) -> list[Told]:
         """RUN_STARTED, and the conversation as it is stored, so that ids agree from here on."""
         begun = self._started()
         self._begun = state
@@ -67,7 +68,7 @@ class AgUiTranslator:
             begun.append(_snapshot(state))
         return begun
 
-    def events(self, event: AgentEvent) -> list[WireEvent]:
+    def events(self, event: AgentEvent, /) -> list[Told]:
         """What to send for one event; nothing for those of agents that are not of this run."""
         begun = [] if self._is_open else self._started()
         if not self._speakers:
@@ -79,7 +80,7 @@ class AgUiTranslator:
         told = self._told(event, speaker)
         return [*begun, *({**wire, "timestamp": at} for wire in told)]
 
-    def step(self, state: AgentState) -> list[WireEvent]:
+    def step(self, state: AgentState, /) -> list[Told]:
         """What the history got in a step beside what was told: calls that were never started,
         messages of hooks. A list that can't be made right by adding is sent whole."""
         caught_up = [*self._root.step_finished(), *self._caught_up(state)]
@@ -90,7 +91,7 @@ class AgUiTranslator:
         self._settled = len(stored)
         return caught_up
 
-    def finish(self, state: AgentState) -> list[WireEvent]:
+    def finish(self, state: AgentState, /) -> list[Told]:
         """The end: all that is open is closed, the history as it is stored, and why it ended."""
         begun = [] if self._is_open else self._started()
         closed = [e for s in self._below(self._root) for e in self._cut_off(s)]
@@ -101,15 +102,14 @@ class AgUiTranslator:
         stop = self._root.tells(STOP_EVENT, stop_value(state))
         return [*begun, *closed, *caught_up, *self._whole(state), stop, ending]
 
-    def fail(self, message: str, code: str | None = None) -> list[WireEvent]:
+    def fail(self, message: str, code: str, /) -> list[Told]:
         """The end of a run that has no result at all."""
-        error = {"type": "RUN_ERROR", "message": message}
         begun = [] if self._is_open else self._started()
-        return [*begun, error if code is None else {**error, "code": code}]
+        return [*begun, {"type": "RUN_ERROR", "message": message, "code": code}]
 
     # Events
 
-    def _told(self, event: AgentEvent, speaker: Speaker) -> list[WireEvent]:
+    def _told(self, event: AgentEvent, speaker: Speaker) -> list[Told]:
         match event:
             case AgentStepStarted():
                 return speaker.step_started(event.step_number)
@@ -138,7 +138,7 @@ class AgUiTranslator:
             case _:
                 return self._told_of_call(event, speaker)
 
-    def _told_of_call(self, event: AgentEvent, speaker: Speaker) -> list[WireEvent]:
+    def _told_of_call(self, event: AgentEvent, speaker: Speaker) -> list[Told]:
         prefix = f"{event.execution_id}:{speaker.step_number}"
         message_id = f"{prefix}:0"
         match event:
@@ -149,8 +149,8 @@ class AgUiTranslator:
                 why = f"Error: Blocked: {event.reason}"
                 return [*called, *speaker.gets(event.call_id, why, prefix)]
             case ToolCallCompleted() if not self._runs_again(event.call_id, speaker):
-                if event.value is None and event.error is None:
-                    return []  # It may wait for a person; the state after the step knows.
+                if event.outcome == ToolOutcome.PENDING:
+                    return []  # It waits for a person; what is shown for it comes with the state.
                 content = as_text(event.value) if event.error is None else event.error
                 return speaker.gets(event.call_id, content, prefix)
             case ToolCallProgressed():
@@ -170,7 +170,7 @@ class AgUiTranslator:
 
     # Subagents
 
-    def _spawned(self, event: SubagentSpawning, parent: Speaker) -> list[WireEvent]:
+    def _spawned(self, event: SubagentSpawning, parent: Speaker) -> list[Told]:
         child = self._speakers[event.child_agent_id] = Speaker(event.child_agent_id)
         started = {
             "type": "SUBAGENT_STARTED",
@@ -184,7 +184,7 @@ class AgUiTranslator:
             started["parentSubagentRunId"] = event.agent_id
         return [started]
 
-    def _ended(self, event: SubagentCompleted) -> list[WireEvent]:
+    def _ended(self, event: SubagentCompleted) -> list[Told]:
         child = self._speakers.get(event.child_agent_id)
         if child is None or not child.is_open:
             return []
@@ -200,13 +200,13 @@ class AgUiTranslator:
                 outcome = {"type": "suspended"}
             case _:
                 outcome = {"type": "success"}
-        finished: WireEvent = {"type": "SUBAGENT_FINISHED", **named, "outcome": outcome}
+        finished: Told = {"type": "SUBAGENT_FINISHED", **named, "outcome": outcome}
         return [*closed, {**finished, "result": child.answer} if child.answer else finished]
 
     def _below(self, root: Speaker) -> Iterable[tuple[str, Speaker]]:
         return [(id, s) for id, s in self._speakers.items() if s is not root and s.is_open]
 
-    def _cut_off(self, named: tuple[str, Speaker]) -> list[WireEvent]:
+    def _cut_off(self, named: tuple[str, Speaker]) -> list[Told]:
         subagent_run_id, child = named
         child.is_open = False
         error = {"type": "SUBAGENT_ERROR", "subagentRunId": subagent_run_id}
@@ -214,9 +214,9 @@ class AgUiTranslator:
 
     # The history
 
-    def _caught_up(self, state: AgentState) -> list[WireEvent]:
+    def _caught_up(self, state: AgentState) -> list[Told]:
         """Events for what the newest messages hold and nobody told."""
-        events: list[WireEvent] = []
+        events: list[Told] = []
         waiting = {pending.call_id for pending in state.pending}
         last_said = ""
         for message in state.messages[self._settled :]:
@@ -240,7 +240,7 @@ class AgUiTranslator:
         newest = [message.id for message in state.messages[start:]]
         return self._root.told[start:] == newest
 
-    def _whole(self, state: AgentState) -> list[WireEvent]:
+    def _whole(self, state: AgentState) -> list[Told]:
         """The history as it is stored. A client keeps what it has in its place and puts what is
         new at the end; if that would not give the order of the history, its list is emptied."""
         stored = [message.id for message in state.messages]
@@ -261,21 +261,21 @@ class AgUiTranslator:
         is_same = before.id == state.execution.id
         return state.usage - self._begun.usage if is_same else state.usage
 
-    def _started(self) -> list[WireEvent]:
+    def _started(self) -> list[Told]:
         self._is_open = True
         return [{"type": "RUN_STARTED", **self._run, "protocolVersion": PROTOCOL_VERSION}]
 
 
-def _snapshot(state: AgentState) -> WireEvent:
+def _snapshot(state: AgentState) -> Told:
     waiting = {pending.call_id for pending in state.pending if pending.call_id is not None}
     return {"type": "MESSAGES_SNAPSHOT", "messages": wire_messages(state.messages, waiting)}
 
 
-def _wired(messages: list[Message]) -> Iterable[tuple[Message, WireEvent]]:
+def _wired(messages: list[Message]) -> Iterable[tuple[Message, Told]]:
     return zip(messages, wire_messages(messages), strict=True)
 
 
-def _added(message: Message, wire: WireEvent) -> WireEvent:
+def _added(message: Message, wire: Told) -> Told:
     return {
         "type": "TOOL_CALL_RESULT",
         "messageId": message.id,

@@ -9,9 +9,9 @@ from stepwell.broadcasting.ai_sdk.stream import (
     AI_SDK_HEADERS,
     ai_sdk_chunks,
     ai_sdk_stream,
-    encode_sse,
 )
 from stepwell.broadcasting.ai_sdk.translator import AiSdkTranslator
+from stepwell.broadcasting.client_stream import encode_sse
 
 __all__ = [
     "AI_SDK_DONE",

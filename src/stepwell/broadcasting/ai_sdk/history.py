@@ -4,14 +4,13 @@ A UI message of the assistant holds several steps; each becomes one response wit
 and every call has a result. Bad input raises ``ClientInputError`` that names the field.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
+from stepwell.broadcasting.ai_sdk.stop import STOP_PART
+from stepwell.broadcasting.client_input import url_and_data
 from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.messages import (
     FilePart,
@@ -96,11 +95,14 @@ class ToolPart(Struct, frozen=True, kw_only=True):
 class UiMessage(Struct, frozen=True, kw_only=True):
     """A UI message, checked: who said it, and what it is in a conversation."""
 
+    where: str
     id: str
     role: str
     history: tuple[Message, ...]
-    tools: tuple[ToolPart, ...]
-    ends_with_tools: bool
+    tools: tuple[ToolPart, ...] = ()
+    ends_with_tools: bool = False
+    stopped_at: tuple[Any, Any] | None = None
+    """The execution and the number of steps that its run had stopped at."""
 
     def tool_part(self, call_id: str | None) -> ToolPart | None:
         """The newest part of that call."""
@@ -130,13 +132,11 @@ def _ui_message(given: Any, where: str) -> UiMessage:
     ]
     match message.get("role"):
         case "assistant":
-            return _assistant(message_id, listed)
+            return _assistant(message_id, listed, where)
         case "user" | "system" as role:
             said = [part for item, place in listed if (part := _said(item, place)) is not None]
             history = (Message.of(role, said, id=message_id),) if said else ()
-            return UiMessage(
-                id=message_id, role=role, history=history, tools=(), ends_with_tools=False
-            )
+            return UiMessage(where=where, id=message_id, role=role, history=history)
         case other:
             raise ClientInputError(
                 f"{where}.role is {other!r:.80}; it must be user, assistant or system"
@@ -148,15 +148,17 @@ class _Step:
 
     def __init__(self) -> None:
         self._said: list[Part] = []
+        self._call_ids: set[str] = set()
         self.tools: list[ToolPart] = []
 
     def add(self, item: Mapping[str, Any], kind: str, where: str) -> None:
         """One part; sources, files and data parts are for user interfaces only."""
         if kind == "dynamic-tool" or kind.startswith("tool-"):
             tool = _tool_part(item, kind, where)
-            if any(other.call_id == tool.call_id for other in self.tools):
+            if tool.call_id in self._call_ids:
                 raise ClientInputError(f"{where}.toolCallId {tool.call_id!r:.80} comes twice")
             if tool.state != "input-streaming":  # its input is not all there, so it never ran
+                self._call_ids.add(tool.call_id)
                 self.tools.append(tool)
         elif kind == "reasoning":
             self._said.append(ThinkingPart(_text(item, "text", where, may_be_empty=True)))
@@ -173,22 +175,30 @@ class _Step:
         return [response, *(Message.tool(t.result, id=f"{name}:{i}") for i, t in results)]
 
 
-def _assistant(message_id: str, listed: Sequence[tuple[Mapping[str, Any], str]]) -> UiMessage:
+def _assistant(
+    message_id: str, listed: Sequence[tuple[Mapping[str, Any], str]], place: str
+) -> UiMessage:
     """One response per step, each with the results of its calls."""
     steps = [_Step()]
+    stopped_at: tuple[Any, Any] | None = None
     for item, where in listed:
         kind = _text(item, "type", where)
         if kind == "step-start":
             steps.append(_Step())
+        elif kind == STOP_PART:
+            told = _object(item.get("data"), f"{where}.data")
+            stopped_at = (told.get("execution_id"), told.get("steps"))
         else:
             steps[-1].add(item, kind, where)
     history = [m for i, step in enumerate(steps) for m in step.messages(f"{message_id}:{i}")]
     return UiMessage(
+        where=place,
         id=message_id,
         role="assistant",
         history=tuple(history),
         tools=tuple(tool for step in steps for tool in step.tools),
         ends_with_tools=bool(history) and history[-1].is_tool(),
+        stopped_at=stopped_at,
     )
 
 
@@ -201,8 +211,6 @@ def _tool_part(item: Mapping[str, Any], kind: str, where: str) -> ToolPart:
     name = _text(item, "toolName", where) if is_dynamic else kind.removeprefix("tool-")
     if not name:
         raise ClientInputError(f"{where}.type is 'tool-', which names no tool")
-    if state == "output-available" and "output" not in item:
-        item = {**item, "output": None}  # JSON has no undefined, so the client leaves it out
     has_error = state == "output-error"
     given = item.get("input")
     return ToolPart(
@@ -235,30 +243,10 @@ def _file(item: Mapping[str, Any], where: str) -> Part:
     name = item.get("filename")
     if not isinstance(name, str | None):
         raise ClientInputError(f"{where}.filename is {name!r:.80}; it must be text")
-    if url.startswith("data:"):
-        data, address = _base64_of(url, where), None
-    elif url.startswith(("https://", "http://")):
-        data, address = None, url
-    else:
-        raise ClientInputError(
-            f"{where}.url is {url!r:.80}; it must begin with data:, https:// or http://"
-        )
+    address, data = url_and_data(url, f"{where}.url")
     if media_type.startswith("image/"):
         return ImagePart(url=address, data=data, media_type=media_type)
     return FilePart(url=address, data=data, media_type=media_type, name=name)
-
-
-def _base64_of(url: str, where: str) -> str:
-    head, comma, data = url.partition(",")
-    if not comma:
-        raise ClientInputError(f"{where}.url is a data URL without data: {url!r:.80}")
-    if not head.endswith(";base64"):
-        return base64.b64encode(unquote_to_bytes(data)).decode()
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ClientInputError(f"{where}.url holds no base64 data ({error})") from None
-    return data
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

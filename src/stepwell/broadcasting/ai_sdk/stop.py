@@ -21,6 +21,9 @@ _FINISH_REASONS = {
     FinishReason.OTHER: "other",
 }
 
+STOP_PART = "data-stepwell-stop"
+"""The part that says why a run ended; answers to its questions are taken only with it."""
+
 
 class Stop(Struct, frozen=True, kw_only=True):
     """Why a run ended, and what it waits for if it is paused."""
@@ -80,10 +83,11 @@ class Stop(Struct, frozen=True, kw_only=True):
             "status": self.status.value,
             "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
             "explanation": self.explanation,
+            "execution_id": self.execution_id,
             "steps": self.steps,
             "waits_for": self.waits_for,
         }
-        return {"type": "data-stepwell-stop", "id": "stepwell-stop", "data": sendable(data)}
+        return {"type": STOP_PART, "id": "stepwell-stop", "data": sendable(data)}
 
     def metadata(self) -> dict[str, Any]:
         """The usage, named as the AI SDK does."""
@@ -105,11 +109,6 @@ class Stop(Struct, frozen=True, kw_only=True):
         if self.status is BroadcastStatus.COMPLETED:
             return "stop" if last is None else _FINISH_REASONS[last]
         return "other"
-
-
-def approval_id(execution_id: str, steps: int, call_id: str) -> str:
-    """Names one request for approval: an answer to an older one of the same call is not taken."""
-    return f"{execution_id}:{steps}:{call_id}"
 
 
 def _asked(pending: Pending) -> dict[str, Any]:

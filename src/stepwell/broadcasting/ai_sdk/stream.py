@@ -1,13 +1,10 @@
 """Runs an agent for an AI SDK client: its chunks as they happen, and as the body of a response."""
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
-
-from msgspec import json
 
 from stepwell.agent import Agent
 from stepwell.broadcasting.ai_sdk.translator import AiSdkTranslator
-from stepwell.broadcasting.client_stream import OnState, client_stream
+from stepwell.broadcasting.client_stream import OnState, Told, client_stream, sse_stream
 from stepwell.continuation import Cancellation
 from stepwell.state import AgentState
 
@@ -23,15 +20,6 @@ AI_SDK_DONE = b"data: [DONE]\n\n"
 """What comes behind the last chunk."""
 
 
-def encode_sse(chunk: Mapping[str, Any]) -> bytes:
-    r"""A chunk as a server-sent event.
-
-    >>> encode_sse({"type": "finish"})
-    b'data: {"type":"finish"}\n\n'
-    """
-    return b"data: " + json.encode(chunk) + b"\n\n"
-
-
 def ai_sdk_chunks(
     agent: Agent,
     task: str | AgentState,
@@ -39,19 +27,20 @@ def ai_sdk_chunks(
     message_id: str | None = None,
     cancellation: Cancellation | None = None,
     on_state: OnState | None = None,
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[Told, None]:
     """Run the agent and yield the chunks of the answer as they happen.
 
     ``message_id`` is the id of the answer; a run that goes on with an answer that the client has
     keeps its id: see ``response_message_id``. ``on_state``, sync or async, is given the state after
     each step and, before the end is told, the result. Whoever leaves the iteration early ends the
-    run, which is at most one step ahead of its reader.
+    run, which is at most one step ahead of its reader; a reader who is 10,000 events behind within
+    a step ends it as well.
     """
     translator = AiSdkTranslator(message_id or agent.plan.new_id())
     return client_stream(agent, task, translator, cancellation=cancellation, on_state=on_state)
 
 
-async def ai_sdk_stream(
+def ai_sdk_stream(
     agent: Agent,
     task: str | AgentState,
     *,
@@ -63,9 +52,4 @@ async def ai_sdk_stream(
     chunks = ai_sdk_chunks(
         agent, task, message_id=message_id, cancellation=cancellation, on_state=on_state
     )
-    try:
-        async for chunk in chunks:
-            yield encode_sse(chunk)
-    finally:
-        await chunks.aclose()
-    yield AI_SDK_DONE
+    return sse_stream(chunks, AI_SDK_DONE)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
+from stepwell.broadcasting.client_stream import Told
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.events import (
     AgentEvent,
@@ -14,17 +15,16 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
-
-Chunk = dict[str, Any]
+from stepwell.state import ToolOutcome
 
 
 class SubagentParts:
     """Translates the events about and of subagents; of other agents it tells nothing."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Chunk] = {}
+        self._parts: dict[str, Told] = {}
 
-    def chunks(self, event: AgentEvent) -> list[Chunk]:
+    def chunks(self, event: AgentEvent) -> list[Told]:
         """What an event changes in a subagent's part."""
         match event:
             case SubagentSpawning():
@@ -37,8 +37,7 @@ class SubagentParts:
             case ToolCallStarted():
                 return self._tool(event.agent_id, event.call_id, event.tool, "running")
             case ToolCallCompleted():
-                word = "completed" if event.success else "failed"
-                return self._tool(event.agent_id, event.call_id, event.tool, word)
+                return self._tool(event.agent_id, event.call_id, event.tool, _word(event))
             case ToolCallBlocked():
                 return self._tool(event.agent_id, event.call_id, event.tool, "blocked")
             case AgentFinished():
@@ -47,7 +46,7 @@ class SubagentParts:
             case _:
                 return []
 
-    def _spawned(self, event: SubagentSpawning) -> list[Chunk]:
+    def _spawned(self, event: SubagentSpawning) -> list[Told]:
         self._parts[event.child_agent_id] = sendable(
             {
                 "agent_id": event.child_agent_id,
@@ -64,7 +63,7 @@ class SubagentParts:
         )
         return self._changed(event.child_agent_id)
 
-    def _tool(self, agent_id: str, call_id: str, name: str, status: str) -> list[Chunk]:
+    def _tool(self, agent_id: str, call_id: str, name: str, status: str) -> list[Told]:
         part = self._parts.get(agent_id)
         if part is None:
             return []
@@ -72,7 +71,7 @@ class SubagentParts:
         entry = {"tool_call_id": call_id, "name": name, "status": status}
         return self._changed(agent_id, tools=[*others, sendable(entry)])
 
-    def _changed(self, agent_id: str, **changes: Any) -> list[Chunk]:
+    def _changed(self, agent_id: str, **changes: Any) -> list[Told]:
         part = self._parts.get(agent_id)
         if part is None:
             return []
@@ -80,6 +79,12 @@ class SubagentParts:
         return [{"type": "data-stepwell-subagent", "id": agent_id, "data": part}]
 
 
-def _delta(event: StreamEventReceived) -> Chunk:
+def _word(event: ToolCallCompleted) -> str:
+    if event.outcome == ToolOutcome.PENDING:
+        return "waiting"
+    return "completed" if event.success else "failed"
+
+
+def _delta(event: StreamEventReceived) -> Told:
     data = {"agent_id": event.agent_id, "delta": sendable_text(event.content)}
     return {"type": "data-stepwell-subagent-text", "data": data, "transient": True}

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.broadcasting.ai_sdk.stop import Stop, approval_id
-from stepwell.broadcasting.ai_sdk.subagents import Chunk, SubagentParts
+from stepwell.broadcasting.ai_sdk.stop import Stop
+from stepwell.broadcasting.ai_sdk.subagents import SubagentParts
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
+from stepwell.broadcasting.client_stream import Told, question_id
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
@@ -67,13 +68,13 @@ class AiSdkTranslator:
         self._failure: str | None = None
         self._finished: AgentFinished | None = None
 
-    def start(self, state: AgentState, /) -> list[Chunk]:
+    def start(self, state: AgentState, /) -> list[Told]:
         """What the client is told before the run."""
         self._root = state.agent_id
         self._answered = frozenset(answered.call.id for answered in state.answered)
         return self._started()
 
-    def events(self, event: AgentEvent, /) -> list[Chunk]:
+    def events(self, event: AgentEvent, /) -> list[Told]:
         """What an event tells the client."""
         self._root = self._root or event.agent_id
         if event.agent_id != self._root or isinstance(event, SubagentSpawning | SubagentCompleted):
@@ -101,7 +102,7 @@ class AiSdkTranslator:
                 return self._of_tool(event)
         return []
 
-    def step(self, state: AgentState, /) -> list[Chunk]:
+    def step(self, state: AgentState, /) -> list[Told]:
         """What the state after a step tells that no event did: calls that were never begun."""
         step = state.current_step
         if step is None or self._step_is_recorded or state.step_count != self._step_number:
@@ -114,18 +115,18 @@ class AiSdkTranslator:
             chunks += self._of_execution(execution)
         return chunks
 
-    def finish(self, state: AgentState, /) -> list[Chunk]:
+    def finish(self, state: AgentState, /) -> list[Told]:
         """The last chunks of a run that has a result."""
         chunks = [*self._started(), *self.step(state), *self._not_taken_up(state)]
         return [*chunks, *self._ended(Stop.of_state(state))]
 
-    def fail(self, message: str, _: str = "", /) -> list[Chunk]:
+    def fail(self, message: str, _code: str, /) -> list[Told]:
         """The last chunks of a run that broke off. If its terminal event was told, it is enough."""
         if self._finished is not None:
             return [*self._started(), *self._ended(Stop.of_event(self._finished), message)]
         return [*self._started(), *self._ended(Stop.of_fault(message), message)]
 
-    def _ended(self, stop: Stop, error: str | None = None) -> list[Chunk]:
+    def _ended(self, stop: Stop, error: str | None = None) -> list[Told]:
         """The client reads nothing behind an error, so it comes last but one."""
         chunks = [*self._step_closed(stop), *self._apart(stop), stop.part(), stop.metadata()]
         if error is None and stop.status is BroadcastStatus.FAILED:
@@ -139,13 +140,13 @@ class AiSdkTranslator:
 
     # Steps
 
-    def _started(self) -> list[Chunk]:
+    def _started(self) -> list[Told]:
         if self._is_started:
             return []
         self._is_started = True
         return [{"type": "start", "messageId": self._message_id}]
 
-    def _next_step(self, number: int) -> list[Chunk]:
+    def _next_step(self, number: int) -> list[Told]:
         chunks = self._step_closed(None)
         if self._step_number:
             self._answered = frozenset[str]()  # ids of calls may come again
@@ -153,7 +154,7 @@ class AiSdkTranslator:
         self._settled = {}
         return chunks
 
-    def _step_begun(self) -> list[Chunk]:
+    def _step_begun(self) -> list[Told]:
         """Not told before a step shows something: calls that a person answered run in a step
         without a model turn, which belongs to the client's step that made them."""
         if self._step_is_open:
@@ -161,12 +162,12 @@ class AiSdkTranslator:
         self._step_is_open, self._shows_tools = True, False
         return [{"type": "start-step"}]
 
-    def _step_closed(self, stop: Stop | None) -> list[Chunk]:
+    def _step_closed(self, stop: Stop | None) -> list[Told]:
         chunks = self._block_closed()
         waiting = {} if stop is None else stop.waiting_calls
         for call_id in [call_id for call_id, done in self._settled.items() if not done]:
             if waiting.get(call_id) is PendingKind.APPROVAL and stop is not None:
-                asked = approval_id(stop.execution_id, stop.steps, call_id)
+                asked = question_id(stop.execution_id, stop.steps, call_id)
                 request = {"type": "tool-approval-request", "approvalId": asked}
                 chunks.append({**request, "toolCallId": call_id})
             elif call_id not in waiting:
@@ -176,16 +177,16 @@ class AiSdkTranslator:
         self._step_is_open = False
         return chunks
 
-    def _apart(self, stop: Stop) -> list[Chunk]:
+    def _apart(self, stop: Stop) -> list[Told]:
         """A step of its own for the stop, if the last one shows only finished tools: a client that
         sends by itself once all tools have results would start over and over what was stopped."""
         if not self._shows_tools or stop.waiting_calls:
             return []
         return [{"type": "start-step"}, {"type": "finish-step"}]
 
-    def _not_taken_up(self, state: AgentState) -> list[Chunk]:
+    def _not_taken_up(self, state: AgentState) -> list[Told]:
         """Calls that were answered, of a run that ended before they could go on."""
-        chunks: list[Chunk] = []
+        chunks: list[Told] = []
         if state.status is AgentStatus.PAUSED:
             return chunks
         calls = {call.id: call for message in state.messages for call in message.tool_calls}
@@ -201,7 +202,7 @@ class AiSdkTranslator:
 
     # Text and reasoning
 
-    def _told(self, kind: str, delta: str) -> list[Chunk]:
+    def _told(self, kind: str, delta: str) -> list[Told]:
         if not delta:
             return []
         chunks = self._step_begun()
@@ -214,7 +215,7 @@ class AiSdkTranslator:
         told = {"type": f"{kind}-delta", "id": self._block[1], "delta": sendable_text(delta)}
         return [*chunks, told]
 
-    def _block_closed(self) -> list[Chunk]:
+    def _block_closed(self) -> list[Told]:
         if self._block is None:
             return []
         kind, block_id = self._block
@@ -223,7 +224,7 @@ class AiSdkTranslator:
 
     # Tool calls
 
-    def _of_tool(self, event: AgentEvent) -> list[Chunk]:
+    def _of_tool(self, event: AgentEvent) -> list[Told]:
         match event:
             case ToolCallStarted():
                 return self._call(event.call_id, event.tool, event.args)
@@ -237,12 +238,12 @@ class AiSdkTranslator:
             case _:
                 return []
 
-    def _completed(self, event: ToolCallCompleted) -> list[Chunk]:
+    def _completed(self, event: ToolCallCompleted) -> list[Told]:
         if event.call_id not in self._settled or event.outcome == ToolOutcome.PENDING:
             return []
         return self._result(event.call_id, value=event.value, error=event.error)
 
-    def _of_execution(self, execution: ToolExecution) -> list[Chunk]:
+    def _of_execution(self, execution: ToolExecution) -> list[Told]:
         call = execution.call
         chunks = self._call(call.id, call.name, call.arguments)
         if self._settled[call.id] or execution.outcome is ToolOutcome.PENDING:
@@ -252,7 +253,7 @@ class AiSdkTranslator:
         error = execution.text if execution.is_error else None
         return chunks + self._result(call.id, value=execution.value, error=error)
 
-    def _call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> list[Chunk]:
+    def _call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> list[Told]:
         if call_id in self._settled:
             return []
         is_resumed = call_id in self._answered and not self._step_is_open
@@ -266,14 +267,14 @@ class AiSdkTranslator:
             {"type": "tool-input-available", **call, "input": sendable(arguments)},
         ]
 
-    def _refused(self, call_id: str, text: str) -> list[Chunk]:
+    def _refused(self, call_id: str, text: str) -> list[Told]:
         """A person's no, if the call had waited for it; else what a hook said."""
         if call_id not in self._answered:
             return self._result(call_id, value=None, error=text)
         self._settled[call_id] = True
         return [{"type": "tool-output-denied", "toolCallId": call_id}]
 
-    def _result(self, call_id: str, *, value: Any, error: str | None) -> list[Chunk]:
+    def _result(self, call_id: str, *, value: Any, error: str | None) -> list[Told]:
         self._settled[call_id] = True
         told = {"toolCallId": call_id, "dynamic": True}
         if error is not None:
@@ -281,6 +282,6 @@ class AiSdkTranslator:
         return [{"type": "tool-output-available", **told, "output": sendable(value)}]
 
 
-def _progress(event: ToolCallProgressed) -> Chunk:
+def _progress(event: ToolCallProgressed) -> Told:
     data = {"tool_call_id": event.call_id, "message": event.message, "fraction": event.fraction}
     return {"type": "data-stepwell-progress", "data": sendable(data), "transient": True}

@@ -90,6 +90,7 @@ export interface ContinuationEnvelope {
 /** The execution changed its status; a stop says why. */
 export interface StatusPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -120,6 +121,7 @@ export interface Waiting {
 /** A step began. */
 export interface StepStartedPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -131,6 +133,7 @@ export interface StepStartedPayload {
 /** A step ended, well or not; `errors` counts what failed. */
 export interface StepCompletedPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -158,6 +161,7 @@ export interface Tokens {
 /** A tool call began; `args` are only told where the config says so. */
 export interface ToolStartedPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -171,6 +175,7 @@ export interface ToolStartedPayload {
 /** A tool call has its result, was blocked, failed, or waits for a person: see `outcome`. */
 export interface ToolCompletedPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -189,6 +194,7 @@ export type ToolOutcome = "blocked" | "cancelled" | "completed" | "failed" | "in
 /** A piece of text; the last one of a response is complete and may be empty. */
 export interface StreamChunkPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
@@ -201,6 +207,7 @@ export interface StreamChunkPayload {
 /** A decision with every vote. */
 export interface ContinuationPayload {
   agent_id: string;
+  agent_name: string | null;
   parent_execution_id: string | null;
   parent_tool_call_id: string | null;
   truncated: boolean;
