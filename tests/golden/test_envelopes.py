@@ -7,7 +7,7 @@ import pytest
 
 from stepwell.broadcasting import BroadcastConfig
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.testing import SequentialIds
 from tests.golden.scenario import Scenario
 

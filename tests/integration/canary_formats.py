@@ -31,11 +31,11 @@ from stepwell import (
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.ag_ui import ag_ui_events, encode_sse
 from stepwell.broadcasting.ai_sdk import ai_sdk_chunks
-from stepwell.broadcasting.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
+from stepwell.broadcasting.broadcasters.json_lines import JsonLinesBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.console import ConsoleBroadcaster
-from stepwell.broadcasting.json_lines import JsonLinesBroadcaster
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.messages import ThinkingPart
 from stepwell.models import (
     ModelRequest,
@@ -117,10 +117,7 @@ def written(states: Sequence[AgentState]) -> dict[str, Any]:
     places: dict[str, Any] = {
         "to_json": [FULL.to_json(state) for state in states],
         "serialize": [FULL.serialize(state) for state in states],
-        "increments": [
-            FULL.increment_to_json(older, newer)
-            for older, newer in pairwise(states)
-        ],
+        "increments": [FULL.increment_to_json(older, newer) for older, newer in pairwise(states)],
         "explain": [state.explain() for state in states],
     }
     for name, config in SLIM.items():

@@ -28,9 +28,9 @@ from stepwell import (
     ToolOutput,
     tool,
 )
-from stepwell.broadcasting.broadcast_error import BroadcastError
-from stepwell.broadcasting.pusher import PusherBroadcaster
-from stepwell.broadcasting.redis_pubsub import RedisBroadcaster
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster
+from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.errors import SerializationError
 from stepwell.testing import ScriptedModel, call
 from tests.integration.canary import CANARY, found_in

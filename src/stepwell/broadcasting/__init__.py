@@ -1,17 +1,21 @@
 """Envelopes for user interfaces, and the transports that carry them."""
 
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.broadcast_error import BroadcastError
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
+from stepwell.broadcasting.broadcasters.json_lines import (
+    JsonLine,
+    JsonLinesBroadcaster,
+    read_json_lines,
+)
+from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster, channel_auth
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.console import ConsoleBroadcaster
-from stepwell.broadcasting.delivery import Delivery
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.broadcasting.envelope import BroadcastStatus, Envelope, EnvelopeType
-from stepwell.broadcasting.json_lines import JsonLine, JsonLinesBroadcaster, read_json_lines
-from stepwell.broadcasting.pusher import PusherBroadcaster, channel_auth
-from stepwell.broadcasting.recorder import RecordingBroadcaster
-from stepwell.broadcasting.redis_pubsub import RedisBroadcaster
 from stepwell.broadcasting.schema import envelope_json_schema, envelope_typescript
 
 __all__ = [

@@ -6,7 +6,6 @@ waits, and none raises.
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any
 
 from stepwell.broadcasting import payloads
@@ -17,15 +16,14 @@ from stepwell.broadcasting.checks import (
     refuse_what_cannot_broadcast,
 )
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.delivery import Delivery
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.broadcasting.envelope import (
     BroadcastStatus,
     EnvelopeType,
-    Payload,
-    StatusPayload,
 )
 from stepwell.broadcasting.executions import Executions, TrackedExecution
 from stepwell.broadcasting.outbox import Outbox
+from stepwell.broadcasting.telling import Telling
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus
 from stepwell.errors import ConfigurationError, text_of
@@ -60,7 +58,7 @@ class AgentEventEnvelopeAdapter:
     as it takes.
 
     >>> from stepwell.agent import Agent
-    >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
+    >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
     >>> from stepwell.testing import ScriptedModel
     >>> agent, screen = Agent(ScriptedModel(["Four."])), RecordingBroadcaster()
     >>> adapter = AgentEventEnvelopeAdapter(screen, "session-1", "execution-1")
@@ -102,6 +100,7 @@ class AgentEventEnvelopeAdapter:
             first_seq=checked_number(owner, "first_seq", first_seq),
             new_id=new_id,
         )
+        self._tell = Telling(self._outbox, tracks_statuses=config.auto_status_tracking)
         self._clock = clock or SystemClock()
         self._executions = Executions(checked_text(owner, "execution_id", execution_id))
         self._handlers: dict[type[AgentEvent], Callable[[Any], Awaitable[None] | None]] = {
@@ -154,9 +153,9 @@ class AgentEventEnvelopeAdapter:
         next_id = self.execution_id if execution_id is None else execution_id
         next_id = checked_text(type(self).__name__, "execution_id", next_id)
         root, at = self._executions.root, self._clock.now()
-        self._close(root, at)
+        self._tell.close(root, at)
         if root.status in (BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED):
-            self._follow(root, payloads.left_by_reset(root), at)
+            self._tell.follow(root, payloads.left_by_reset(root), at)
         self._executions.start_over(next_id)
 
     async def flush(self) -> None:
@@ -241,56 +240,56 @@ class AgentEventEnvelopeAdapter:
         run = self._executions.of(event)
         if run is None:
             return
-        self._close(run, event.at)
+        self._tell.close(run, event.at)
         run.step_number, run.steps = event.step_number, event.step_number - 1
         if run.status is not BroadcastStatus.PROCESSING:
-            self._follow(run, payloads.status(run, BroadcastStatus.PROCESSING), event.at)
-        self._send(run, EnvelopeType.STEP_STARTED, payloads.step_started(run, event), event.at)
+            self._tell.follow(run, payloads.status(run, BroadcastStatus.PROCESSING), event.at)
+        self._tell.send(run, EnvelopeType.STEP_STARTED, payloads.step_started(run, event), event.at)
 
     def on_agent_step_completed(self, event: AgentStepCompleted) -> None:
         """Tell what the step came to."""
         run = self._executions.of(event)
         if run is None:
             return
-        self._close(run, event.at)
+        self._tell.close(run, event.at)
         run.steps = event.step_number
         payload = payloads.step_completed(run, event)
-        self._send(run, EnvelopeType.STEP_COMPLETED, payload, event.at)
+        self._tell.send(run, EnvelopeType.STEP_COMPLETED, payload, event.at)
 
     def on_tool_call_started(self, event: ToolCallStarted) -> None:
         """Tell of the call, with its arguments as far as the config says."""
         run = self._executions.of(event)
         if run is None:
             return
-        self._close_text(run, event.at)
-        self._give_up(run, event.call_id, event.at)
+        self._tell.close_text(run, event.at)
+        self._tell.give_up(run, event.call_id, event.at)
         run.given_up_calls.discard(event.call_id)
         run.open_calls[event.call_id] = event
         payload = payloads.tool_started(run, event, self.config)
-        self._send(run, EnvelopeType.TOOL_STARTED, payload, event.at)
+        self._tell.send(run, EnvelopeType.TOOL_STARTED, payload, event.at)
 
     def on_tool_call_completed(self, event: ToolCallCompleted) -> None:
         """Tell of the result."""
         run = self._executions.of(event)
         if run is None or event.call_id in run.given_up_calls:
             return
-        self._close_text(run, event.at)
+        self._tell.close_text(run, event.at)
         run.open_calls.pop(event.call_id, None)
         for child in run.unfinished(event.call_id):
-            self._leave_behind(child, event.at, cancelled=True)
+            self._tell.leave_behind(child, event.at, cancelled=True)
         payload = payloads.tool_completed(run, event)
-        self._send(run, EnvelopeType.TOOL_COMPLETED, payload, event.at)
+        self._tell.send(run, EnvelopeType.TOOL_COMPLETED, payload, event.at)
 
     def on_tool_call_blocked(self, event: ToolCallBlocked) -> None:
         """Tell of the call and of its refusal: it has no other events."""
         run = self._executions.of(event)
         if run is None:
             return
-        self._close_text(run, event.at)
+        self._tell.close_text(run, event.at)
         started = payloads.tool_started(run, event, self.config)
-        self._send(run, EnvelopeType.TOOL_STARTED, started, event.at)
+        self._tell.send(run, EnvelopeType.TOOL_STARTED, started, event.at)
         refused = payloads.tool_blocked(run, event)
-        self._send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
+        self._tell.send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
 
     def on_continuation_evaluated(self, event: ContinuationEvaluated) -> Awaitable[None] | None:
         """Tell the votes, if the config says so; the status follows from other events.
@@ -301,11 +300,11 @@ class AgentEventEnvelopeAdapter:
         run = self._executions.of(event)
         if run is None:
             return None
-        self._close(run, event.at)
+        self._tell.close(run, event.at)
         run.outcome = event.outcome
         if self.config.include_continuation_trace:
             payload = payloads.continuation(run, event)
-            self._send(run, EnvelopeType.CONTINUATION, payload, event.at)
+            self._tell.send(run, EnvelopeType.CONTINUATION, payload, event.at)
         return self._flushing(run) if event.outcome.should_continue else None
 
     def on_stream_chunk(self, event: StreamEventReceived) -> None:
@@ -314,9 +313,9 @@ class AgentEventEnvelopeAdapter:
         if run is None or not self.config.include_stream_chunks:
             return
         if event.chunk_index == 0:
-            self._close_text(run, event.at)
+            self._tell.close_text(run, event.at)
         run.open_text = None if event.is_complete else event
-        self._send(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+        self._tell.send(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
 
     def on_subagent_spawning(self, event: SubagentSpawning) -> None:
         """Remember for which call the subagent runs."""
@@ -327,9 +326,9 @@ class AgentEventEnvelopeAdapter:
         run = self._executions.of(event)
         if run is None:
             return
-        self._close(run, event.at)
+        self._tell.close(run, event.at)
         run.steps = event.steps_completed
-        self._follow(run, payloads.failed(run, event), event.at)
+        self._tell.follow(run, payloads.failed(run, event), event.at)
 
     def on_agent_finished(self, event: AgentFinished) -> Awaitable[None] | None:
         """The execution has its last status, or is paused; the returned object waits for sending,
@@ -337,11 +336,11 @@ class AgentEventEnvelopeAdapter:
         run = self._executions.of(event)
         if run is None:
             return None
-        self._close(run, event.at)
+        self._tell.close(run, event.at)
         run.steps = event.total_steps
         is_told = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
         if not is_told:
-            self._follow(run, payloads.finished(run, event), event.at)
+            self._tell.follow(run, payloads.finished(run, event), event.at)
         return self._flushing(run)
 
     def on_agent_status_changed(
@@ -360,67 +359,12 @@ class AgentEventEnvelopeAdapter:
         if isinstance(error, BaseException):
             error = text_of(error)
         payload = payloads.status(root, word, error=error, last_response=last_response)
-        self._move(root, payload, at)
-
-    # Statuses, and what a status or a later event closes
-
-    def _follow(self, run: TrackedExecution, payload: StatusPayload, at: datetime) -> None:
-        if self.config.auto_status_tracking:
-            self._move(run, payload, at)
-        elif payload.status.is_terminal:
-            self._end_below(run, payload.status, at)
-
-    def _move(self, run: TrackedExecution, payload: StatusPayload, at: datetime) -> None:
-        if run.status.is_terminal:
-            logger.debug(
-                "execution %s is %s; the status %s is not sent",
-                run.id,
-                run.status,
-                payload.status,
-            )
-            return
-        if payload.status.is_terminal:
-            self._close(run, at)
-            self._end_below(run, payload.status, at)
-        self._send(run, EnvelopeType.STATUS, payload, at)
-        run.status = payload.status
-
-    def _end_below(self, run: TrackedExecution, status: BroadcastStatus, at: datetime) -> None:
-        for child in run.unfinished():
-            self._leave_behind(child, at, cancelled=status is BroadcastStatus.CANCELLED)
-
-    def _leave_behind(self, run: TrackedExecution, at: datetime, *, cancelled: bool) -> None:
-        self._close(run, at)
-        self._follow(run, payloads.left_behind(run, cancelled=cancelled), at)
-
-    def _close(self, run: TrackedExecution, at: datetime) -> None:
-        """Between steps neither a response nor a call is under way."""
-        self._close_text(run, at)
-        for call_id in tuple(run.open_calls):
-            self._give_up(run, call_id, at)
-
-    def _close_text(self, run: TrackedExecution, at: datetime) -> None:
-        """A response that broke off has no last chunk of its own."""
-        newest, run.open_text = run.open_text, None
-        if newest is not None:
-            self._send(run, EnvelopeType.STREAM_CHUNK, payloads.last_chunk(run, newest), at)
-
-    def _give_up(self, run: TrackedExecution, call_id: str, at: datetime) -> None:
-        call = run.open_calls.pop(call_id, None)
-        if call is not None:
-            run.given_up_calls.add(call_id)
-            payload = payloads.tool_given_up(run, call, at)
-            self._send(run, EnvelopeType.TOOL_COMPLETED, payload, at)
+        self._tell.move(root, payload, at)
 
     # Sending
 
     def _flushing(self, run: TrackedExecution) -> Awaitable[None] | None:
         return self._outbox.flushing() if run is self._executions.root else None
-
-    def _send(
-        self, run: TrackedExecution, type: EnvelopeType, payload: Payload, at: datetime
-    ) -> None:
-        self._outbox.put(run.id, type, payload, at)
 
 
 def _status(word: str) -> BroadcastStatus | None:

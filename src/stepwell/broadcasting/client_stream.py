@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import json
 
 from stepwell.agent import Agent
+from stepwell.broadcasting.json_text import whole_characters
 from stepwell.continuation import Cancellation
 from stepwell.errors import ConfigurationError, StepwellError, text_of
 from stepwell.events import AgentEvent
@@ -103,21 +104,21 @@ def encode_sse(told: Mapping[str, Any]) -> bytes:
     r"""One event or chunk as a server-sent event.
 
     >>> encode_sse({"type": "finish", "half": "\ud83d", "big": 2**70})
-    b'data: {"type":"finish","half":"?","big":1180591620717411303424}\n\n'
+    b'data: {"type":"finish","half":"\xef\xbf\xbd","big":1180591620717411303424}\n\n'
     """
     return b"data: " + json_bytes(told) + b"\n\n"
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON in UTF-8. What JSON does not know becomes text. Half characters become question marks: a
-    client would send them back, and no state can hold them."""
+    """JSON in UTF-8. What JSON does not know becomes text. Half characters are replaced: a client
+    would send them back, and no state can hold them."""
     try:
         return json.encode(value, enc_hook=str)
     except (UnicodeEncodeError, OverflowError):  # whole numbers of any size come from models
         plain = standard_json.dumps(value, default=str)
         finite = standard_json.loads(plain, parse_constant=lambda _: None)
         compact = standard_json.dumps(finite, separators=(",", ":"), ensure_ascii=False)
-        return compact.encode(errors="replace")
+        return whole_characters(compact).encode()
 
 
 async def _streamed(

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.composite import members_of
+from stepwell.broadcasting.broadcasters.composite import members_of
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.delivery import Delivery
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.broadcasting.envelope import Envelope, EnvelopeType, Payload, timestamp
 from stepwell.broadcasting.summaries import json_data
 from stepwell.ids import IdFactory

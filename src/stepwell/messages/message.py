@@ -20,9 +20,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Message(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One message of a conversation.
 
     >>> message = Message.user("What is 2 + 2?")

@@ -164,11 +164,14 @@ if TYPE_CHECKING:
         read_json_lines,
     )
     from stepwell.broadcasting.ag_ui import (
-        ag_ui_events,
+        AG_UI_HEADERS,
+        ag_ui_stream,
         state_from_ag_ui,
     )
     from stepwell.broadcasting.ai_sdk import (
+        AI_SDK_HEADERS,
         ai_sdk_stream,
+        response_message_id,
         state_from_ai_sdk,
     )
     from stepwell.broadcasting.client_stream import (
@@ -221,6 +224,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "AG_UI_HEADERS",
+    "AI_SDK_HEADERS",
     "Agent",
     "AgentBuilder",
     "AgentCapability",
@@ -406,7 +411,7 @@ __all__ = [
     "UseTaskPlanning",
     "UseUserInput",
     "WireFormat",
-    "ag_ui_events",
+    "ag_ui_stream",
     "ai_sdk_stream",
     "channel_auth",
     "default_sandbox",
@@ -415,6 +420,7 @@ __all__ = [
     "interpreter_paths",
     "make_hook",
     "read_json_lines",
+    "response_message_id",
     "state_from_ag_ui",
     "state_from_ai_sdk",
     "tasks_of",

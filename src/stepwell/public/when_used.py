@@ -60,11 +60,14 @@ LOADED_FROM = {
     ),
     "stepwell.broadcasting.client_stream": ("ClientInputError",),
     "stepwell.broadcasting.ag_ui": (
-        "ag_ui_events",
+        "AG_UI_HEADERS",
+        "ag_ui_stream",
         "state_from_ag_ui",
     ),
     "stepwell.broadcasting.ai_sdk": (
+        "AI_SDK_HEADERS",
         "ai_sdk_stream",
+        "response_message_id",
         "state_from_ai_sdk",
     ),
     "stepwell.serialization": (

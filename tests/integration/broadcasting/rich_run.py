@@ -16,8 +16,8 @@ from stepwell import (
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.events import AgentStepStarted
 from stepwell.messages import ToolCall

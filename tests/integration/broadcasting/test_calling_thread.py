@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from stepwell.broadcasting import calling_thread
-from stepwell.broadcasting.calling_thread import CallingThread
+from stepwell.broadcasting.delivery import calling_thread
+from stepwell.broadcasting.delivery.calling_thread import CallingThread
 
 LONG = 600.0
 
@@ -61,7 +61,7 @@ def test_an_idle_thread_ends_and_the_next_call_starts_another(
 
 FORKS = """
 import os, sys, threading, time
-from stepwell.broadcasting.calling_thread import CallingThread
+from stepwell.broadcasting.delivery.calling_thread import CallingThread
 
 caller, is_busy, may_end = CallingThread(), threading.Event(), threading.Event()
 

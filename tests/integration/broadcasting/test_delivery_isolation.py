@@ -14,9 +14,9 @@ import pytest
 from stepwell import Agent, AgentStatus
 from stepwell.broadcasting import BroadcastConfig
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.composite import CompositeBroadcaster
-from stepwell.broadcasting.delivery import Delivery
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.testing import MockTool, ScriptedModel, call
 
 LOGGER = "stepwell.broadcasting"

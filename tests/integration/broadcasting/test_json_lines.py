@@ -13,7 +13,7 @@ import pytest
 
 from stepwell import Agent
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.json_lines import JsonLinesBroadcaster, read_json_lines
+from stepwell.broadcasting.broadcasters.json_lines import JsonLinesBroadcaster, read_json_lines
 from stepwell.errors import ConfigurationError
 from stepwell.testing import ScriptedModel
 
@@ -154,7 +154,7 @@ def test_a_with_block_closes_what_it_opened(path: Path) -> None:
 
 WRITER = """
 import sys
-from stepwell.broadcasting.json_lines import JsonLinesBroadcaster
+from stepwell.broadcasting.broadcasters.json_lines import JsonLinesBroadcaster
 lines = JsonLinesBroadcaster(sys.argv[1])
 for seq in range(200):
     lines.broadcast(sys.argv[2], {"seq": seq, "payload": {"content": sys.argv[2] * 2000}})

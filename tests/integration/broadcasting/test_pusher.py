@@ -12,8 +12,8 @@ import pytest
 
 from stepwell.agent import Agent
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.broadcast_error import BroadcastError
-from stepwell.broadcasting.pusher import PusherBroadcaster
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster
 from stepwell.clock import SystemClock
 from stepwell.testing import FakeClock, ScriptedModel, call
 from stepwell.tools import FunctionTool

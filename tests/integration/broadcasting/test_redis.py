@@ -14,8 +14,8 @@ from msgspec import json
 
 from stepwell.agent import Agent
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.broadcast_error import BroadcastError
-from stepwell.broadcasting.redis_pubsub import RedisBroadcaster
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.errors import ConfigurationError
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import FunctionTool
@@ -251,7 +251,7 @@ def test_a_timeout_of_nothing_is_refused():
 def test_without_the_package_it_says_what_to_install():
     program = (
         "import sys; sys.modules['redis'] = None\n"
-        "from stepwell.broadcasting.redis_pubsub import RedisBroadcaster\n"
+        "from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster\n"
         "from stepwell.errors import ConfigurationError\n"
         "try: RedisBroadcaster('redis://127.0.0.1')\n"
         "except ConfigurationError as error: print(error)"
@@ -264,7 +264,8 @@ def test_without_the_package_it_says_what_to_install():
 
 def test_neither_transport_loads_its_package_before_it_is_used():
     program = (
-        "import sys, stepwell.broadcasting.redis_pubsub, stepwell.broadcasting.pusher\n"
+        "import sys\n"
+        "from stepwell.broadcasting.broadcasters import pusher, redis_pubsub\n"
         "print({'redis', 'httpx2', 'httpx'} & set(sys.modules))"
     )
     done = subprocess.run(

@@ -5,8 +5,8 @@ from typing import Any
 
 from stepwell import Agent, AgentState, Cancellation
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.testing import SequentialIds
 
 Data = Mapping[str, Any]

@@ -15,9 +15,9 @@ from stepwell import (
     make_hook,
 )
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.envelope import BroadcastStatus
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.continuation import AgentStop
 from stepwell.drivers import ReActDriver
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call

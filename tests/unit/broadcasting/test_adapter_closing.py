@@ -19,9 +19,9 @@ from stepwell import (
     TextDelta,
 )
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.events import (
     AgentEvent,
     AgentExecutionStarted,

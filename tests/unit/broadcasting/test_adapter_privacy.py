@@ -10,8 +10,8 @@ import pytest
 from stepwell import Agent, AgentEventEnvelopeAdapter, AgentState, InputRequired
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.errors import ConfigurationError
 from stepwell.events import (

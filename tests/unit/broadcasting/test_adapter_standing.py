@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Agent, AgentEventEnvelopeAdapter, BroadcastConfig, CompositeBroadcaster
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.errors import ConfigurationError
 from stepwell.testing import MockTool, ScriptedModel, call
 

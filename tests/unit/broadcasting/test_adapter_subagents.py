@@ -9,8 +9,8 @@ from stepwell import Agent, Approval, Cancellation
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.events import (

@@ -7,9 +7,9 @@ import pytest
 
 from stepwell import Agent, AgentState, ErrorPolicy, HookContext, InputRequired, make_hook
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.envelope import BroadcastStatus
-from stepwell.broadcasting.recorder import RecordingBroadcaster
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentExecutionStarted,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.broadcasting.composite import CompositeBroadcaster, members_of
-from stepwell.broadcasting.delivery import Delivery
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster, members_of
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.errors import ConfigurationError, StepwellError
 
 STATUS = {"type": "agent.status", "payload": {"status": "idle"}}

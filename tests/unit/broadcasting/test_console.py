@@ -9,7 +9,7 @@ import pytest
 from stepwell import Agent, Usage
 from stepwell.broadcasting import BroadcastConfig, Envelope, EnvelopeType
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.console import ConsoleBroadcaster
+from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
 from stepwell.broadcasting.envelope import (
     PAYLOADS,
     BroadcastStatus,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.broadcasting.delivery import Delivery
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.testing import FakeClock
 
 CHUNK, STATUS, TOOL = "agent.stream.chunk", "agent.status", "agent.tool.started"

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
-from stepwell.broadcasting.broadcast_error import BroadcastError
-from stepwell.broadcasting.fitting import fitted
-from stepwell.broadcasting.json_text import json_text
-from stepwell.broadcasting.pusher import (
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.fitting import fitted
+from stepwell.broadcasting.broadcasters.pusher import (
     PusherBroadcaster,
     channel_auth,
     checked_channel,
     signed_query,
 )
+from stepwell.broadcasting.json_text import json_text
 from stepwell.errors import ConfigurationError, StepwellError
 from stepwell.models.secrets import ApiKey
 

@@ -3,7 +3,7 @@
 from stepwell import Agent
 from stepwell.broadcasting import EnvelopeType
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.testing import ScriptedModel
 
 STATUS = {"type": "agent.status", "seq": 1}

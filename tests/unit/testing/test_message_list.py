@@ -4,7 +4,7 @@ from typing import Any
 
 from stepwell import Agent
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.testing.message_list import (

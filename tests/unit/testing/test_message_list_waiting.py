@@ -2,7 +2,7 @@
 
 from stepwell import Agent, UseApprovals
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.recorder import RecordingBroadcaster
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.testing.message_list import (

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.calling_thread import CallingThread
 from stepwell.broadcasting.checks import refuse_what_cannot_broadcast
-from stepwell.broadcasting.sending import Sending
-from stepwell.broadcasting.trouble import Trouble
+from stepwell.broadcasting.delivery.calling_thread import CallingThread
+from stepwell.broadcasting.delivery.sending import Sending
+from stepwell.broadcasting.delivery.trouble import Trouble
 from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError, StepwellError
 
@@ -18,7 +18,7 @@ class CompositeBroadcaster:
 
     An adapter gives each member a queue of its own, so that a slow one delays no other.
 
-    >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
+    >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
     >>> first, second = RecordingBroadcaster(), RecordingBroadcaster()
     >>> both = CompositeBroadcaster(first, CompositeBroadcaster(second))
     >>> asyncio.run(both.broadcast("agent.42", {"type": "agent.status"}))

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from stepwell.broadcasting.console_lines import (
+from stepwell.broadcasting.broadcasters.console_lines import (
     CYAN,
     DIM,
     Part,

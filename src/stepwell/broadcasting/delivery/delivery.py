@@ -9,11 +9,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.broadcasting.backlog import Backlog, Mark, Queued
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.calling_thread import CallingThread
-from stepwell.broadcasting.sending import Sending
-from stepwell.broadcasting.trouble import Trouble
+from stepwell.broadcasting.delivery.backlog import Backlog, Mark, Queued
+from stepwell.broadcasting.delivery.calling_thread import CallingThread
+from stepwell.broadcasting.delivery.sending import Sending
+from stepwell.broadcasting.delivery.trouble import Trouble
 from stepwell.clock import Clock, SystemClock
 
 LONGEST_ERROR = 300
@@ -26,7 +26,7 @@ class Delivery:
     stays queued and is sent on the next one; a log record says how much. One call at a time goes
     into the broadcaster, also when one hangs.
 
-    >>> from stepwell.broadcasting.recorder import RecordingBroadcaster
+    >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
     >>> recorder = RecordingBroadcaster()
     >>> delivery = Delivery(recorder, max_queued=100, send_timeout=5.0)
     >>> delivery.put("agent.42", {"type": "agent.status"})

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
-from stepwell.broadcasting.calling_thread import CallingThread, Returned
+from stepwell.broadcasting.delivery.calling_thread import CallingThread, Returned
 from stepwell.clock import Clock
 from stepwell.errors import described
 

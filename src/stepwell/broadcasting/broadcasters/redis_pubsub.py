@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from stepwell.broadcasting.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
 from stepwell.broadcasting.json_text import json_text
 from stepwell.errors import ConfigurationError, described
 from stepwell.models.secrets import ApiKey, without

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from stepwell.broadcasting.broadcast_error import BroadcastError
-from stepwell.broadcasting.fitting import fitted
+from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
+from stepwell.broadcasting.broadcasters.fitting import fitted
 from stepwell.broadcasting.json_text import json_text
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError, ModelError
