@@ -28,8 +28,9 @@ class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for kind in ("steps", "tokens", "seconds", "cost"):
             amount = getattr(self, kind)
             if amount is not None and not 0 <= amount < inf:
+                word = "negative" if amount < 0 else "no limit"
                 raise ConfigurationError(
-                    f"a budget of {amount} {kind} is no limit; use 0 or more, or None for no limit"
+                    f"a budget of {amount} {kind} is {word}; use 0 or more, or None for no limit"
                 )
 
     def after(
