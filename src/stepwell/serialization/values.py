@@ -16,7 +16,6 @@ from stepwell.continuation import StopReason
 from stepwell.errors import ErrorType, SerializationError
 from stepwell.messages import FinishReason
 
-Tagged = dict[str, Any]
 AS_IS = frozenset({str, int, bool, type(None), FinishReason, StopReason, ErrorType})
 """JSON has these; our own words are texts."""
 
