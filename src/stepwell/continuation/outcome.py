@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import convert, to_builtins
 from msgspec.structs import asdict
 
 from stepwell.continuation.decisions import AgentStatus, ContinuationDecision, StopReason
 from stepwell.continuation.explain import explained
+from stepwell.messages import Kept
 
 AGGREGATE = "aggregate"
 """The resolver's name when no single vote decided."""
@@ -20,9 +21,7 @@ _VERBS = {
 }
 
 
-class ContinuationEvaluation(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class ContinuationEvaluation(Kept, frozen=True, kw_only=True):
     """One vote: who, what, why in words, and the numbers behind it.
 
     ``hint`` says what to change; ``delay_seconds`` asks to wait before the next step.
@@ -48,9 +47,7 @@ class ContinuationEvaluation(
         return cls(criterion=criterion, decision=decision, reason=f"{criterion} {_VERBS[decision]}")
 
 
-class ContinuationOutcome(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class ContinuationOutcome(Kept, frozen=True, kw_only=True):
     """What all votes of one checkpoint add up to, with every vote kept."""
 
     decision: ContinuationDecision

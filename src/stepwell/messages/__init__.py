@@ -1,6 +1,7 @@
 """Messages, their parts, usage, and the append-only history that holds them."""
 
 from stepwell.messages.history import History
+from stepwell.messages.kept import Kept
 from stepwell.messages.message import Message, Role
 from stepwell.messages.parts import (
     FilePart,
@@ -18,6 +19,7 @@ __all__ = [
     "FinishReason",
     "History",
     "ImagePart",
+    "Kept",
     "Message",
     "Part",
     "Role",

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
-
 from stepwell.ids import new_id
+from stepwell.messages.kept import Kept
 from stepwell.messages.parts import Part, TextPart, ToolCall, ToolResult
 
 
@@ -20,7 +19,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Message(Kept, frozen=True, kw_only=True):
     """One message of a conversation.
 
     >>> message = Message.user("What is 2 + 2?")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from stepwell.messages.kept import Kept
 
 
-class TextPart(Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="text"):
+class TextPart(Kept, frozen=True, tag="text"):
     """Plain text.
 
     >>> TextPart("hello").text
@@ -16,15 +16,7 @@ class TextPart(Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="t
     text: str
 
 
-class ImagePart(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag="image",
-):
+class ImagePart(Kept, frozen=True, kw_only=True, tag="image"):
     """An image by address, or as base64 data with its media type."""
 
     url: str | None = None
@@ -32,15 +24,7 @@ class ImagePart(
     media_type: str | None = None
 
 
-class FilePart(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag="file",
-):
+class FilePart(Kept, frozen=True, kw_only=True, tag="file"):
     """A file by address, or as base64 data with its media type and name."""
 
     url: str | None = None
@@ -49,9 +33,7 @@ class FilePart(
     name: str | None = None
 
 
-class ThinkingPart(
-    Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, tag="thinking"
-):
+class ThinkingPart(Kept, frozen=True, tag="thinking"):
     """A model's reasoning.
 
     ``signature`` is what some providers want to see again, unchanged; ``origin`` names the wire
@@ -65,14 +47,7 @@ class ThinkingPart(
     redacted: bool = False
 
 
-class ToolCall(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    tag="tool_call",
-):
+class ToolCall(Kept, frozen=True, kw_only=True, tag="tool_call"):
     """A model's wish to call a tool.
 
     ``malformed`` holds the raw text when the arguments were not a JSON object; the call then
@@ -87,15 +62,7 @@ class ToolCall(
     signature: str | None = None
 
 
-class ToolResult(
-    Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag="tool_result",
-):
+class ToolResult(Kept, frozen=True, kw_only=True, tag="tool_result"):
     """What a tool call gave, as the model sees it."""
 
     call_id: str

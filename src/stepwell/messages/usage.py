@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from stepwell.messages.kept import Kept
 
 
 class FinishReason(StrEnum):
@@ -16,9 +16,7 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-class Usage(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class Usage(Kept, frozen=True, kw_only=True):
     """Token counts. Cached tokens are part of the input, reasoning tokens part of the output.
 
     >>> (Usage(input_tokens=3) + Usage(output_tokens=4)).total_tokens

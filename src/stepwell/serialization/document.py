@@ -23,9 +23,7 @@ WHOLE = "stepwell.state"
 INCREMENT = "stepwell.state.increment"
 
 
-class Strict(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Unknown fields are refused, and what is at its default is not written."""
 
 

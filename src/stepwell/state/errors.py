@@ -3,14 +3,11 @@
 import sys
 from typing import Any
 
-from msgspec import Struct
-
 from stepwell.errors import ErrorType, HookError, ModelError, classified, text_of
+from stepwell.messages import Kept
 
 
-class ErrorInfo(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class ErrorInfo(Kept, frozen=True, kw_only=True):
     """One failure inside a step.
 
     >>> ErrorInfo.from_exception(ValueError("no such order"), ErrorType.TOOL).text

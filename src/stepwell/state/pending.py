@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, json, structs
 
 from stepwell.errors import StepwellError
-from stepwell.messages import ToolCall
+from stepwell.messages import Kept, ToolCall
 
 
 class PendingKind(StrEnum):
@@ -18,7 +18,7 @@ class PendingKind(StrEnum):
     BUDGET = "budget"
 
 
-class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Pending(Kept, frozen=True, kw_only=True):
     """One thing a paused run waits for; ``call_id`` names the tool call that asked, if one did.
 
     The answer becomes the result of that call, or, with ``resumes``, the call runs again and is
@@ -59,7 +59,7 @@ def json_data(answer: Any) -> Any:
     return answer
 
 
-class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Answered(Kept, frozen=True, kw_only=True):
     """An answer to a call that is to run again with it, in the next step."""
 
     call: ToolCall
