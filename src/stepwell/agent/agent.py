@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepwell.agent.output import TypedOutput
-from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
+from stepwell.agent.parts import Final, RunPart, StepCompleted, cut_off_together, part_of
 from stepwell.agent.plan import (
     DEFAULT_MAX_STEPS,
     DEFAULT_MAX_TOKENS,
@@ -198,11 +198,13 @@ class Agent:
         reached = state
         steps = 0 if state.is_finished else state.step_count
         try:
-            async for reached in self.loop.iterator(state, cancellation=cancellation, tap=tap):
-                if reached.step_count > steps:
-                    steps = reached.step_count
-                    parts.put_nowait(StepCompleted(reached))
-                    await parts.join()
+            states = self.loop.iterator(state, cancellation=cancellation, tap=tap)
+            async with cut_off_together(states):
+                async for reached in states:
+                    if reached.step_count > steps:
+                        steps = reached.step_count
+                        parts.put_nowait(StepCompleted(reached))
+                        await parts.join()
             parts.put_nowait(Final(reached))
         finally:
             parts.put_nowait(None)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import json
 
 from stepwell.agent import Agent
+from stepwell.agent.parts import cut_off_together
 from stepwell.broadcasting.json_text import whole_characters
 from stepwell.continuation import Cancellation
 from stepwell.errors import ConfigurationError, StepwellError, text_of
@@ -164,14 +165,16 @@ class _Run:
         state = task if isinstance(task, AgentState) else self._agent.new_state(task)
         self._put(self._translator.start(state))
         loop = self._agent.loop
-        async for reached in loop.iterator(state, cancellation=cancellation, tap=self._hear):
-            await self._keep(reached)
-            if loop.has_next_step(reached):
-                self._put(self._translator.step(reached))
-                await self.batches.join()
-            else:
-                self._put(self._translator.finish(reached))
-                self._has_ended = True
+        states = loop.iterator(state, cancellation=cancellation, tap=self._hear)
+        async with cut_off_together(states):
+            async for reached in states:
+                await self._keep(reached)
+                if loop.has_next_step(reached):
+                    self._put(self._translator.step(reached))
+                    await self.batches.join()
+                else:
+                    self._put(self._translator.finish(reached))
+                    self._has_ended = not self._is_too_far_ahead
 
     def fault_of(self, worker: "asyncio.Task[None]") -> list[Told]:
         """The end of a run that broke; nothing when the reader was told of its end already."""

@@ -104,7 +104,8 @@ class Executions:
     def start_over(self, root_id: str) -> None:
         """Forget the execution, and serve the next one under this id."""
         self.root = TrackedExecution(root_id)
-        self._earlier = frozenset(self._known)
+        if self._known:  # else it was reset before, and nothing ran since
+            self._earlier = frozenset(self._known)
         self._known = {}
         self._spawned = {}
         self._strangers = set()

@@ -88,15 +88,21 @@ class ToolCallingDriver:
         """Thinking that tells a secret is let go: it is signed as a whole."""
         calls, clean = response.tool_calls, self._executor.without_secrets
         thinking = tuple(it for it in response.thinking if clean(it.text, calls) == it.text)
-        return (
-            response
-            if len(thinking) == len(response.thinking)
-            else replace(response, thinking=thinking)
+        if self._hides_all(response):
+            thinking = ()
+        return replace(response, thinking=thinking)
+
+    def _hides_all(self, response: ModelResponse) -> bool:
+        """A call that is not whole may hold a secret that can't be told from the rest of it."""
+        tools = self._executor.tools
+        return any(
+            call.malformed is not None and tools.secret_arguments(call.name)
+            for call in response.tool_calls
         )
 
     def _told(self, response: ModelResponse) -> str:
         """The text, unless it only repeats arguments, and without those that are secret."""
-        if repeats_arguments(response.text, response):
+        if repeats_arguments(response.text, response) or self._hides_all(response):
             return ""
         if not response.tool_calls or not self._executor.tools.have_secrets:
             return response.text

@@ -12,7 +12,7 @@ the surrounding task passes through.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from msgspec.structs import replace
 
@@ -127,7 +127,7 @@ class AgentLoop:
         *,
         cancellation: Cancellation | None = None,
         tap: Tap | None = None,
-    ) -> AsyncIterator[AgentState]:
+    ) -> AsyncGenerator[AgentState, None]:
         """The state after each step; the last one is the result of the run."""
         state = self._entered(state)
         scope = self._scope(state, cancellation, tap)

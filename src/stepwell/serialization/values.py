@@ -74,7 +74,9 @@ class StoredData:
     def _stored_dict(self, value: dict[Any, Any]) -> Any:
         changed: dict[str, Any] | None = None
         for key, item in value.items():
-            if type(key) is not str or key.startswith("$"):
+            if type(key) is not str:
+                return self._stored_odd_keys(value)
+            if key.startswith("$"):
                 return {"$dict": self._stored_pairs(value)}
             kind = type(item)  # pyright: ignore[reportUnknownVariableType] - as above
             if kind in AS_IS or (kind is float and isfinite(item)):
@@ -100,6 +102,12 @@ class StoredData:
                 changed[place] = kept
         return value if changed is None else changed
 
+    def _stored_odd_keys(self, value: dict[Any, Any]) -> Any:
+        """Keys that extend str are texts; others make it a list of pairs."""
+        if all(isinstance(key, str) for key in value):
+            return self._stored_dict({str.__str__(key): item for key, item in value.items()})
+        return {"$dict": self._stored_pairs(value)}
+
     def _stored_pairs(self, value: dict[Any, Any]) -> list[Any]:
         return [self._stored_list([key, item]) for key, item in value.items()]
 
@@ -107,7 +115,7 @@ class StoredData:
         if isinstance(value, Enum) and isinstance(value, str | int):
             return value
         if isinstance(value, str):
-            return str(value)
+            return str.__str__(value)
         if isinstance(value, tuple):
             return {"$tuple": self._stored_list(list(cast("tuple[Any, ...]", value)))}
         if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import UNSET, json
 from msgspec.structs import asdict, replace
 
-from stepwell.continuation import ContinuationOutcome
+from stepwell.continuation import ContinuationEvaluation, ContinuationOutcome
 from stepwell.errors import SerializationError
 from stepwell.messages import Message, ToolCall, Usage
 from stepwell.serialization.document import (
@@ -316,18 +316,22 @@ def _errors(errors: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
 
 
 def _outcome(outcome: ContinuationOutcome) -> ContinuationOutcome:
-    _finite(outcome.delay_seconds, ".outcome.delay_seconds")
-    changed = None
-    for place, vote in enumerate(outcome.evaluations):
-        if vote.delay_seconds:
-            _finite(vote.delay_seconds, ".outcome.delay_seconds")
-        context = vote.context
-        if not is_flat(context):
-            kept = _mapping(context, f".outcome.evaluations[{place}].context")
-            if kept is not context:
-                changed = changed or list(outcome.evaluations)
-                changed[place] = replace(vote, context=kept)
-    return outcome if changed is None else replace(outcome, evaluations=tuple(changed))
+    votes = [_vote(vote, place) for place, vote in enumerate(outcome.evaluations)]
+    if all(map(is_, votes, outcome.evaluations)) and not outcome.delay_seconds:
+        return outcome
+    delay = _finite(outcome.delay_seconds, ".outcome.delay_seconds")
+    return replace(outcome, evaluations=tuple(votes), delay_seconds=delay)
+
+
+def _vote(vote: ContinuationEvaluation, place: int) -> ContinuationEvaluation:
+    if is_flat(vote.context) and not vote.delay_seconds:
+        return vote
+    where = f".outcome.evaluations[{place}]"
+    context = _mapping(vote.context, f"{where}.context")
+    delay = _finite(vote.delay_seconds, f"{where}.delay_seconds")
+    if context is vote.context and delay is vote.delay_seconds:
+        return vote
+    return replace(vote, context=context, delay_seconds=delay)
 
 
 def _mapping(value: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -348,7 +352,7 @@ def _data(value: Any, where: str) -> Any:
 def _finite(number: float, where: str) -> float:
     if not isfinite(number):
         raise Misfit("is not a finite number, which JSON has no word for").inside(where)
-    return number
+    return float(number)
 
 
 def _approval(approval: Approval) -> Any:
