@@ -137,7 +137,9 @@ async def test_flush_waits_only_for_what_was_put_before_it() -> None:
 
 
 async def test_flush_of_an_empty_queue_returns() -> None:
-    await delivery_to(AsyncRecorder()).flush()
+    delivery = delivery_to(AsyncRecorder())
+    await delivery.flush()
+    assert (delivery.delivered, delivery.waiting) == (0, 0)
 
 
 @pytest.mark.parametrize(
