@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepwell.agent.output import TypedOutput
-from stepwell.agent.parts import Final, RunPart, StepCompleted, cut_off_together, part_of
+from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
 from stepwell.agent.plan import (
     DEFAULT_MAX_STEPS,
     DEFAULT_MAX_TOKENS,
@@ -27,7 +27,7 @@ from stepwell.errors import ConfigurationError, SyncInsideLoopError
 from stepwell.events import AgentEvent, EventBus, Unsubscribe
 from stepwell.hooks import Hook
 from stepwell.ids import IdFactory, new_id
-from stepwell.loop import AgentLoop, AtLimit
+from stepwell.loop import AgentLoop, AtLimit, cut_off_together
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.models.settings import NO_SETTINGS

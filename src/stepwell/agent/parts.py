@@ -1,8 +1,6 @@
 """What ``agent.stream()`` yields."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -72,15 +70,3 @@ def part_of(event: AgentEvent) -> RunPart | None:
             )
         case _:
             return None
-
-
-@asynccontextmanager
-async def cut_off_together(states: AsyncGenerator[AgentState, None]) -> AsyncGenerator[None]:
-    """Around an iteration in a task of its own: a cancellation between two steps is the run's as
-    well, so that its listeners are told of the end."""
-    try:
-        yield
-    except asyncio.CancelledError as cut:
-        with suppress(asyncio.CancelledError, StopAsyncIteration):
-            await states.athrow(cut)
-        raise

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from msgspec import json
 
 from stepwell.agent import Agent
-from stepwell.agent.parts import cut_off_together
 from stepwell.broadcasting.json_text import whole_characters
 from stepwell.continuation import Cancellation
 from stepwell.errors import ConfigurationError, StepwellError, text_of
 from stepwell.events import AgentEvent
+from stepwell.loop import cut_off_together
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.broadcasting")

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.broadcasters.composite import members_of
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.delivery.delivery import Delivery
 from stepwell.broadcasting.envelope import Envelope, EnvelopeType, Payload, timestamp
-from stepwell.broadcasting.summaries import json_data
+from stepwell.broadcasting.json_text import json_text
 from stepwell.ids import IdFactory
 
 
@@ -82,4 +82,4 @@ def _as_data(envelope: Envelope) -> dict[str, Any]:
     try:
         return envelope.to_dict()
     except UnicodeEncodeError:
-        return json_data(to_builtins(envelope))
+        return json.decode(json_text(to_builtins(envelope)))

@@ -67,15 +67,6 @@ def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
     return _Plain(longest_text, MOST_VALUES).mapping(_items_of(args), 0)
 
 
-def json_data(value: Any) -> Any:
-    """The same data without what JSON or UTF-8 can't hold.
-
-    >>> json_data(("half of a pair: \\ud83d", float("nan")))
-    ['half of a pair: \ufffd', 'nan']
-    """
-    return _Plain(None, MOST_VALUES * 10).value(value, 0)
-
-
 def _shown(value: Any) -> str:
     # One character more than fits, so that clipping still sees what was too long.
     return f"'{value[:LONGEST_ARGUMENT]}'" if isinstance(value, str) else _as_json(value)
@@ -97,7 +88,7 @@ def _key(name: object) -> str:
 class _Plain:
     """Walks a value and counts what it has seen, so that neither size nor depth gets too big."""
 
-    def __init__(self, longest_text: int | None, most_values: int) -> None:
+    def __init__(self, longest_text: int, most_values: int) -> None:
         self._longest_text = longest_text
         self._left = most_values
 
@@ -135,7 +126,7 @@ class _Plain:
 
     def _text(self, text: str) -> str:
         longest = self._longest_text
-        if longest is not None and len(text) > longest:
+        if len(text) > longest:
             text = f"{text[:longest]}{DOTS}"
         return whole_characters(text)
 

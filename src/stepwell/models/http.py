@@ -169,7 +169,7 @@ async def _client() -> "httpx2.AsyncClient":
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
     client = httpx2.AsyncClient(
-        limits=limits, headers={"user-agent": "stepwell"}, verify=_certificates()
+        limits=limits, headers={"user-agent": "stepwell"}, verify=certificates()
     )
     closer = _closed_with_the_loop(client, ref(loop))
     _clients[loop] = (client, closer)
@@ -178,8 +178,9 @@ async def _client() -> "httpx2.AsyncClient":
 
 
 @cache
-def _certificates() -> "ssl.SSLContext":
-    """Loaded once: for each event loop anew it would take longer than many a turn."""
+def certificates() -> "ssl.SSLContext":
+    """Loaded once, with the HTTP package: for each event loop anew it would take longer than many a
+    turn. Who can't wait for it in an event loop calls it in a thread first."""
     import httpx2
 
     return httpx2.create_ssl_context()

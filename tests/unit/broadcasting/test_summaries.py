@@ -14,7 +14,6 @@ import pytest
 from stepwell.broadcasting.summaries import (
     MOST_VALUES,
     args_summary,
-    json_data,
     result_summary,
     told_args,
 )
@@ -164,6 +163,6 @@ def test_what_is_too_much_is_left_out() -> None:
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_pairs_are_joined() -> None:
-    told = json_data({"half\udcff": "\ud83d", "pair": "\ud83d\ude00", "fine": "ü😀"})
+    told = told_args({"half\udcff": "\ud83d", "pair": "\ud83d\ude00", "fine": "ü😀"}, 500)
 
     assert told == {"half\ufffd": "\ufffd", "pair": "😀", "fine": "ü😀"}

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from stepwell.broadcasting.json_text import whole_characters
+
 LARGEST_EXACT = 2**53 - 1
 """Larger integers lose digits in JavaScript, so they are sent as text."""
 
@@ -33,12 +35,8 @@ def sendable(value: Any) -> Any:
 
 
 def sendable_text(text: str) -> str:
-    """The text without lone surrogates, which no encoding can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="backslashreplace").decode()
-    return str(text)
+    """The text without half characters, which no encoding can carry."""
+    return whole_characters(str(text))
 
 
 def _key(key: Any, item: Any) -> str:

@@ -20,7 +20,7 @@ from stepwell.errors import ConfigurationError, ModelError
 from stepwell.models.http import (
     HttpCall,
     HttpReply,
-    _certificates,  # pyright: ignore[reportPrivateUsage]
+    certificates,
     sent,
 )
 from stepwell.models.secrets import ApiKey, KeySource, without
@@ -112,7 +112,7 @@ class PusherBroadcaster:
         """Loading the HTTP package and the certificates takes a while that no run should stand
         still for."""
         if not self._is_ready:
-            await asyncio.to_thread(_certificates)
+            await asyncio.to_thread(certificates)
             self._is_ready = True
 
     async def _reveal(self) -> str:
