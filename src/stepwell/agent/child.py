@@ -70,6 +70,7 @@ def child_plan(
         max_retries=parent.max_retries,
         at_limit=AtLimit.STOP,
         max_parallel_tools=parent.max_parallel_tools,
+        ledger=parent.ledger,
         events=parent.events,
         clock=parent.clock,
         new_id=parent.new_id,

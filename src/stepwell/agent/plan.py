@@ -38,7 +38,7 @@ from stepwell.models import (
 )
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget
-from stepwell.tools import ToolExecutor, ToolLike, Tools
+from stepwell.tools import CallLedger, ToolExecutor, ToolLike, Tools
 
 DEFAULT_MAX_STEPS = 20
 DEFAULT_MAX_TOKENS = 32_768
@@ -86,6 +86,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     max_retries: int | None = None
     at_limit: AtLimit = AtLimit.STOP
     max_parallel_tools: int = 8
+    ledger: CallLedger | None = None
+    """Remembers tool calls across crashes; the app server gives it one."""
     completions: tuple["Completion", ...] = ()
     events: EventBus | None = None
     clock: Clock = SystemClock()
@@ -213,7 +215,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         tools = Tools(self.tools)
         hooks = HookStack(self.hooks)
         executor = ToolExecutor(
-            tools, hooks=hooks, clock=self.clock, max_parallel=self.max_parallel_tools
+            tools,
+            hooks=hooks,
+            clock=self.clock,
+            max_parallel=self.max_parallel_tools,
+            ledger=self.ledger,
         )
         return AgentLoop(
             self._driver(executor, hooks),

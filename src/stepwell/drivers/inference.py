@@ -50,8 +50,13 @@ class Inference:
         ``turn`` counts the turns of one step, so that each has an inference id of its own. Without
         ``shows_text`` the answer is not streamed, since its text is not meant for the reader.
         """
-        state, request = await self._prepared(state, request, turn)
-        return state, await self._answered(state, request, shows_text)
+        state, request, given = await self._prepared(state, request, turn)
+        if given is None:
+            return state, await self._answered(state, request, shows_text)
+        response = sound(given, "a before_inference hook")
+        if shows_text and not repeats_arguments(response.text, response):
+            tell_text(response.text, state)
+        return state, response
 
     async def receive(
         self,
@@ -85,13 +90,14 @@ class Inference:
 
     async def _prepared(
         self, state: AgentState, request: ModelRequest, turn: int
-    ) -> tuple[AgentState, ModelRequest]:
+    ) -> tuple[AgentState, ModelRequest, ModelResponse | None]:
+        given: ModelResponse | None = None
         if self._hooks.has(HookTrigger.BEFORE_INFERENCE):
             answer = await self._hooks.run(
                 HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request),
                 state.scope,
             )
-            state, request = answer.state, answer.request or request
+            state, request, given = answer.state, answer.request or request, answer.response
         emitter = state.scope.emitter
         if emitter.is_heard:
             emitter.emit(
@@ -102,7 +108,7 @@ class Inference:
                 message_count=len(request.messages),
                 tool_count=len(request.tools),
             )
-        return state, request
+        return state, request, given
 
     async def _answered(
         self, state: AgentState, request: ModelRequest, shows_text: bool

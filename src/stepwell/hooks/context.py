@@ -36,7 +36,8 @@ class HookContext(Struct, frozen=True, kw_only=True):
     """What a hook sees. Which fields are set depends on the trigger.
 
     ``call`` at before_tool and after_tool; ``execution`` at after_tool; ``request`` at
-    before_inference; ``response`` at after_inference; ``error`` and ``exception`` at on_error.
+    before_inference; ``response`` at after_inference, and at before_inference once a hook answered
+    in the model's place; ``error`` and ``exception`` at on_error.
     """
 
     trigger: HookTrigger
@@ -78,8 +79,9 @@ class HookContext(Struct, frozen=True, kw_only=True):
         return replace(self, request=request)
 
     def with_response(self, response: ModelResponse) -> "HookContext":
-        """after_inference: go on as if the model had said this."""
-        self._only_at(HookTrigger.AFTER_INFERENCE)
+        """after_inference: go on as if the model had said this. before_inference: the same, without
+        asking the model."""
+        self._only_at(HookTrigger.BEFORE_INFERENCE, HookTrigger.AFTER_INFERENCE)
         return replace(self, response=response)
 
     def block(self, reason: str) -> "HookContext":

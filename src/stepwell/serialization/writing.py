@@ -152,7 +152,7 @@ def _execution(execution: ExecutionState) -> StoredExecution:
             consecutive_failures=execution.consecutive_failures,
             total_failures=execution.total_failures,
             granted=execution.granted,
-            pending=tuple([_pending(it) for it in execution.pending]),
+            pending=tuple([stored_pending(it) for it in execution.pending]),
             answered=tuple([_answered(it) for it in execution.answered]),
             wrapping_up=execution.wrapping_up,
             wants_output=execution.wants_output,
@@ -161,7 +161,8 @@ def _execution(execution: ExecutionState) -> StoredExecution:
         raise misfit.inside("execution") from None
 
 
-def _pending(pending: Pending) -> Pending:
+def stored_pending(pending: Pending) -> Pending:
+    """What is waited for, with JSON data inside."""
     return replace(
         pending,
         details=_mapping(pending.details, ".pending.details"),

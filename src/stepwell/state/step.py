@@ -26,6 +26,8 @@ class ToolOutcome(StrEnum):
     CANCELLED = "cancelled"
     NOT_RUN = "not_run"
     PENDING = "pending"
+    UNKNOWN = "unknown"
+    """It began, and then the process died: nobody knows whether it took effect."""
 
 
 class ToolExecution(Struct, frozen=True, kw_only=True):

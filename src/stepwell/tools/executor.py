@@ -29,6 +29,7 @@ from stepwell.scope import Guard
 from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
 from stepwell.tools.batch import Batch, ToolBatch
 from stepwell.tools.context import ToolContext
+from stepwell.tools.ledger import CallLedger, LedgerEntry
 from stepwell.tools.registry import Tools
 from stepwell.tools.results import (
     Finished,
@@ -67,6 +68,7 @@ class ToolExecutor:
         clock: Clock | None = None,
         max_parallel: int = DEFAULT_PARALLEL_CALLS,
         raise_on_failure: bool = False,
+        ledger: CallLedger | None = None,
     ) -> None:
         if not isinstance(max_parallel, int) or max_parallel < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel!r}")
@@ -75,6 +77,7 @@ class ToolExecutor:
         self._clock = clock or SystemClock()
         self._max_parallel = max_parallel
         self._raise_on_failure = raise_on_failure
+        self._ledger = ledger
 
     async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards."""
@@ -210,10 +213,29 @@ class ToolExecutor:
         return []
 
     async def _invoke(self, ready: _Ready, batch: Batch) -> Finished:
-        """Run the tool. Whatever it does ends as an execution; only outside cancellation passes."""
-        tool, call = ready.tool, ready.call
+        """Run the tool, unless the ledger knows already what came of the call."""
+        call = ready.call
         if batch.is_halted:
             return self._unrun(call, batch)
+        if self._ledger is None:
+            return await self._ran(ready, batch)
+        entry = LedgerEntry(
+            call=self.tools.shown(call),
+            tool=ready.tool,
+            state=batch.state,
+            answered=batch.answer_to(call.id),
+        )
+        known = await self._ledger.begin(entry)
+        if known is not None:
+            self._tell_started(call, batch)
+            return known
+        finished = await self._ran(ready, batch)
+        await self._ledger.end(entry, self._without_secrets(finished))
+        return finished
+
+    async def _ran(self, ready: _Ready, batch: Batch) -> Finished:
+        """What the tool came to, whatever it did; only outside cancellation passes."""
+        tool, call = ready.tool, ready.call
         self._tell_started(call, batch)
         begun, started = blank(call, self._clock.now()), self._clock.monotonic()
         finished: Finished | None = None
@@ -299,20 +321,23 @@ class ToolExecutor:
     def _keep(self, batch: Batch, finished: Finished) -> ToolExecution:
         """Everything a call came to enters the state here, without its secret arguments."""
         call = finished.execution.call
-        secret = self.tools.secrets_of(call)
-        if secret:
-            finished = Scrubber.of(call, secret).finished(finished)
-            if (asked := finished.waits_for) is not None:
-                may_store = self.tools.open_arguments(call.name)
-                finished = replace(finished, waits_for=replace(asked, may_store=may_store))
-            finished = replace(
-                finished, execution=replace(finished.execution, call=hidden(call, secret))
-            )
+        finished = self._without_secrets(finished)
         if finished.execution.outcome is ToolOutcome.RAISED:
             text, failure = finished.execution.text, finished.failure
             logger.info("tool %s: %s", call.name, text.removeprefix("Error: "), exc_info=failure)
         batch.settle(finished)
         return finished.execution
+
+    def _without_secrets(self, finished: Finished) -> Finished:
+        call = finished.execution.call
+        secret = self.tools.secrets_of(call)
+        if not secret:
+            return finished
+        finished = Scrubber.of(call, secret).finished(finished)
+        if (asked := finished.waits_for) is not None:
+            may_store = self.tools.open_arguments(call.name)
+            finished = replace(finished, waits_for=replace(asked, may_store=may_store))
+        return replace(finished, execution=replace(finished.execution, call=hidden(call, secret)))
 
     async def _run_hooks(self, context: HookContext, batch: Batch) -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""

@@ -189,7 +189,7 @@ export interface ToolCompletedPayload {
 }
 
 /** How a tool call ended. Only raised, invalid and timed_out count as errors. */
-export type ToolOutcome = "blocked" | "cancelled" | "completed" | "failed" | "invalid" | "not_found" | "not_run" | "pending" | "raised" | "timed_out";
+export type ToolOutcome = "blocked" | "cancelled" | "completed" | "failed" | "invalid" | "not_found" | "not_run" | "pending" | "raised" | "timed_out" | "unknown";
 
 /** A piece of text; the last one of a response is complete and may be empty. */
 export interface StreamChunkPayload {

@@ -1,0 +1,83 @@
+"""The executor and its ledger, and hooks that answer in the model's place."""
+
+from msgspec.structs import replace
+from pydantic import SecretStr
+
+from stepwell.agent import Agent
+from stepwell.clock import SystemClock
+from stepwell.hooks import HookContext, HookTrigger, make_hook
+from stepwell.models import ModelResponse
+from stepwell.state import ToolOutcome
+from stepwell.testing import MockTool, ScriptedModel, call
+from stepwell.tools import LedgerEntry, tool
+from stepwell.tools.results import Finished, blank, refused
+
+
+class Book:
+    """Notes all calls; knows what some came to."""
+
+    def __init__(self, known: dict[str, Finished] | None = None) -> None:
+        self.known = known or {}
+        self.notes: list[str] = []
+        self.ended: list[Finished] = []
+
+    async def begin(self, entry: LedgerEntry, /) -> Finished | None:
+        self.notes.append(f"begin {entry.call.id} {dict(entry.call.arguments)}")
+        return self.known.get(entry.call.id)
+
+    async def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
+        self.notes.append(f"end {entry.call.id} {finished.execution.text}")
+        self.ended.append(finished)
+
+
+def with_book(agent: Agent, book: Book) -> Agent:
+    return Agent.from_plan(replace(agent.plan, ledger=book))
+
+
+async def test_each_call_is_noted_before_it_runs_and_after() -> None:
+    book, tool_ = Book(), MockTool.returning("look", "seen")
+    model = ScriptedModel([call("look", id="c1", path="a"), "Done."])
+    state = await with_book(Agent(model, tools=[tool_]), book).run("Look")
+    assert state.final_response == "Done."
+    assert book.notes == ["begin c1 {'path': 'a'}", "end c1 seen"]
+
+
+async def test_what_the_ledger_knows_is_not_run_again() -> None:
+    at = SystemClock().now()
+    look = MockTool.returning("look", "seen")
+    model = ScriptedModel([call("look", id="c1"), "Done."])
+    agent = Agent(model, tools=[look])
+    known = refused(
+        blank(call("look", id="c1"), at),
+        ToolOutcome.UNKNOWN,
+        "nobody knows",
+    )
+    state = await with_book(agent, Book({"c1": known})).run("Look")
+    assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.UNKNOWN
+    assert state.messages[2].text == "Error: nobody knows"
+    assert look.calls == []
+
+
+async def test_secret_arguments_do_not_reach_the_ledger() -> None:
+    @tool
+    def login(password: SecretStr) -> str:
+        """Log in."""
+        return f"welcome, {password.get_secret_value()}"
+
+    book = Book()
+    model = ScriptedModel([call("login", id="c1", password="hunter2-hunter2"), "Done."])
+    await with_book(Agent(model, tools=[login]), book).run("Log in")
+    assert "hunter2" not in str(book.notes)
+    assert "hunter2" not in str(book.ended[0].execution)
+
+
+async def test_a_hook_may_answer_in_the_models_place() -> None:
+    def answer(context: HookContext) -> HookContext:
+        return context.with_response(ModelResponse(text="From the hook."))
+
+    model = ScriptedModel(["From the model."])
+    agent = Agent(model, hooks=[make_hook(HookTrigger.BEFORE_INFERENCE, answer)])
+    parts = [part async for part in agent.stream("Hello")]
+    assert parts[-1].state.final_response == "From the hook."
+    assert "From the hook." in [getattr(part, "text", None) for part in parts]
+    assert model.requests == []
