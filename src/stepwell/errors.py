@@ -20,6 +20,7 @@ StepwellError
 ├── SerializationError (ValueError)      a state can't be stored, or a stored one can't be loaded
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"
+├── SessionError (stepwell.sessions)     a wish that can't be fulfilled; nothing was changed
 ├── McpError (stepwell.capabilities.mcp) a request to an MCP server failed
 └── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
 """

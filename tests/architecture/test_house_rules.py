@@ -26,6 +26,7 @@ MAY_CATCH_ALL = {
     "loop/votes.py": "a criterion that raises ends the run, not the program",
     "tools/executor.py": "whatever a tool raises is a result",
     "tools/threads.py": "raised again in the awaiting task",
+    "worker/work.py": "whatever breaks an execution ends that execution, not the worker",
 }
 
 

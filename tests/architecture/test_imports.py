@@ -15,6 +15,10 @@ DOORS = [
     "yaml",
     "fastapi",
     "starlette",
+    "alembic",
+    "click",
+    "procrastinate",
+    "psycopg",
     "sqlalchemy",
     "uvicorn",
 ]

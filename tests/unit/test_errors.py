@@ -39,7 +39,14 @@ def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
         re.findall(r"^(?:[│├└─ ]+)?(\w*(?:Error|Stop))\b", errors.__doc__ or "", re.MULTILINE)
     )
 
-    elsewhere = {"AgentStop", "BroadcastError", "ClientInputError", "DefinitionError", "McpError"}
+    elsewhere = {
+        "AgentStop",
+        "BroadcastError",
+        "ClientInputError",
+        "DefinitionError",
+        "McpError",
+        "SessionError",
+    }
     assert drawn == defined_errors() | elsewhere
 
 

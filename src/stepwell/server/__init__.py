@@ -1,0 +1,1 @@
+"""The HTTP API, the live channels and who may use them."""

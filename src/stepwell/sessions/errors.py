@@ -1,0 +1,54 @@
+"""What can be wrong with a wish of a user, and what tells a worker that its work was taken over.
+
+Each has a ``code``, a word that programs can rely on; the text is for people.
+"""
+
+from stepwell.errors import StepwellError
+
+
+class SessionError(StepwellError):
+    """A wish that can't be fulfilled; nothing was changed."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotThereError(SessionError, LookupError):
+    """There is no such thing, or it is somebody else's."""
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"there is no {kind} {id!r}", code=f"{kind}_not_found")
+
+
+class ConflictError(SessionError):
+    """It does not go with how things stand: a closed session, a busy one, nothing that waits."""
+
+
+class RefusedError(SessionError, ValueError):
+    """What was sent is not acceptable: too long, of an unknown type, not allowed here."""
+
+
+class TooManyError(SessionError):
+    """More than a user may have or send; ``retry_after`` says in how many seconds to try again."""
+
+    def __init__(self, message: str, *, code: str, retry_after: float | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class LostLeaseError(SessionError):
+    """Another worker has the execution; who was too slow can't write any more."""
+
+    def __init__(self, execution_id: str, attempt: int) -> None:
+        super().__init__(
+            f"execution {execution_id} was taken over: attempt {attempt} is not the newest",
+            code="lost_lease",
+        )
+
+
+class StoreUnavailableError(SessionError):
+    """The database does not answer; what was asked did not happen, or happened as a whole."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="store_unavailable")

@@ -1,0 +1,379 @@
+"""What sessions need of a database, a queue and a bus. ``stores`` and ``worker`` implement it.
+
+A transaction is the unit: everything that happens at one step boundary happens in one. Every store
+passes the conformance suite of ``stepwell.testing.stores``.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from stepwell.sessions.records import (
+    ApiKey,
+    Execution,
+    ExecutionStatus,
+    LedgerCall,
+    LedgerTurn,
+    LoggedEvent,
+    Session,
+    SessionMessage,
+    SessionStatus,
+    Snapshot,
+)
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class NewEvent(Struct, frozen=True, kw_only=True):
+    """An envelope that is not numbered yet. ``id`` makes a repeated transaction harmless."""
+
+    id: str
+    type: str
+    payload: Mapping[str, Any]
+    created_at: datetime
+    execution_id: str | None = None
+
+
+class SessionFilter(Struct, frozen=True, kw_only=True):
+    """Which sessions to list. None for a field means all; ``search`` looks for words in titles and
+    in what users and assistants said."""
+
+    tenant_id: str
+    user_id: str | None = None
+    status: SessionStatus | None = None
+    agent_type: str | None = None
+    search: str | None = None
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """What a worker learns when it renews its lease."""
+
+    cancel_requested: str | None
+    has_steering: bool
+    """Whether a message waits that the running loop should see before its next step."""
+
+
+class SessionRows(Protocol):
+    """Sessions, their messages and their event log."""
+
+    async def add_session(self, session: Session, /) -> None:
+        """A new session."""
+        ...
+
+    async def session(self, session_id: str, /, *, lock: bool = False) -> Session | None:
+        """The session; locked, nobody else writes to it until the transaction ends."""
+        ...
+
+    async def save_session(self, session: Session, /) -> None:
+        """Its fields as they are now, but for the two counters."""
+        ...
+
+    async def sessions(
+        self, which: SessionFilter, *, before: tuple[datetime, str] | None = None, limit: int
+    ) -> Sequence[Session]:
+        """Newest first by ``(updated_at, id)``, those before that pair."""
+        ...
+
+    async def add_messages(
+        self, session: Session, messages: Sequence[SessionMessage]
+    ) -> Sequence[SessionMessage]:
+        """New messages of a locked session, each with a time later than that of the one before.
+        Those whose id is there already are left out; the others are returned as stored."""
+        ...
+
+    async def message(self, message_id: str, /) -> SessionMessage | None:
+        """One message."""
+        ...
+
+    async def message_by_key(self, tenant_id: str, key: str, /) -> SessionMessage | None:
+        """The message that was sent with that idempotency key."""
+        ...
+
+    async def messages(
+        self,
+        session_id: str,
+        *,
+        after: tuple[datetime, str] | None = None,
+        before: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> Sequence[SessionMessage]:
+        """In order of time: the first after a pair, or the last before a pair; without either the
+        last ones."""
+        ...
+
+    async def steering_messages(self, execution_id: str, /) -> Sequence[SessionMessage]:
+        """User messages sent to be seen by that running execution (``metadata.steers`` is true),
+        in order."""
+        ...
+
+    async def append_events(
+        self, session: Session, events: Sequence[NewEvent]
+    ) -> Sequence[LoggedEvent]:
+        """Log these of a locked session under its next numbers. Those whose id is there already
+        are left out. Whoever waits for news of the session is told after the commit."""
+        ...
+
+    async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
+        """The log from behind that number on."""
+        ...
+
+    async def event_range(self, session_id: str, /) -> tuple[int, int]:
+        """The oldest number that is still there and the newest; (1, 0) if nothing was logged.
+        After pruning the oldest may be larger than 1."""
+        ...
+
+
+class ExecutionRows(Protocol):
+    """Executions, and who may write to them."""
+
+    async def add_execution(self, execution: Execution, /) -> None:
+        """A new execution. It is no job yet."""
+        ...
+
+    async def execution(self, execution_id: str, /, *, lock: bool = False) -> Execution | None:
+        """The execution; locked as a session is."""
+        ...
+
+    async def save_execution(self, execution: Execution, /) -> None:
+        """Its fields as they are now. Raises ``LostLeaseError`` if its attempt is not the newest:
+        another worker has it."""
+        ...
+
+    async def claim(
+        self, execution_id: str, *, worker_id: str, now: datetime, lease_until: datetime
+    ) -> Execution | None:
+        """Take it: one more attempt, status running. It must be the head of its session and wait,
+        or have a lease that ran out (then ``crashes`` goes up by one). Otherwise None."""
+        ...
+
+    async def claimable(self, now: datetime, /, *, limit: int) -> Sequence[str]:
+        """Executions that ``claim`` would give, oldest first."""
+        ...
+
+    async def renew(self, execution: Execution, lease_until: datetime, /) -> Lease:
+        """A longer lease, and what came meanwhile. Raises ``LostLeaseError``."""
+        ...
+
+    async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
+        """The executions of a session that are not over, subagents' left out, oldest first; the
+        first is the head."""
+        ...
+
+    async def executions(
+        self,
+        *,
+        session_id: str | None = None,
+        parent_execution_id: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[Execution]:
+        """Those of a session, or the subagents of an execution, oldest first."""
+        ...
+
+    async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
+        """How many executions of a user wait, run or are paused; subagents' left out."""
+        ...
+
+    async def count_by_status(self) -> Mapping[ExecutionStatus, int]:
+        """For metrics: all that are not over."""
+        ...
+
+
+class SnapshotRows(Protocol):
+    """Snapshots and the tool ledger."""
+
+    async def add_snapshot(self, snapshot: Snapshot, /) -> None:
+        """A new snapshot."""
+        ...
+
+    async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
+        """One snapshot."""
+        ...
+
+    async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
+        """All of an execution in order, with an empty ``state_json``."""
+        ...
+
+    async def chain(self, snapshot: Snapshot, /) -> Sequence[str]:
+        """The documents from the whole one that begins its chain up to the snapshot."""
+        ...
+
+    async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
+        """Characters of the whole document, and of all increments on it."""
+        ...
+
+    async def ledger(
+        self, execution_id: str, step_number: int, /
+    ) -> tuple[LedgerTurn | None, Sequence[LedgerCall]]:
+        """What is known of a step that was not stored."""
+        ...
+
+    async def add_turn(self, turn: LedgerTurn, /) -> None:
+        """A response that asks for tools; one that is there already stays."""
+        ...
+
+    async def save_call(self, call: LedgerCall, /) -> None:
+        """A call that begins, begins again, or has its result."""
+        ...
+
+    async def settle(self, execution_id: str, up_to_step: int, /) -> None:
+        """The steps up to that number are stored: their part of the ledger is not needed any more."""
+        ...
+
+
+class SizeReport(Struct, frozen=True, kw_only=True):
+    """How much a tenant, or all of them, keeps."""
+
+    sessions: int
+    messages: int
+    executions: int
+    snapshots: int
+    events: int
+    message_characters: int
+    snapshot_characters: int
+    event_characters: int
+    database_bytes: int
+
+
+class UpkeepRows(Protocol):
+    """Keys, retention and reports."""
+
+    async def add_api_key(self, key: ApiKey, /) -> None:
+        """A new key."""
+        ...
+
+    async def save_api_key(self, key: ApiKey, /) -> None:
+        """Its fields as they are now."""
+        ...
+
+    async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
+        """The key that begins so."""
+        ...
+
+    async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
+        """All of a tenant, or of one user of it, revoked ones as well."""
+        ...
+
+    async def finished_before(self, at: datetime, /, *, limit: int) -> Sequence[str]:
+        """Sessions whose executions all ended before that time, oldest first."""
+        ...
+
+    async def finished_executions(self, session_id: str, /) -> Sequence[Execution]:
+        """Those of a session that are over, oldest first, subagents' as well."""
+        ...
+
+    async def rewrite_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Make it the whole head of a chain of its own; the later ones of its old chain follow it."""
+        ...
+
+    async def delete_snapshots(self, execution_id: str, /, *, keep: Iterable[str]) -> int:
+        """Delete those of an execution but for these ids, unless a kept one needs them; how many."""
+        ...
+
+    async def delete_events(self, session_id: str, /, *, up_to: int) -> int:
+        """Delete the log up to that number; how many. Readers behind it are told to start over."""
+        ...
+
+    async def delete_session(self, session_id: str, /) -> None:
+        """Delete a session with all that belongs to it."""
+        ...
+
+    async def size(self, tenant_id: str | None = None) -> SizeReport:
+        """How much is kept."""
+        ...
+
+
+class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, Protocol):
+    """All of it, in one transaction."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own, for a queue that keeps its jobs in the same database."""
+        ...
+
+    def tell(self, topic: str, /) -> None:
+        """Publish that topic on the bus after the commit."""
+        ...
+
+
+class Store(Protocol):
+    """A database.
+
+    ``work`` may be called again after a fault of the connection, also one at the commit, so it must
+    be repeatable: ids are made outside of it. ``name`` says in logs, metrics and crash tests which
+    write it is.
+    """
+
+    @property
+    def bus(self) -> "Bus":
+        """On which changes are told."""
+        ...
+
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[Result]], /, *, name: str
+    ) -> Result:
+        """Run it in a transaction. It has committed when this returns; if it raises, nothing has
+        changed."""
+        ...
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
+        """Run it on a consistent view; it writes nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        ...
+
+
+class Subscription(Protocol):
+    """Waits for topics."""
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether there was news since the last look, after waiting so long at most."""
+        ...
+
+
+class Bus(Protocol):
+    """Says that something has news; what it is, is in the database. May lose and double."""
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether other processes hear it as well; otherwise readers look now and then."""
+        ...
+
+    def publish(self, topic: str, /) -> None:
+        """Tell all who wait. Never blocks."""
+        ...
+
+    def subscribe(self, topic: str, /) -> AbstractAsyncContextManager[Subscription]:
+        """Hear of that topic for the length of a block."""
+        ...
+
+
+def session_topic(session_id: str) -> str:
+    """The log of a session has grown."""
+    return f"session:{session_id}"
+
+
+def execution_topic(execution_id: str) -> str:
+    """Somebody wants something of a running execution: that it ends, or that it sees a message."""
+    return f"execution:{execution_id}"
+
+
+WORK_TOPIC = "work"
+"""There is an execution to claim."""
+
+ACCESS_TOPIC = "access"
+"""A key was revoked, or a session changed hands: open channels are checked again."""
+
+
+class Jobs(Protocol):
+    """The queue: which execution to look at next. The truth is in the executions; a job that is
+    lost or doubled does no harm."""
+
+    async def enqueue(self, transaction: Transaction, execution_id: str, /) -> None:
+        """A job, as part of the transaction."""
+        ...

@@ -1,0 +1,274 @@
+"""What the app server keeps: sessions, messages, executions, snapshots, events, tool calls, keys.
+
+Rows as values; field names are column names. Every one belongs to a tenant. What can be asked of a
+database about them is in ``ports``.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.continuation import AgentStatus
+from stepwell.tools import ToolEffect
+
+
+class SessionStatus(StrEnum):
+    """Whether a session takes messages: only an active one does."""
+
+    ACTIVE = "active"
+    ARCHIVED = "archived"
+    CLOSED = "closed"
+
+
+class MessageRole(StrEnum):
+    """Who speaks in a session; info and notification can be folded away."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    INFO = "info"
+    NOTIFICATION = "notification"
+
+
+class ExecutionStatus(StrEnum):
+    """Where an execution stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @classmethod
+    def after(cls, status: AgentStatus) -> "ExecutionStatus":
+        """The word for the status that a run left its state in.
+
+        >>> ExecutionStatus.after(AgentStatus.IN_PROGRESS)
+        <ExecutionStatus.RUNNING: 'running'>
+        """
+        return cls.RUNNING if status is AgentStatus.IN_PROGRESS else cls(status.value)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing follows; a paused execution goes on.
+
+        >>> ExecutionStatus.PAUSED.is_over, ExecutionStatus.FAILED.is_over
+        (False, True)
+        """
+        return self not in _GOES_ON
+
+
+_GOES_ON = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING, ExecutionStatus.PAUSED)
+
+
+class WhenBusy(StrEnum):
+    """What happens to a message that is sent while an execution of its session is not over."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    STEER = "steer"
+
+
+class EventType(StrEnum):
+    """What the app server itself tells, beside the envelopes of ``broadcasting``: each of these
+    comes with a session message, except ``session.updated``."""
+
+    MESSAGE_SENT = "message.sent"
+    EXECUTION_QUEUED = "execution.queued"
+    EXECUTION_STARTED = "execution.started"
+    STEP_STARTED = "step.started"
+    TOOL_CALLED = "tool.called"
+    TOOL_COMPLETED = "tool.completed"
+    STEP_COMPLETED = "step.completed"
+    EXECUTION_PAUSED = "execution.paused"
+    EXECUTION_COMPLETED = "execution.completed"
+    EXECUTION_FAILED = "execution.failed"
+    EXECUTION_CANCELLED = "execution.cancelled"
+    SESSION_UPDATED = "session.updated"
+
+
+class CallStatus(StrEnum):
+    """What the ledger knows of a tool call."""
+
+    STARTED = "started"
+    FINISHED = "finished"
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """A thread that people see.
+
+    ``last_seq`` and ``last_message_at`` are the counters from which the store numbers events and
+    times messages; they change under the session's lock only.
+    """
+
+    id: str
+    tenant_id: str
+    user_id: str
+    agent_type: str
+    """The name under which the agent is registered."""
+    created_at: datetime
+    updated_at: datetime
+    title: str | None = None
+    status: SessionStatus = SessionStatus.ACTIVE
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    related_type: str | None = None
+    related_id: str | None = None
+    initial_context_url: str | None = None
+    metadata: Mapping[str, Any] = {}
+    last_execution_id: str | None = None
+    last_snapshot_id: str | None = None
+    last_seq: int = 0
+    last_message_at: datetime | None = None
+
+
+class SessionMessage(Struct, frozen=True, kw_only=True):
+    """One entry of a session; ``created_at`` is strictly increasing within it."""
+
+    id: str
+    tenant_id: str
+    session_id: str
+    role: MessageRole
+    content: str
+    created_at: datetime
+    agent_execution_id: str | None = None
+    related_type: str | None = None
+    related_id: str | None = None
+    context_url: str | None = None
+    metadata: Mapping[str, Any] = {}
+    """``event_type`` says what an info or notification tells of."""
+    idempotency_key: str | None = None
+    """Unique within a tenant; made of the user's id and the key that the client gave."""
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """One technical run of an agent, and who works on it.
+
+    ``attempt`` counts the claims and fences: who was given an older number can't write any more.
+    ``crashes`` counts the claims since the last step that ended without a word.
+    """
+
+    id: str
+    tenant_id: str
+    agent_type: str
+    definition_hash: str
+    created_at: datetime
+    updated_at: datetime
+    session_id: str | None = None
+    user_id: str | None = None
+    parent_execution_id: str | None = None
+    status: ExecutionStatus = ExecutionStatus.PENDING
+    agent_config: Mapping[str, Any] = {}
+    input: Mapping[str, Any] = {}
+    """``message_ids``: the user messages that it answers."""
+    output: Any = None
+    step_count: int = 0
+    token_usage: int = 0
+    token_details: Mapping[str, int] = {}
+    cost: float = 0.0
+    stop_reason: str | None = None
+    decision: Mapping[str, Any] | None = None
+    """The whole outcome that ended or paused it, with every evaluation."""
+    pending: tuple[Mapping[str, Any], ...] = ()
+    """What a paused execution waits for: kind, prompt, call_id, tool_name, details."""
+    error_message: str | None = None
+    last_snapshot_id: str | None = None
+    metadata: Mapping[str, Any] = {}
+    attempt: int = 0
+    crashes: int = 0
+    worker_id: str | None = None
+    lease_until: datetime | None = None
+    cancel_requested: str | None = None
+    """Why a person wants it to end; None if nobody does."""
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A state at one moment: a whole document, or an increment on the one before it in its chain.
+
+    A chain begins with a whole snapshot, whose id is the ``chain_id`` of all; ``position`` counts
+    from 0. The chain of a session goes on over its executions.
+    """
+
+    id: str
+    tenant_id: str
+    agent_execution_id: str
+    chain_id: str
+    position: int
+    step_number: int
+    state_json: str
+    created_at: datetime
+    is_final: bool = False
+    debug_mode: bool = False
+    agent_id: str | None = None
+    agent_name: str | None = None
+    parent_snapshot_id: str | None = None
+    """Of a subagent's: the newest snapshot of its parent when it was made."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be read without others."""
+        return self.position == 0
+
+
+class LoggedEvent(Struct, frozen=True, kw_only=True):
+    """One envelope in the log of a session; ``seq`` counts from 1 without gaps."""
+
+    id: str
+    tenant_id: str
+    session_id: str
+    seq: int
+    type: str
+    payload: Mapping[str, Any]
+    created_at: datetime
+    execution_id: str | None = None
+
+
+class LedgerTurn(Struct, frozen=True, kw_only=True):
+    """A model's response that asks for tools, kept from before the first of them runs until their
+    step is stored."""
+
+    tenant_id: str
+    execution_id: str
+    step_number: int
+    response: str
+    created_at: datetime
+
+
+class LedgerCall(Struct, frozen=True, kw_only=True):
+    """A tool call: there before it runs, with its result once it has one."""
+
+    tenant_id: str
+    execution_id: str
+    step_number: int
+    call_id: str
+    tool_name: str
+    effect: ToolEffect
+    attempt: int
+    """Which claim of the execution began it."""
+    status: CallStatus
+    started_at: datetime
+    finished_at: datetime | None = None
+    result: str | None = None
+    """What ``serialization.calls.finished_to_json`` wrote."""
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key that a program signs in with. Only the hash of its secret is kept."""
+
+    id: str
+    tenant_id: str
+    user_id: str
+    name: str
+    prefix: str
+    secret_hash: str
+    created_at: datetime
+    is_admin: bool = False
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None

@@ -1,0 +1,69 @@
+"""What can be set about sessions and workers. Every one of these is honoured in every mode."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.errors import ConfigurationError
+
+
+class WhenUnknown(StrEnum):
+    """What happens with an external call whose outcome a crash left unknown."""
+
+    TELL = "tell"
+    """The model is told and decides."""
+    ASK = "ask"
+    """The execution pauses and a person decides: done, retry or failed."""
+
+
+class WhenChanged(StrEnum):
+    """What happens when an execution goes on and its agent's definition is another by now."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True):
+    """How sessions and workers behave; the defaults suit most.
+
+    >>> SessionSettings(lease_seconds=1.0, heartbeat_seconds=2.0)
+    Traceback (most recent call last):
+    ...
+    stepwell.errors.ConfigurationError: heartbeat_seconds is 2.0; a lease of 1.0 is renewed twice
+    """
+
+    lease_seconds: float = 3.0
+    """After so long without a word from its worker an execution is taken over."""
+    heartbeat_seconds: float = 1.0
+    poll_seconds: float = 0.5
+    """How often a worker looks for what nobody told it of."""
+    max_crashes: int = 3
+    """An execution whose worker died so often in one step is set aside as failed."""
+    shutdown_seconds: float = 10.0
+    """How long a worker that is to end waits for the next step boundary."""
+    concurrency: int = 10
+    """Executions that one worker runs at the same time."""
+    when_unknown: WhenUnknown = WhenUnknown.TELL
+    when_changed: WhenChanged = WhenChanged.CONTINUE
+    flush_seconds: float = 0.075
+    """Chatter of a running step, such as streamed text, is logged so often."""
+    snapshot_growth: float = 4.0
+    """A whole snapshot is written when the increments since the last one are so many times its
+    size."""
+    max_unfinished_per_user: int = 100
+    max_message_characters: int = 100_000
+    broadcast: BroadcastConfig = BroadcastConfig.standard()
+
+    def __post_init__(self) -> None:
+        for name in ("lease_seconds", "heartbeat_seconds", "poll_seconds", "flush_seconds"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} must be above zero, got {getattr(self, name)!r}")
+        for name in ("max_crashes", "concurrency", "max_unfinished_per_user", "snapshot_growth"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+        if self.heartbeat_seconds * 2 > self.lease_seconds:
+            raise ConfigurationError(
+                f"heartbeat_seconds is {self.heartbeat_seconds}; a lease of {self.lease_seconds} "
+                "is renewed twice"
+            )

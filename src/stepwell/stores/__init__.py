@@ -1,0 +1,1 @@
+"""Sessions in a database: tables, migrations, SQLite and PostgreSQL."""

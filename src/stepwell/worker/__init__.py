@@ -1,0 +1,1 @@
+"""Works on executions: claim, lease, heartbeat, shutdown; embedded or behind a queue."""
