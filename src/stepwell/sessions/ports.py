@@ -220,7 +220,7 @@ class SnapshotRows(Protocol):
         ...
 
     async def settle(self, execution_id: str, up_to_step: int, /) -> None:
-        """The steps up to that number are stored: their part of the ledger is not needed any more."""
+        """The steps up to that number are stored, so the ledger can forget them."""
         ...
 
 
@@ -266,11 +266,11 @@ class UpkeepRows(Protocol):
         ...
 
     async def rewrite_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Make it the whole head of a chain of its own; the later ones of its old chain follow it."""
+        """Make it the whole head of a chain; the later ones of its old chain follow it."""
         ...
 
     async def delete_snapshots(self, execution_id: str, /, *, keep: Iterable[str]) -> int:
-        """Delete those of an execution but for these ids, unless a kept one needs them; how many."""
+        """Delete those of an execution but for these ids and what they need; how many."""
         ...
 
     async def delete_events(self, session_id: str, /, *, up_to: int) -> int:
