@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("core", "sandbox", "state", "stream")
+NAMES = ("core", "sandbox", "server", "state", "stream")
 
 
 def main() -> int:

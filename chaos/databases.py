@@ -1,0 +1,77 @@
+"""The database of a run, and which worker and queue belong to it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from chaos.settings import ChaosSettings, Place
+from stepwell.clock import SystemClock
+from stepwell.sessions.ports import Store
+from stepwell.sessions.runner import Runner
+from stepwell.stores.opening import open_store
+from stepwell.worker import choice
+from stepwell.worker.work import Work
+
+
+async def opened(url: str) -> Store:
+    """The store, whose tables are there already."""
+    return await open_store(url, migrate=False)
+
+
+def worker_for(
+    settings: ChaosSettings, place: Place, store: Store, runner: Runner, name: str
+) -> choice.Worker:
+    """The worker that belongs to the database."""
+    clock = SystemClock()
+    wanted = settings.session_settings
+    jobs = choice.jobs_for(place.url)
+    work = Work(store, runner, settings=wanted, worker_id=name, clock=clock, jobs=jobs)
+    return choice.worker_for(place.url, store, work, wanted, clock)
+
+
+class Database(Protocol):
+    """A running database of a run."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        ...
+
+    def restart(self, *, immediate: bool) -> None:
+        """Restart it in the middle of everything; ``immediate`` is a crash of the server."""
+        ...
+
+
+class SqliteFile:
+    """A file: there is no server to restart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder / 'chaos.db'}"
+
+    def restart(self, *, immediate: bool) -> None:
+        """Nothing to do."""
+
+
+class GivenPostgres:
+    """A server of the user's, which is not ours to restart."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def restart(self, *, immediate: bool) -> None:
+        """Nothing to do."""
+
+
+@contextmanager
+def running_database(kind: str, folder: Path, postgres_url: str | None) -> Iterator[Database]:
+    """The database of a run, for the length of a block."""
+    if kind == "sqlite":
+        yield SqliteFile(folder)
+    elif postgres_url:
+        yield GivenPostgres(postgres_url)
+    else:
+        from chaos.postgres import running_postgres
+
+        with running_postgres() as server:
+            yield server

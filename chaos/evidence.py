@@ -1,0 +1,143 @@
+"""What is left after a run: rows of the database, the witness's file, every subscriber's log."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from chaos.scenario import order_fault
+from chaos.witness import lines_of
+from stepwell import StepwellError
+from stepwell.sessions.ports import SessionFilter, Store, Transaction
+from stepwell.sessions.principal import DEFAULT_TENANT
+from stepwell.sessions.records import Execution, LoggedEvent, Session, SessionMessage
+
+PAGE = 500
+
+
+class SubscriberLog(Struct, frozen=True):
+    """What one subscriber saw of one session, in the order in which it saw it."""
+
+    subscriber: str
+    session_id: str
+    seen: Sequence[tuple[int, str]]
+    """Number and id of each event."""
+    reconnects: int = 0
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """Everything that the checker looks at."""
+
+    executions_asked: int
+    seed: int
+    executions: Sequence[Execution]
+    messages: Sequence[SessionMessage]
+    events: Mapping[str, Sequence[LoggedEvent]]
+    """By session."""
+    witness: Sequence[Mapping[str, Any]]
+    subscribers: Sequence[SubscriberLog] = ()
+    bad_snapshots: Sequence[str] = ()
+    invalid_histories: Sequence[str] = ()
+
+
+async def gathered(store: Store, folder: Path, *, executions: int, seed: int) -> Evidence:
+    """Read it all."""
+    found = await store.read(_all_sessions)
+    rows: list[Execution] = []
+    messages: list[SessionMessage] = []
+    events: dict[str, Sequence[LoggedEvent]] = {}
+    for session in found:
+        rows.extend(await store.read(lambda tx, id=session.id: tx.executions(session_id=id)))
+        messages.extend(await _messages_of(store, session.id))
+        events[session.id] = await _events_of(store, session.id)
+    bad, invalid = await _state_faults(store, rows)
+    return Evidence(
+        executions_asked=executions,
+        seed=seed,
+        executions=rows,
+        messages=messages,
+        events=events,
+        witness=lines_of(folder / "witness.jsonl"),
+        subscribers=subscriber_logs(folder),
+        bad_snapshots=bad,
+        invalid_histories=invalid,
+    )
+
+
+def subscriber_logs(folder: Path) -> list[SubscriberLog]:
+    """The logs that ``reader`` wrote: a line for each event or reconnect."""
+    logs: list[SubscriberLog] = []
+    for file in sorted(folder.glob("subscriber-*.jsonl")):
+        seen: dict[str, list[tuple[int, str]]] = {}
+        reconnects: dict[str, int] = {}
+        for text in file.read_text().splitlines():
+            line = json.loads(text)
+            session = line["session"]
+            if "seq" in line:
+                seen.setdefault(session, []).append((line["seq"], line["id"]))
+            else:
+                reconnects[session] = reconnects.get(session, 0) + 1
+        logs.extend(
+            SubscriberLog(file.stem, session, entries, reconnects.get(session, 0))
+            for session, entries in seen.items()
+        )
+    return logs
+
+
+async def _all_sessions(tx: Transaction) -> list[Session]:
+    found: list[Session] = []
+    before = None
+    while page := await tx.sessions(
+        SessionFilter(tenant_id=DEFAULT_TENANT), before=before, limit=PAGE
+    ):
+        found.extend(page)
+        before = (page[-1].updated_at, page[-1].id)
+    return found
+
+
+async def _messages_of(store: Store, session_id: str) -> list[SessionMessage]:
+    async def read(tx: Transaction) -> list[SessionMessage]:
+        found: list[SessionMessage] = []
+        before = None
+        while page := await tx.messages(session_id, before=before, limit=PAGE):
+            found = [*page, *found]
+            before = (page[0].created_at, page[0].id)
+        return found
+
+    return await store.read(read)
+
+
+async def _events_of(store: Store, session_id: str) -> list[LoggedEvent]:
+    async def read(tx: Transaction) -> list[LoggedEvent]:
+        found: list[LoggedEvent] = []
+        while page := await tx.events_after(session_id, found[-1].seq if found else 0, limit=PAGE):
+            found.extend(page)
+        return found
+
+    return await store.read(read)
+
+
+async def _state_faults(
+    store: Store, executions: Sequence[Execution]
+) -> tuple[list[str], list[str]]:
+    """Snapshots that can't be read, and histories that a provider would refuse."""
+    from stepwell.sessions.reading import Reader
+
+    reader = Reader(store)
+    bad: list[str] = []
+    invalid: list[str] = []
+    for execution in executions:
+        rows = await store.read(lambda tx, id=execution.id: tx.snapshots(id))
+        if execution.status.is_over and (not rows or not rows[-1].is_final):
+            bad.append(f"execution {execution.id} has no final snapshot")
+        for row in rows:
+            try:
+                state = await reader.state_of(row.id)
+            except StepwellError as error:
+                bad.append(f"snapshot {row.id} of {execution.id}: {error}")
+                continue
+            if row.is_final and (fault := order_fault(state.messages)) is not None:
+                invalid.append(f"execution {execution.id}: {fault}")
+    return bad, invalid

@@ -1,0 +1,40 @@
+"""A worker process of the run: the real worker over a store with crash points."""
+
+import asyncio
+import os
+from multiprocessing.connection import Connection
+from typing import Any
+
+from chaos.agent import AGENT, chaos_agent
+from chaos.control import listen
+from chaos.crash_points import CrashingStore, CrashPoints
+from chaos.databases import opened, worker_for
+from chaos.settings import ChaosSettings, Place
+from chaos.witness import WitnessLine
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.runner import Runner
+from stepwell.worker.choice import jobs_for
+
+
+async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connection) -> None:
+    points = CrashPoints(WitnessLine(place.witness, name))
+
+    def heard(order: dict[str, Any]) -> None:
+        if "arm" in order:
+            points.arm(order["arm"], order.get("skip", 0))
+        if "freeze" in order:
+            points.freeze()
+
+    store = CrashingStore(await opened(place.url), points)
+    agents = AgentDirectory({AGENT: chaos_agent(points, settings.pause_seconds)})
+    jobs = jobs_for(place.url)
+    runner = Runner(store, jobs, agents, settings=settings.session_settings)
+    worker = worker_for(settings, place, store, runner, name)
+    listen(pipe, heard)
+    pipe.send({"ready": os.getpid()})
+    await worker.run()
+
+
+def main(settings: ChaosSettings, place: Place, name: str, pipe: Connection) -> None:
+    """The worker process."""
+    asyncio.run(_main(settings, place, name, pipe))

@@ -1,0 +1,255 @@
+"""``AgentApp``: agents, a database, workers and the HTTP API as one ASGI application."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.agent import Agent, AgentContract
+from stepwell.app.authenticators import authenticator_for
+from stepwell.app.config import AuthMode, Config, load_config
+from stepwell.app.secrets import with_app_secret
+from stepwell.clock import Clock, SystemClock
+from stepwell.errors import ConfigurationError
+from stepwell.ids import new_id
+from stepwell.server.asgi import make_asgi
+from stepwell.server.auth import (
+    Authenticate,
+    Authenticator,
+    DevAuthenticator,
+    KeyRing,
+    as_authenticator,
+    refuse_open_bind,
+)
+from stepwell.server.live.feed import Feeds
+from stepwell.server.policy import Authorize
+from stepwell.server.services import Services
+from stepwell.server.settings import ServerSettings
+from stepwell.sessions.contexts import ContextResolver
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.intake import Intake
+from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.ports import Jobs, Store
+from stepwell.sessions.reading import Reader
+from stepwell.sessions.retention import Retention, RetentionPolicy
+from stepwell.sessions.runner import Runner
+from stepwell.sessions.settings import SessionSettings
+from stepwell.stores.opening import open_store
+from stepwell.worker.choice import Worker, jobs_for, worker_for
+from stepwell.worker.work import Work
+
+logger = logging.getLogger("stepwell.app")
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Agents = Mapping[str, Agent | AgentContract] | Iterable[AgentContract] | Agent
+
+RETENTION_SECONDS = 3600.0
+"""How often old things are looked for, where a retention policy says so."""
+
+
+class Parts(Struct, frozen=True, eq=False):
+    """What a running application is made of."""
+
+    store: Store
+    services: Services
+    worker: Worker | None
+    asgi: Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class AgentApp:
+    """An application of agents: an ASGI app that can be served, or mounted into another one.
+
+    Agents go by name. What is not given here comes from ``stepwell.toml`` and the environment (see
+    ``stepwell.app.config``), so the same program runs on SQLite and on PostgreSQL.
+
+    ``authenticate`` makes a ``Principal`` of a request; without one everybody on this machine is
+    let in, and nobody else. ``authorize`` may refuse more than the policy table does. ``contexts``
+    checks what sessions and messages are related to.
+
+    Mounted apps are not told when their host starts: give the host ``lifespan=app.lifespan``, or
+    the first request starts it.
+    """
+
+    def __init__(
+        self,
+        agents: Agents,
+        *,
+        db: str | None = None,
+        authenticate: Authenticator | Authenticate | None = None,
+        authorize: Authorize | None = None,
+        contexts: ContextResolver | None = None,
+        settings: SessionSettings | None = None,
+        server: ServerSettings | None = None,
+        retention: RetentionPolicy | None = None,
+        worker: bool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if isinstance(agents, Agent):
+            agents = {"agent": agents}
+        self.agents = AgentDirectory(agents)
+        self._given = {
+            "db": db,
+            "sessions": settings,
+            "server": server,
+            "retention": retention,
+            "worker": worker,
+        }
+        self._authenticate = authenticate
+        self._authorize = authorize
+        self._contexts = contexts
+        self._clock = clock or SystemClock()
+        self._config: Config | None = None
+        self._parts: Parts | None = None
+        self._starting = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # Configuration
+
+    def configured(self, config: Config) -> "AgentApp":
+        """With this configuration for all that was not given; before it starts."""
+        if self._parts is not None:
+            raise ConfigurationError("the application runs already; configure it before it starts")
+        self._config = config
+        return self
+
+    @property
+    def config(self) -> Config:
+        """What was given, and the configuration for the rest."""
+        base = self._config or load_config()
+        given = {name: value for name, value in self._given.items() if value is not None}
+        return replace(base, **given)
+
+    def refuse_open_bind(self, host: str) -> None:
+        """Raise if the server would let in everybody who reaches that host."""
+        if self._authenticate is not None:
+            refuse_open_bind(host, as_authenticator(self._authenticate))
+        elif self.config.auth.mode is AuthMode.DEV:
+            refuse_open_bind(host, DevAuthenticator())
+
+    # Running
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator["AgentApp"]:
+        """The application for the length of a block: database open, worker at work."""
+        await self.start()
+        try:
+            yield self
+        finally:
+            await self.stop()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _host: object) -> AsyncGenerator[None]:
+        """For the application that this one is mounted in: ``FastAPI(lifespan=app.lifespan)``."""
+        async with self.running():
+            yield
+
+    async def start(self) -> None:
+        """Open the database and start the worker; calling it again does nothing."""
+        async with self._starting:
+            if self._parts is None:
+                self._parts = await self._built()
+                self._start_tasks(self._parts)
+
+    async def stop(self) -> None:
+        """Hand running executions back at their next step, then close everything."""
+        parts, self._parts = self._parts, None
+        if parts is None:
+            return
+        await parts.services.feeds.close()
+        if parts.worker is not None:
+            await parts.worker.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await parts.store.close()
+
+    @property
+    def services(self) -> Services:
+        """What the routes use, for programs that send messages themselves; while it runs."""
+        if self._parts is None:
+            raise ConfigurationError("the application does not run; use `async with app.running()`")
+        return self._parts.services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await self._lived(receive, send)
+            return
+        await self.start()
+        if self._parts is None:
+            raise ConfigurationError("the application was stopped")
+        await self._parts.asgi(scope, receive, send)
+
+    async def _lived(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except ConfigurationError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # Putting it together
+
+    async def _built(self) -> Parts:
+        config = self.config
+        store = await open_store(config.db, clock=self._clock)
+        jobs = jobs_for(config.db)
+        services = self._services(config, store, jobs)
+        runs_here = config.worker if config.worker is not None else config.db.startswith("sqlite")
+        worker = self._worker(config, store, jobs) if runs_here else None
+        return Parts(store, services, worker, make_asgi(services))
+
+    def _services(self, config: Config, store: Store, jobs: Jobs) -> Services:
+        clock, agents, sessions = self._clock, self.agents, config.sessions
+        settings = with_app_secret(config.server, config.db)
+        keys = KeyRing(store, clock)
+        if self._authenticate is None:
+            authenticate = authenticator_for(config.auth, keys, clock)
+        else:
+            authenticate = as_authenticator(self._authenticate)
+        return Services(
+            store=store,
+            agents=agents,
+            intake=Intake(
+                store, jobs, agents, settings=sessions, contexts=self._contexts, clock=clock
+            ),
+            lifecycle=Lifecycle(store, jobs, agents, settings=sessions, clock=clock),
+            reader=Reader(store),
+            authenticate=authenticate,
+            authorize=self._authorize,
+            keys=keys,
+            feeds=Feeds(store, clock, settings),
+            settings=settings,
+            clock=clock,
+        )
+
+    def _worker(self, config: Config, store: Store, jobs: Jobs) -> Worker:
+        settings, clock = config.sessions, self._clock
+        runner = Runner(store, jobs, self.agents, settings=settings, clock=clock)
+        work = Work(store, runner, settings=settings, worker_id=f"worker-{new_id()}", clock=clock)
+        return worker_for(config.db, store, work, settings, clock)
+
+    def _start_tasks(self, parts: Parts) -> None:
+        config = self.config
+        if parts.worker is not None:
+            self._tasks.append(asyncio.create_task(parts.worker.run(), name="stepwell worker"))
+        if config.retention != RetentionPolicy():
+            retention = Retention(parts.store, config.retention, clock=self._clock)
+            self._tasks.append(asyncio.create_task(self._kept_small(retention), name="retention"))
+
+    async def _kept_small(self, retention: Retention) -> None:
+        while True:
+            report = await retention.run()
+            logger.info("retention: %s", report)
+            await self._clock.sleep(RETENTION_SECONDS)

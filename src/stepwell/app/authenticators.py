@@ -1,0 +1,30 @@
+"""From the configuration to what tells who asks."""
+
+from stepwell.app.config import AuthConfig, AuthMode
+from stepwell.clock import Clock
+from stepwell.errors import ConfigurationError
+from stepwell.server.auth import (
+    ApiKeys,
+    Authenticator,
+    ClaimNames,
+    DevAuthenticator,
+    JwtAuthenticator,
+    KeyRing,
+)
+
+
+def authenticator_for(auth: AuthConfig, keys: KeyRing, clock: Clock) -> Authenticator:
+    """What the configuration says about signing in."""
+    if auth.mode is AuthMode.DEV:
+        return DevAuthenticator()
+    if auth.mode is AuthMode.KEYS:
+        return ApiKeys(keys)
+    jwks_url, issuer, audience = auth.jwks_url, auth.issuer, auth.audience
+    if not jwks_url or not issuer or not audience:
+        missing = [name for name in ("jwks_url", "issuer", "audience") if not getattr(auth, name)]
+        raise ConfigurationError(
+            f"auth.mode is jwt, and {', '.join(missing)} is not set; write it into [auth], or set "
+            f"STEPWELL_AUTH__{missing[0].upper()}"
+        )
+    claims = ClaimNames(user=auth.user_claim, tenant=auth.tenant_claim, admin=auth.admin_claim)
+    return JwtAuthenticator(jwks_url, issuer=issuer, audience=audience, claims=claims, clock=clock)

@@ -1,0 +1,166 @@
+"""The configuration of the app server: defaults, ``stepwell.toml``, the environment, the command
+line; a later one wins. The only place that reads the environment.
+
+``STEPWELL_DB`` sets ``db``; ``STEPWELL_SESSIONS__LEASE_SECONDS`` sets ``lease_seconds`` in the
+section ``[sessions]``.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct, ValidationError, convert, structs
+
+from stepwell.errors import ConfigurationError
+from stepwell.server.settings import ServerSettings
+from stepwell.sessions.retention import RetentionPolicy
+from stepwell.sessions.settings import SessionSettings
+
+FILE = "stepwell.toml"
+PREFIX = "STEPWELL_"
+NOT_SETTINGS = ("STEPWELL_PYTHON", "STEPWELL_TEST_", "STEPWELL_COMMAND_")
+"""Names of the environment that other parts of Stepwell use."""
+
+
+class AuthMode(StrEnum):
+    """Who may use the server."""
+
+    DEV = "dev"
+    """Everybody on this machine; for development, on loopback only."""
+    KEYS = "keys"
+    JWT = "jwt"
+
+
+class AuthConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How users sign in; ``jwt`` needs ``jwks_url``, ``issuer`` and ``audience``."""
+
+    mode: AuthMode = AuthMode.DEV
+    jwks_url: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    user_claim: str = "sub"
+    tenant_claim: str | None = None
+    admin_claim: str | None = None
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be configured.
+
+    >>> Config().db
+    'sqlite:///stepwell.db'
+    """
+
+    app: str | None = None
+    """``module:name`` of an AgentApp, an agent, or agents by name."""
+    model: str | None = None
+    """The preset that the built-in agent asks, where no app is given."""
+    db: str = "sqlite:///stepwell.db"
+    host: str = "127.0.0.1"
+    port: int = 8400
+    worker: bool | None = None
+    """Whether ``serve`` also runs executions; as a rule only on SQLite."""
+    log_level: str = "info"
+    auth: AuthConfig = AuthConfig()
+    sessions: SessionSettings = SessionSettings()
+    server: ServerSettings = ServerSettings()
+    retention: RetentionPolicy = RetentionPolicy()
+
+
+def load_config(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """The configuration for that folder, the current one unless told otherwise.
+
+    ``overrides`` are those of the command line; None among them means not given. Whatever is wrong
+    raises ``ConfigurationError`` with the place it was written at.
+    """
+    data: dict[str, Any] = {}
+    path = file or (folder or Path.cwd()) / FILE
+    if file is not None or path.is_file():
+        data = _file_data(path)
+        _checked(data, str(path))
+    _merge(data, _environment_data(os.environ if environment is None else environment))
+    _merge(data, {key: value for key, value in (overrides or {}).items() if value is not None})
+    return _checked(data, "the configuration")
+
+
+def _file_data(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path} can't be read: {error}") from None
+
+
+def _environment_data(environment: Mapping[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for name, value in environment.items():
+        if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS):
+            continue
+        section, _, key = name.removeprefix(PREFIX).lower().partition("__")
+        _check_known(name, section, key)
+        if key:
+            data.setdefault(section, {})[key] = value
+        else:
+            data[section] = value
+    return data
+
+
+def _check_known(name: str, section: str, key: str) -> None:
+    sections = {field.name: field.type for field in structs.fields(Config)}
+    shape = sections.get(section)
+    known: list[str] = [f"{PREFIX}{field.upper()}" for field in sections]
+    if shape is not None and isinstance(shape, type) and issubclass(shape, Struct):
+        fields = [field.name for field in structs.fields(shape)]
+        known = [f"{PREFIX}{section.upper()}__{field.upper()}" for field in fields]
+        if key in fields:
+            return
+    elif shape is not None and not key:
+        return
+    raise ConfigurationError(f"{name} is no setting; known: {', '.join(known)}")
+
+
+def _merge(data: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(data.get(key), dict):
+            data[key].update(value)
+        else:
+            data[key] = value
+
+
+def _checked(data: Mapping[str, Any], where: str) -> Config:
+    try:
+        return convert(_listed(data), Config, strict=False)
+    except ValidationError as error:
+        cause = error.__cause__
+        if isinstance(cause, ConfigurationError):
+            raise ConfigurationError(f"{where}: {cause}") from None
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+def _listed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists are written with commas in the environment."""
+    shapes = {
+        field.name: field.type
+        for field in structs.fields(Config)
+        if isinstance(field.type, type) and issubclass(field.type, Struct)
+    }
+    made = dict(data)
+    for section, shape in shapes.items():
+        if not isinstance(made.get(section), Mapping):
+            continue
+        values = cast("Mapping[str, Any]", made[section])
+        lists = {f.name for f in structs.fields(shape) if str(f.type).startswith("tuple")}
+        made[section] = {
+            key: [part.strip() for part in value.split(",") if part.strip()]
+            if isinstance(value, str) and key in lists
+            else value
+            for key, value in values.items()
+        }
+    return made

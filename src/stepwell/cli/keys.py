@@ -1,0 +1,77 @@
+"""``stepwell keys``: the API keys of a database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from stepwell.clock import SystemClock
+from stepwell.sessions.principal import DEFAULT_TENANT, Principal
+
+Result = TypeVar("Result")
+
+
+@click.group("keys")
+@click.option(
+    "--db", help="sqlite:///file.db or postgresql://...  [default: sqlite:///stepwell.db]"
+)
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_context
+def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
+    """Make, list and revoke API keys.
+
+    Serve with STEPWELL_AUTH__MODE=keys, or mode = "keys" in the section [auth] of stepwell.toml.
+    """
+    from stepwell.cli.options import configuration
+
+    ctx.obj = configuration(config, db=db).db
+
+
+@command.command("create")
+@click.option("--user", required=True, help="Whose key it is.")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@click.option("--name", default="command line", show_default=True, help="What it is for.")
+@click.option("--admin", is_flag=True, help="It may see all of its tenant.")
+@click.pass_obj
+def create(db: str, user: str, tenant: str, name: str, admin: bool) -> None:
+    """Make a key and print it. It is shown only now; the database keeps a hash of it."""
+    # Whoever has the database in hand may make any key.
+    who = Principal(user_id=user, tenant_id=tenant, is_admin=True)
+    key, secret = asyncio.run(_with_keys(db, lambda keys: keys.create(who, name, is_admin=admin)))
+    click.echo(f"key {key.id} of {user} in tenant {tenant}; it is not shown again:", err=True)
+    click.echo(secret)
+
+
+@command.command("list")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@click.pass_obj
+def list_keys(db: str, tenant: str) -> None:
+    """List keys, without their secrets."""
+    for key in asyncio.run(_with_keys(db, lambda keys: keys.listed(tenant))):
+        state = "revoked" if key.revoked_at else "valid"
+        role = "admin" if key.is_admin else "user"
+        click.echo(f"{key.id}  {key.prefix}  {key.user_id}  {role}  {state}  {key.name}")
+
+
+@command.command("revoke")
+@click.argument("key_id")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@click.pass_obj
+def revoke(db: str, key_id: str, tenant: str) -> None:
+    """Revoke a key; live channels that were opened with it are closed."""
+    asyncio.run(_with_keys(db, lambda keys: keys.revoke(key_id, tenant_id=tenant)))
+    click.echo(f"key {key_id} is revoked", err=True)
+
+
+async def _with_keys(db: str, use: Callable[[Any], Awaitable[Result]]) -> Result:
+    from stepwell.server.auth.keys import KeyRing
+    from stepwell.stores.opening import open_store
+
+    clock = SystemClock()
+    store = await open_store(db, clock=clock)
+    try:
+        return await use(KeyRing(store, clock))
+    finally:
+        await store.close()

@@ -1,0 +1,50 @@
+"""Options that several commands have, and the configuration they lead to."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepwell.app.config import Config, load_config
+
+Command = Callable[..., Any]
+
+
+def configuration_options(command: Command) -> Command:
+    """``APP``, ``--db``, ``--config`` and ``--model``."""
+    for decorate in (
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="The configuration file; otherwise stepwell.toml, if there is one.",
+        ),
+        click.option("--model", help="The model of the built-in agent, such as openai:gpt-5."),
+        click.option(
+            "--db", help="sqlite:///file.db or postgresql://...  [default: sqlite:///stepwell.db]"
+        ),
+        click.argument("app", required=False),
+    ):
+        command = decorate(command)
+    return command
+
+
+def configuration(config: Path | None, **overrides: Any) -> Config:
+    """The configuration under what the command line says."""
+    return load_config(overrides, file=config)
+
+
+def start_logging(level: str) -> None:
+    """Log to standard error, one line for each record."""
+    import logging
+
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        from stepwell.errors import ConfigurationError
+
+        raise ConfigurationError(f"log_level is {level!r}; give debug, info, warning or error")
+    logging.basicConfig(
+        level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
+    )
+    for chatty in ("alembic", "procrastinate", "uvicorn"):
+        logging.getLogger(chatty).setLevel(max(number, logging.WARNING))

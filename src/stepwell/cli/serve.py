@@ -1,0 +1,70 @@
+"""``stepwell serve``: an application over HTTP, with its worker where it runs on SQLite."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from stepwell.app.agent_app import AgentApp
+from stepwell.app.loading import load_app
+from stepwell.cli.options import configuration, configuration_options, start_logging
+from stepwell.server.auth import is_loopback_bind
+
+
+@click.command("serve")
+@configuration_options
+@click.option("--host", help="Where to listen.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="0 takes a free one.  [default: 8400]")
+@click.option(
+    "--worker/--no-worker",
+    default=None,
+    help="Run executions in this process as well.  [default: on SQLite]",
+)
+def command(app: str | None, config: Path | None, **options: Any) -> None:
+    """Serve agents.
+
+    APP names an AgentApp, an agent, or agents by name, as module:name. Without it a small built-in
+    agent is served, whose words are scripted unless --model names a model.
+    """
+    configured = configuration(config, app=app, **options)
+    start_logging(configured.log_level)
+    if not is_loopback_bind(configured.host):
+        names = (*configured.server.allowed_hosts, configured.host)
+        configured = replace(configured, server=replace(configured.server, allowed_hosts=names))
+    application = load_app(configured)
+    application.refuse_open_bind(configured.host)
+    asyncio.run(_served(application, configured.host, configured.port))
+
+
+async def _served(application: AgentApp, host: str, port: int) -> None:
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application,
+            host=host,
+            port=port,
+            ws="websockets-sansio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(application.config.sessions.shutdown_seconds) + 5,
+        )
+    )
+    announcing = asyncio.create_task(_announced(server, application))
+    try:
+        await server.serve()
+    finally:
+        announcing.cancel()
+
+
+async def _announced(server: Any, application: AgentApp) -> None:
+    """Tell where it listens, once it does."""
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.02)
+    address = server.servers[0].sockets[0].getsockname()
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    names = ", ".join(application.agents.names)
+    click.echo(f"Stepwell serves {names} on http://{host}:{address[1]}")

@@ -1,0 +1,125 @@
+"""The ASGI app: routes, limits and headers around the services. Mountable under any path of any
+other app; it builds nothing and starts nothing by itself."""
+
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stepwell.server.auth.origins import OriginGuard
+from stepwell.server.limits import BodyLimits, RateLimit
+from stepwell.server.live.routes import live_router
+from stepwell.server.policy import check_policies
+from stepwell.server.problems import SECURITY_HEADERS, install_problems
+from stepwell.server.routes import (
+    agents,
+    channels,
+    executions,
+    keys,
+    messages,
+    operations,
+    sessions,
+)
+from stepwell.server.services import Services
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+_ROUTERS: tuple[APIRouter, ...] = (
+    sessions.router,
+    messages.router,
+    executions.router,
+    agents.router,
+    keys.router,
+    channels.router,
+    operations.router,
+)
+_TAGS = [
+    {"name": "sessions", "description": "Threads that people see."},
+    {"name": "messages", "description": "What is said in them."},
+    {"name": "executions", "description": "Runs of agents: read, steer, explain."},
+    {"name": "agents", "description": "What sessions can be made with."},
+    {"name": "keys", "description": "API keys."},
+    {"name": "channels", "description": "Signatures for live channels."},
+    {"name": "operations", "description": "Health and metrics."},
+]
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+
+def make_asgi(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
+    """The app over these services; ``lifespan`` starts and ends what runs beside it."""
+    app = FastAPI(
+        title="Stepwell",
+        version="1",
+        summary="Sessions with tool-calling agents.",
+        openapi_tags=_TAGS,
+        # The document is a route with a policy; the pages would load scripts from elsewhere.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    settings = services.settings
+    app.state.services = services
+    app.state.send_limit = RateLimit(settings.sends_per_second, settings.send_burst, services.clock)
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.include_router(live_router(services))
+    install_problems(app)
+    # The last one added is the first to see a request.
+    app.add_middleware(BodyLimits, settings=settings, metrics=services.metrics)
+    app.add_middleware(
+        OriginGuard,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+    )
+    app.add_middleware(Answers, services=services)
+    check_policies(app)
+    return app
+
+
+class Answers:
+    """Puts the security headers on every answer, and counts it."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._metrics = services.metrics
+        self._clock = services.clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = self._clock.monotonic()
+        # What raises is answered outside of here, as a defect.
+        status = 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                self._note_time(scope, self._clock.monotonic() - began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            labels = _labels(scope)
+            self._metrics.requests.add(status=str(status), **labels)
+
+    def _note_time(self, scope: Scope, seconds: float) -> None:
+        self._metrics.request_seconds.observe(seconds, **_labels(scope))
+
+
+def _labels(scope: MutableMapping[str, Any]) -> dict[str, str]:
+    """Method and path template; what clients make up becomes one word."""
+    method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+    route = getattr(scope.get("route"), "path", None)
+    return {"method": method, "route": route or "(none)"}

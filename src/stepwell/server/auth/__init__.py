@@ -1,0 +1,30 @@
+"""Who asks: authenticators, keys, tokens, and which hosts and pages are answered at all."""
+
+from stepwell.server.auth.authenticator import (
+    Authenticate,
+    Authenticator,
+    as_authenticator,
+    several,
+)
+from stepwell.server.auth.binding import is_loopback_bind, refuse_open_bind
+from stepwell.server.auth.dev import DevAuthenticator
+from stepwell.server.auth.keys import ApiKeys, KeyRing
+from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError
+from stepwell.server.auth.tokens import ClaimNames, JwtAuthenticator, has_expired
+
+__all__ = [
+    "ApiKeys",
+    "Authenticate",
+    "Authenticator",
+    "ClaimNames",
+    "DevAuthenticator",
+    "JwtAuthenticator",
+    "KeyRing",
+    "NotAllowedError",
+    "NotSignedInError",
+    "as_authenticator",
+    "has_expired",
+    "is_loopback_bind",
+    "refuse_open_bind",
+    "several",
+]

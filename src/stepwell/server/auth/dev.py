@@ -1,0 +1,45 @@
+"""Signs everybody in, for work on one's own machine. Answers nobody else, whatever the bind."""
+
+from starlette.requests import HTTPConnection
+
+from stepwell.server.auth.headers import only_header
+from stepwell.server.auth.hosts import is_loopback_address, parse_authority
+from stepwell.sessions.principal import DEFAULT_TENANT, Principal
+
+_LONGEST_NAME = 200
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+class DevAuthenticator:
+    """Everybody on this machine is ``dev``, or who they say in ``X-Stepwell-User``.
+
+    The client's address and the Host header must be loopback: a page in the browser whose name was
+    pointed at 127.0.0.1 (DNS rebinding) still sends its own name as Host. What a proxy passed on
+    came from somewhere else and is refused.
+    """
+
+    def __init__(self, *, tenant_id: str = DEFAULT_TENANT, is_admin: bool = False) -> None:
+        self._tenant_id = tenant_id
+        self._is_admin = is_admin
+
+    async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
+        """The developer, if it is really them."""
+        if not _is_local(request) or any(name in request.headers for name in _FORWARDED):
+            return None
+        name = "dev"
+        if "x-stepwell-user" in request.headers:
+            name = (only_header(request, "x-stepwell-user") or "").strip()
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            return None
+        return Principal(user_id=name, tenant_id=self._tenant_id, is_admin=self._is_admin)
+
+
+def _is_local(request: HTTPConnection) -> bool:
+    client = request.client
+    host = parse_authority(only_header(request, "host") or "")
+    return (
+        client is not None
+        and is_loopback_address(client.host)
+        and host is not None
+        and host.is_loopback
+    )

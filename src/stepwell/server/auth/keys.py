@@ -1,0 +1,187 @@
+"""API keys: made, checked and revoked. The secret is shown once; only its hash is kept.
+
+A secret has 256 random bits, so nobody can guess it from its hash and a fast hash is right. Slow
+ones are for passwords, which people choose; here they would only make every request expensive.
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+from starlette.requests import HTTPConnection
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.ids import IdFactory, new_id
+from stepwell.server.auth.headers import bearer, only_header
+from stepwell.server.auth.refusals import NotAllowedError
+from stepwell.sessions.errors import NotThereError, RefusedError, StoreUnavailableError
+from stepwell.sessions.ports import ACCESS_TOPIC, Store, Transaction
+from stepwell.sessions.principal import DEFAULT_TENANT, Principal
+from stepwell.sessions.records import ApiKey
+
+logger = logging.getLogger("stepwell.server")
+
+_SHAPE = re.compile(r"sw_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_NOTED_EVERY = timedelta(minutes=1)
+_LONGEST_NAME = 100
+_LONGEST_USER = 200
+
+
+class KeyRing:
+    """The keys of all tenants, as the store has them."""
+
+    def __init__(
+        self, store: Store, clock: Clock | None = None, *, new_id: IdFactory = new_id
+    ) -> None:
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._new_id = new_id
+        self._noted: dict[str, datetime] = {}
+
+    async def create(
+        self,
+        who: Principal,
+        name: str,
+        *,
+        user_id: str | None = None,
+        is_admin: bool = False,
+        expires_at: datetime | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key in their tenant, and its text, which can't be had again. For another user, or
+        an administrator's, one has to be an administrator."""
+        owner = who.user_id if user_id is None else user_id
+        if not who.is_admin and (is_admin or owner != who.user_id):
+            raise NotAllowedError("create a key for another user, or an administrator's")
+        now = self._clock.now()
+        _require_words("name", name, _LONGEST_NAME)
+        _require_words("user_id", owner, _LONGEST_USER)
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+            raise RefusedError(
+                f"expires_at is {expires_at.isoformat()}; it needs a time zone and must lie ahead",
+                code="bad_expiry",
+            )
+        prefix = "".join(secrets.choice(_LETTERS) for _ in range(12))
+        secret = secrets.token_urlsafe(32)
+        key = ApiKey(
+            id=self._new_id(),
+            tenant_id=who.tenant_id,
+            user_id=owner,
+            name=name,
+            prefix=prefix,
+            secret_hash=_hashed(secret),
+            created_at=now,
+            is_admin=is_admin,
+            expires_at=expires_at,
+        )
+        await self._store.write(lambda tx: _add(tx, key), name="create_key")
+        return key, f"sw_{prefix}_{secret}"
+
+    async def verify(self, text: str) -> Principal | None:
+        """Whose key it is; None if it is unknown, wrong, revoked or has expired."""
+        shape = _SHAPE.fullmatch(text)
+        if shape is None:
+            return None
+        prefix = shape["prefix"]
+        key = await self._store.read(lambda tx: tx.api_key_by_prefix(prefix))
+        # Compared in any case, so that the time does not tell which prefixes exist.
+        expected = _NO_HASH if key is None else key.secret_hash
+        is_right = hmac.compare_digest(_hashed(shape["secret"]), expected)
+        now = self._clock.now()
+        if key is None or not is_right or not _is_valid(key, now):
+            return None
+        await self._note_use(key, now)
+        return Principal(
+            user_id=key.user_id, tenant_id=key.tenant_id, is_admin=key.is_admin, key_id=key.id
+        )
+
+    async def is_valid(self, principal: Principal) -> bool:
+        """Whether the key that they signed in with is still good; true if it was none of ours."""
+        if principal.key_id is None:
+            return True
+        keys = await self._store.read(
+            lambda tx: tx.api_keys(principal.tenant_id, user_id=principal.user_id)
+        )
+        now = self._clock.now()
+        return any(key.id == principal.key_id and _is_valid(key, now) for key in keys)
+
+    async def listed(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKey]:
+        """The keys of a tenant, or of one user of it, revoked ones as well."""
+        return list(await self._store.read(lambda tx: tx.api_keys(tenant_id, user_id=user_id)))
+
+    async def revoke(self, key_id: str, *, tenant_id: str = DEFAULT_TENANT) -> ApiKey:
+        """End a key for good; channels that were opened with it are closed. Doing it again changes
+        nothing."""
+        now = self._clock.now()
+
+        async def work(tx: Transaction) -> ApiKey:
+            keys = await tx.api_keys(tenant_id)
+            key = next((one for one in keys if one.id == key_id), None)
+            if key is None:
+                raise NotThereError("key", key_id)
+            if key.revoked_at is None:
+                key = replace(key, revoked_at=now)
+                await tx.save_api_key(key)
+            tx.tell(ACCESS_TOPIC)
+            return key
+
+        return await self._store.write(work, name="revoke_key")
+
+    async def _note_use(self, key: ApiKey, now: datetime) -> None:
+        known = [at for at in (key.last_used_at, self._noted.get(key.id)) if at is not None]
+        if known and now - max(known) < _NOTED_EVERY:
+            return
+        self._noted[key.id] = now
+
+        async def work(tx: Transaction) -> None:
+            # Read again: a revocation that came in between must not be written over.
+            fresh = await tx.api_key_by_prefix(key.prefix)
+            if fresh is not None and fresh.revoked_at is None:
+                await tx.save_api_key(replace(fresh, last_used_at=now))
+
+        try:
+            await self._store.write(work, name="key_used")
+        except StoreUnavailableError as error:
+            logger.warning("the use of key %s was not noted: %s", key.id, error)
+
+
+class ApiKeys:
+    """Signs in with ``Authorization: Bearer sw_...`` or ``X-Api-Key: sw_...``."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring = ring
+
+    async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
+        """Whose key was sent. Two different ones are nobody's."""
+        given = {bearer(request), only_header(request, "x-api-key")}
+        keys = [one for one in given if one is not None and one.startswith("sw_")]
+        return await self._ring.verify(keys[0]) if len(keys) == 1 else None
+
+
+async def _add(tx: Transaction, key: ApiKey) -> None:
+    # The write may be repeated after a fault at its commit.
+    if await tx.api_key_by_prefix(key.prefix) is None:
+        await tx.add_api_key(key)
+
+
+def _is_valid(key: ApiKey, now: datetime) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
+
+
+def _require_words(field: str, text: str, longest: int) -> None:
+    if not text.strip() or len(text) > longest or not text.isprintable():
+        raise RefusedError(
+            f"{field} must be 1 to {longest} printable characters, got {text[:longest]!r}",
+            code=f"bad_{field}",
+        )
+
+
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+_NO_HASH = _hashed("")

@@ -1,0 +1,207 @@
+"""What clients send, as pydantic checks it. Unknown fields are refused, and so is text that
+PostgreSQL or JSON can't hold: what is accepted here can be stored."""
+
+import math
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+)
+from pydantic_core import PydanticCustomError
+
+from stepwell.sessions.records import SessionStatus, WhenBusy
+
+_LARGEST_INT = 2**63
+Value = TypeVar("Value")
+
+
+def storable(value: Value) -> Value:
+    """The same JSON value; raises if a text, a number or a name in it can't be stored."""
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            _check_text(each)
+        elif isinstance(each, int | float):
+            _check_number(each)
+        elif isinstance(each, dict):
+            for name, member in cast("dict[str, Any]", each).items():
+                waiting += (name, member)
+        elif isinstance(each, list):
+            waiting += cast("list[Any]", each)
+    return value
+
+
+def _check_number(number: float) -> None:
+    if isinstance(number, float) and not math.isfinite(number):
+        raise PydanticCustomError("number", "NaN and Infinity are no JSON")
+    if isinstance(number, int) and not -_LARGEST_INT <= number < _LARGEST_INT:
+        raise PydanticCustomError("number", "a whole number must fit 64 bits")
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise PydanticCustomError("text", "a text must not contain the character NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("text", "a text must not contain half characters") from None
+
+
+Storable = AfterValidator(storable)
+Title = Annotated[str, Field(max_length=200), Storable]
+Word = Annotated[str, Field(min_length=1, max_length=200), Storable]
+Text = Annotated[str, Field(min_length=1), Storable]
+"""Its length is a setting, so the route checks it."""
+Url = Annotated[str, Field(min_length=1, max_length=2000), Storable]
+Metadata = Annotated[dict[str, JsonValue], Storable]
+Place = Annotated[str, Field(min_length=1, max_length=256)]
+AnyJson = Annotated[JsonValue, Storable]
+
+
+class Body(BaseModel):
+    """What all bodies have in common."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
+
+
+class ContextBody(Body):
+    """The thing of the application that this is about; checked by the application's resolver."""
+
+    related_type: Word | None = Field(default=None, examples=["invoice"])
+    related_id: Word | None = Field(default=None, examples=["42"])
+    context_url: Url | None = Field(default=None, examples=["/invoices/42"])
+
+
+class SessionBody(ContextBody):
+    """A new session."""
+
+    agent_type: Word | None = Field(
+        default=None, description="Name of a registered agent; the first if left out."
+    )
+    title: Title | None = Field(default=None, examples=["Dunning letters"])
+    when_busy: WhenBusy = Field(
+        default=WhenBusy.ENQUEUE,
+        description="What happens to a message sent while an execution runs.",
+    )
+    metadata: Metadata = Field(default={}, examples=[{"project": "north"}])
+
+
+class SessionChanges(Body):
+    """What to change about a session; what is left out stays."""
+
+    title: Title | None = Field(default=None, examples=["Letters of March"])
+    status: SessionStatus = Field(default=SessionStatus.ACTIVE, examples=["archived"])
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    metadata: Metadata = {}
+
+
+class MessageBody(ContextBody):
+    """A message for a session."""
+
+    content: Text = Field(examples=["Which invoices are overdue?"])
+    metadata: Metadata = {}
+
+
+class FirstMessageBody(MessageBody):
+    """A message, and the session that is made for it. A session without a context of its own gets
+    that of the message."""
+
+    session: SessionBody = SessionBody()
+
+
+class CancelBody(Body):
+    """Why an execution is to end."""
+
+    reason: Annotated[str, Field(max_length=1000), Storable] = Field(
+        default="", examples=["not needed"]
+    )
+
+
+class ResumeBody(Body):
+    """More budget for a paused execution, or the word to go on."""
+
+    steps: StrictInt = Field(default=0, ge=0, le=1_000_000, examples=[10])
+    tokens: StrictInt = Field(default=0, ge=0, le=1_000_000_000_000)
+    seconds: StrictFloat = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False)
+    cost: StrictFloat = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False)
+    accept_change: StrictBool = Field(
+        default=False, description="Go on although the agent's definition has changed."
+    )
+
+
+class AnswerBody(Body):
+    """What a person says to a question or an approval that an execution waits for."""
+
+    call_id: Word = Field(examples=["call_1"])
+    answer: AnyJson = Field(examples=["yes"])
+
+
+class ForkBody(Body):
+    """Where to branch off, and what to say there."""
+
+    step_number: StrictInt | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000_000,
+        description="The last step to keep; the newest if left out.",
+    )
+    message: Text | None = Field(default=None, examples=["Try it without the tool."])
+
+
+class KeyBody(Body):
+    """A new API key."""
+
+    name: Word = Field(examples=["nightly report"])
+    expires_in_days: StrictFloat | None = Field(
+        default=None, gt=0, le=36_500, allow_inf_nan=False, examples=[90]
+    )
+    user_id: Word | None = Field(
+        default=None, description="Whose key; only administrators can make keys for others."
+    )
+    is_admin: StrictBool = Field(
+        default=False, description="Only administrators can make such keys."
+    )
+
+
+class SessionQuery(Body):
+    """Which sessions to list."""
+
+    limit: int | None = Field(default=None, ge=1, le=200)
+    cursor: Place | None = None
+    status: SessionStatus | None = None
+    agent_type: Word | None = None
+    search: Word | None = Field(default=None, description="Words in titles and messages.")
+    user_id: Word | None = Field(
+        default=None, description="For administrators: whose; all of the tenant if left out."
+    )
+
+
+class MessageQuery(Body):
+    """Which messages to list; the last ones without a cursor."""
+
+    limit: int | None = Field(default=None, ge=1, le=200)
+    before: Place | None = None
+    after: Place | None = None
+
+
+class PageQuery(Body):
+    """Which part of a list."""
+
+    limit: int | None = Field(default=None, ge=1, le=200)
+    cursor: Place | None = None
+
+
+class ChannelBody(Body):
+    """Which private channel a socket wants to join. Also taken as a form, as Pusher clients
+    send it."""
+
+    socket_id: Annotated[str, Field(pattern=r"^\d{1,20}\.\d{1,20}$")] = Field(examples=["12.34"])
+    channel_name: Word = Field(examples=["private-agent.session.0198c5a2-7b1e-7c3a-9d40-1f2e"])

@@ -1,0 +1,206 @@
+"""What is refused before anything looks at it: bodies that are too large, too deep or no JSON by
+their own word, and users who send too fast. Pure ASGI, in front of the routes.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from stepwell.clock import Clock
+from stepwell.server.metrics import Metrics
+from stepwell.server.problems import problem
+from stepwell.server.settings import ServerSettings
+from stepwell.sessions.errors import TooManyError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_DRAIN_SECONDS = 2.0
+_DRAINED_TIMES = 8
+_FORM = "application/x-www-form-urlencoded"
+_FORM_PATHS = ("/broadcasting/auth", "/agent/channels/auth")
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
+"""Strings as a whole, also one without an end, so that the search never starts over inside one."""
+
+
+class BodyLimits:
+    """Reads a body whole within its limits, and only then passes it on."""
+
+    def __init__(self, app: AsgiApp, settings: ServerSettings, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, or refuse."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if _declared_length(headers) > self._settings.max_body_bytes:
+            await self._refuse_large(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                body = await _body(receive, self._settings.max_body_bytes)
+        except TimeoutError:
+            await self._refuse(_too_slow(), "slow", scope, receive, send)
+            return
+        except _Left:
+            return
+        if body is None:
+            await self._refuse_large(scope, receive, send)
+            return
+        refusal = self._refusal_of(body, headers, scope["path"]) if body else None
+        if refusal is not None:
+            await self._refuse(refusal, "json", scope, receive, send)
+            return
+        await self._app(scope, _replayed(body, receive), send)
+
+    def _refusal_of(self, body: bytes, headers: Headers, path: str) -> Response | None:
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type == _FORM and path.endswith(_FORM_PATHS):
+            return None
+        if not (media_type == "application/json" or media_type.endswith("+json")):
+            detail = "Send the body as JSON, with 'Content-Type: application/json'."
+            return problem(415, "unsupported_media_type", detail)
+        fault = json_fault(body, self._settings.max_json_depth, self._settings.max_json_items)
+        return None if fault is None else problem(422, "json_too_complex", fault)
+
+    async def _refuse_large(self, scope: Scope, receive: Receive, send: Send) -> None:
+        most = self._settings.max_body_bytes
+        # Closing on a client that still sends would take the answer away from it.
+        with suppress(TimeoutError, _Left):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await _body(receive, most * _DRAINED_TIMES, keep=False)
+        detail = f"The body is larger than {most} bytes."
+        answer = problem(413, "body_too_large", detail, headers={"Connection": "close"})
+        await self._refuse(answer, "body", scope, receive, send)
+
+    async def _refuse(
+        self, answer: Response, limit: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self._metrics.refused.add(limit=limit)
+        await answer(scope, receive, send)
+
+
+def json_fault(body: bytes, most_depth: int, most_items: int) -> str | None:
+    """What is too much about a JSON text, judged without parsing it; None if nothing is.
+
+    >>> json_fault(b'{"a": ["[[[", 1]}', most_depth=2, most_items=10) is None
+    True
+    >>> json_fault(b"[[[1]]]", most_depth=2, most_items=10)
+    'The body is nested more than 2 levels deep.'
+    """
+    depth = items = 0
+    for token in _TOKENS.finditer(body):
+        match body[token.start()]:
+            case 0x5B | 0x7B:  # [ {
+                depth += 1
+                items += 1
+                if depth > most_depth:
+                    return f"The body is nested more than {most_depth} levels deep."
+            case 0x5D | 0x7D:  # ] }
+                depth -= 1
+            case 0x2C:  # ,
+                items += 1
+            case _:
+                continue
+        if items > most_items:
+            return f"The body has more than {most_items} items."
+    return None
+
+
+class _Left(Exception):
+    """The client went away before its request was whole, so it asked for nothing."""
+
+
+def _too_slow() -> Response:
+    detail = "The body did not arrive in time."
+    return problem(408, "body_too_slow", detail, headers={"Connection": "close"})
+
+
+def _declared_length(headers: Headers) -> int:
+    declared = headers.get("content-length", "0")
+    return int(declared) if declared.isascii() and declared.isdigit() else 0
+
+
+async def _body(receive: Receive, most: int, *, keep: bool = True) -> bytes | None:
+    """All of it, counted as it comes; None if it is too large. Not kept, it is only read."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _Left
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > most:
+            return None
+        if keep:
+            chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body as one message, then whatever else comes: a client that leaves, for example."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+class RateLimit:
+    """A bucket of tokens per user that fills at a steady rate. In the memory of one process: with
+    several, each gives the rate."""
+
+    def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._clock = clock
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
+        self._swept_at = clock.monotonic()
+
+    def take(self, tenant_id: str, user_id: str) -> None:
+        """Use one up; raises ``TooManyError`` if there is none."""
+        now = self._clock.monotonic()
+        self._sweep(now)
+        left, at = self._buckets.get((tenant_id, user_id), (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._per_second)
+        if left < 1.0:
+            self._buckets[tenant_id, user_id] = (left, now)
+            raise TooManyError(
+                f"you send more than {self._per_second:g} requests per second; try again later",
+                code="rate_limited",
+                retry_after=(1.0 - left) / self._per_second,
+            )
+        self._buckets[tenant_id, user_id] = (left - 1.0, now)
+
+    def _sweep(self, now: float) -> None:
+        """Forget buckets that are full again, once in the time that an empty one takes to fill."""
+        to_fill = self._burst / self._per_second
+        if now - self._swept_at < to_fill:
+            return
+        self._swept_at = now
+        self._buckets = {
+            who: (left, at) for who, (left, at) in self._buckets.items() if now - at < to_fill
+        }
+
+    def __len__(self) -> int:
+        """Users whose buckets are not full."""
+        return len(self._buckets)

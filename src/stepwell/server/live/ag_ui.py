@@ -1,0 +1,96 @@
+"""AG-UI over sessions: what its client sends becomes messages and answers, and the execution that
+follows is told as AG-UI events."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import ValidationError, convert
+
+from stepwell.broadcasting.ag_ui import AG_UI_HEADERS, AgUiTranslator
+from stepwell.broadcasting.ag_ui.shapes import RunInput, SentAnswer, SentText, SentUser
+from stepwell.broadcasting.client_input import read_json
+from stepwell.broadcasting.client_stream import ClientInputError
+from stepwell.server.live.response import LiveResponse
+from stepwell.server.live.story import Story, story_response
+from stepwell.server.live.wishes import NO_ANSWER, Wish, fulfilled
+from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import Session
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+
+async def ag_ui_response(
+    services: "Services", who: Principal, session: Session | None, body: bytes
+) -> LiveResponse:
+    """Take a RunAgentInput and tell the run. A client that leaves does not end it. Raises
+    ``RefusedError`` for what is none."""
+    given = _read(body)
+    followed = await fulfilled(services, who, session, _wish(given))
+
+    story = Story(
+        services,
+        followed,
+        lambda: AgUiTranslator(given.thread_id, given.run_id),
+        starts_over=True,
+    )
+    return story_response(services, who, story, headers=AG_UI_HEADERS)
+
+
+def _read(body: bytes) -> RunInput:
+    try:
+        return convert(read_json(body), RunInput)
+    except ClientInputError as error:
+        raise RefusedError(str(error), code="bad_input") from None
+    except ValidationError as error:
+        raise RefusedError(f"this is no AG-UI RunAgentInput: {error}", code="bad_input") from None
+
+
+def _wish(given: RunInput) -> Wish:
+    answers = tuple(_answer(number, one) for number, one in enumerate(given.resume or ()))
+    said: list[SentUser] = []
+    for message in reversed(given.messages):
+        if not isinstance(message, SentUser):
+            break
+        said.insert(0, message)
+    if not said or answers:
+        # With an answer the client sends its whole list again; nothing in it is new.
+        return Wish(answers=answers)
+    text = "\n\n".join(_text(message) for message in said)
+    return Wish(text=text, key=f"ag-ui:{given.thread_id[:80]}:{said[-1].id[:80]}")
+
+
+def _text(message: SentUser) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    texts = [part.text for part in message.content if isinstance(part, SentText)]
+    if len(texts) != len(message.content):
+        raise RefusedError(
+            f"message {message.id!r:.80} holds a file; sessions take text", code="text_only"
+        )
+    return "\n".join(texts)
+
+
+def _answer(number: int, given: SentAnswer) -> tuple[str, Any]:
+    if given.interrupt_id.endswith(":budget"):
+        raise RefusedError(
+            f"resume[{number}] grants budget, which is not taken from a client: use POST "
+            "/executions/{id}/resume",
+            code="not_granted",
+        )
+    if given.status == "cancelled":
+        return given.interrupt_id, NO_ANSWER
+    if given.status != "resolved":
+        raise RefusedError(
+            f"resume[{number}].status is {given.status!r:.40}; it is resolved or cancelled",
+            code="bad_input",
+        )
+    payload = given.payload
+    if isinstance(payload, Mapping) and {"editedArgs", "arguments"} & {*payload}:
+        raise RefusedError(
+            f"resume[{number}].payload edits the arguments of the call, which is not taken from a "
+            "client",
+            code="not_editable",
+        )
+    return given.interrupt_id, cast("Any", payload)

@@ -1,0 +1,112 @@
+"""The AI SDK over sessions: what ``useChat`` posts becomes messages and answers, and the execution
+that follows is told as a UI message stream."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.responses import Response
+
+from stepwell.broadcasting.ai_sdk import (
+    AI_SDK_DONE,
+    AI_SDK_HEADERS,
+    AiSdkTranslator,
+    response_message_id,
+)
+from stepwell.broadcasting.ai_sdk.history import ToolPart, UiMessage, ui_messages
+from stepwell.broadcasting.client_input import read_json
+from stepwell.broadcasting.client_stream import ClientInputError, question_id
+from stepwell.messages import TextPart
+from stepwell.server.live.story import Followed, Story, story_response
+from stepwell.server.live.wishes import Wish, fulfilled, paused_execution, under_way
+from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import Execution, Session
+from stepwell.state import Approval, PendingKind
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+
+async def ai_sdk_response(
+    services: "Services", who: Principal, session: Session | None, body: bytes
+) -> Response:
+    """Take what a chat posts and tell the run. A client that leaves does not end it. Raises
+    ``RefusedError`` for what is none."""
+    posted, messages = _read(body)
+    if posted.get("trigger") == "regenerate-message":
+        raise RefusedError(
+            "an answer of a session is not made anew; send another message, or fork the execution",
+            code="no_regeneration",
+        )
+    paused = None if session is None else await paused_execution(services, session)
+    followed = await fulfilled(services, who, session, _wish(posted, messages, paused))
+    message_id = response_message_id(body) or followed.execution_id
+    return _told(services, who, followed, message_id)
+
+
+async def ai_sdk_resumed(services: "Services", who: Principal, session: Session) -> Response:
+    """The run that is under way, for a page that was loaded anew; nothing if there is none."""
+    followed = await under_way(services, session)
+    if followed is None:
+        return Response(status_code=204)
+    return _told(services, who, followed, followed.execution_id)
+
+
+def _told(services: "Services", who: Principal, followed: Followed, message_id: str) -> Response:
+    # Parts that a client has can't be taken back, so a step that begins anew shows twice.
+    story = Story(services, followed, lambda: AiSdkTranslator(message_id), starts_over=False)
+    return story_response(services, who, story, headers=AI_SDK_HEADERS, end=AI_SDK_DONE)
+
+
+def _read(body: bytes) -> tuple[dict[str, Any], Sequence[UiMessage]]:
+    try:
+        posted = dict(read_json(body))
+        given = posted.get("messages")
+        if not isinstance(given, list) or not given:
+            raise ClientInputError("messages must be a list with a message")
+        return posted, ui_messages(cast("list[Any]", given))
+    except ClientInputError as error:
+        raise RefusedError(str(error), code="bad_input") from None
+
+
+def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Execution | None) -> Wish:
+    last = messages[-1]
+    if last.role == "user":
+        return Wish(text=_text(last), key=f"ai-sdk:{posted.get('id', '')!s:.80}:{last.id:.80}")
+    if paused is None:
+        return Wish()
+    found = ((asked["call_id"], _answer_to(asked, paused, messages)) for asked in paused.pending)
+    return Wish(answers=tuple((call_id, one[0]) for call_id, one in found if one is not None))
+
+
+def _text(message: UiMessage) -> str:
+    parts = [part for one in message.history for part in one.parts]
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    if len(texts) != len(parts):
+        raise RefusedError(f"{message.where} holds a file; sessions take text", code="text_only")
+    return "\n".join(texts)
+
+
+def _answer_to(asked: Any, paused: Execution, messages: Sequence[UiMessage]) -> tuple[Any] | None:
+    """The answer to one question, if it is to this one and not to an earlier one of its call."""
+    call_id = asked["call_id"]
+    found = next(((m, p) for m in reversed(messages) if (p := m.tool_part(call_id))), None)
+    if call_id is None or found is None:
+        return None
+    message, part = found
+    if asked["kind"] == PendingKind.APPROVAL:
+        return _approval(part, question_id(paused.id, paused.step_count, call_id))
+    if message.stopped_at != (paused.id, paused.step_count):
+        return None
+    if part.state == "output-available":
+        return (part.output,)
+    return (part.error_text,) if part.state == "output-error" else None
+
+
+def _approval(part: ToolPart, named: str) -> tuple[Approval] | None:
+    word = part.approval
+    if part.state != "approval-responded" or word.get("id") != named:
+        return None
+    if word.get("approved") is True:
+        return (Approval.granted(),)
+    return (Approval.denied(str(word.get("reason") or "")),)

@@ -1,0 +1,86 @@
+"""Signs private channels for those who may follow their session, and checks such signatures.
+
+Who signed travels with the signature, as the ``channel_data`` of the Pusher protocol, so that any
+process can ask again later whether they still may.
+"""
+
+import hashlib
+import hmac
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import DecodeError, Struct, ValidationError, json
+
+from stepwell.server.policy import channel_policy, may_follow
+from stepwell.sessions.errors import NotThereError, RefusedError
+from stepwell.sessions.principal import Principal
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+_SOCKET_ID = re.compile(r"\d{1,20}\.\d{1,20}")
+
+
+class ChannelAuth(Struct, frozen=True, kw_only=True):
+    """What the auth endpoint answers; clients hand it on as it is."""
+
+    auth: str
+    channel_data: str
+
+
+class Subscriber(Struct, frozen=True, kw_only=True):
+    """Whom a signature lets follow a session. Without ``who`` it was made by the application's own
+    server, which knows the secret and answers for it."""
+
+    session_id: str
+    who: Principal | None
+
+
+async def authorize_channel(
+    services: "Services", who: Principal, socket_id: str, channel: str
+) -> ChannelAuth:
+    """The signature with which a socket may follow a channel. Raises ``RefusedError`` for what is
+    no socket, and ``NotThereError`` for a channel that is not there or not theirs."""
+    if not _SOCKET_ID.fullmatch(socket_id):
+        raise RefusedError(
+            f"socket_id is {socket_id[:50]!r}; it is two numbers with a dot between, as the socket "
+            "was told when it connected",
+            code="bad_socket_id",
+        )
+    known = channel_policy(channel)
+    if known is None or not await may_follow(services, who, known[1]):
+        raise NotThereError("channel", channel[:200])
+    data = json.encode(who).decode()
+    settings = services.settings
+    signature = sign(settings.app_secret, socket_id, channel, data)
+    return ChannelAuth(auth=f"{settings.app_key}:{signature}", channel_data=data)
+
+
+def sign(secret: str, socket_id: str, channel: str, channel_data: str | None = None) -> str:
+    """The signature that the Pusher protocol asks for.
+
+    >>> sign("7ad3773142a6692b25b8", "1234.1234", "private-foobar")[:16]
+    '58df8b0c36d6982b'
+    """
+    parts = [socket_id, channel] if channel_data is None else [socket_id, channel, channel_data]
+    return hmac.new(secret.encode(), ":".join(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def subscriber_of(
+    services: "Services", socket_id: str, channel: str, auth: object, channel_data: object
+) -> Subscriber | None:
+    """Whom the signature that came with a subscription names; None if it is not good."""
+    known = channel_policy(channel)
+    if known is None or not isinstance(auth, str) or not isinstance(channel_data, str | None):
+        return None
+    settings = services.settings
+    signature = sign(settings.app_secret, socket_id, channel, channel_data)
+    is_good = hmac.compare_digest(f"{settings.app_key}:{signature}".encode(), auth.encode())
+    if not settings.app_secret or not is_good:
+        return None
+    if channel_data is None:
+        return Subscriber(session_id=known[1], who=None)
+    try:
+        return Subscriber(session_id=known[1], who=json.decode(channel_data, type=Principal))
+    except (DecodeError, ValidationError):
+        return None

@@ -1,0 +1,100 @@
+"""A response that follows a session: it ends with its client, with the server, with the access, or
+by itself, and a client that takes nothing is cut."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from stepwell.server.live.feed import LiveSubscription
+from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
+from stepwell.server.live.watching import access_lost
+from stepwell.server.policy import may_follow
+from stepwell.sessions.principal import Principal
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+logger = logging.getLogger("stepwell.server")
+
+Body = Callable[[LiveSubscription], AsyncGenerator[bytes, None]]
+
+
+class LiveResponse(Response):
+    """Sends what ``body`` makes of a subscription, piece by piece, as fast as clients take it."""
+
+    def __init__(
+        self,
+        services: "Services",
+        who: Principal,
+        session_id: str,
+        *,
+        after: int,
+        body: Body,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(headers=dict(headers))
+        del self.headers["content-length"]
+        self._services = services
+        self._who = who
+        self._session_id = session_id
+        self._after = after
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it. What fails before the first byte is told as any other error."""
+        feeds, line = self._services.feeds, line_of(scope)
+        with feeds.seats.taken(self._who):
+            async with await feeds.subscribe(self._session_id, self._after) as subscription:
+                start = {"status": self.status_code, "headers": self.raw_headers}
+                await send({"type": "http.response.start", **start})
+                try:
+                    await self._until_the_end(subscription, line, receive, send)
+                    await self._send(send, {"body": b"", "more_body": False})
+                except SlowReaderError as error:
+                    logger.info("a stream of session %s is cut: %s", self._session_id, error)
+                    line.abort()
+
+    async def _until_the_end(
+        self, subscription: LiveSubscription, line: Line, receive: Receive, send: Send
+    ) -> None:
+        await first_of(
+            self._pumped(subscription, send),
+            _disconnected(receive),
+            line.ending.wait(),
+            access_lost(self._services.store.bus, self._may_follow),
+        )
+
+    async def _may_follow(self) -> bool:
+        return await may_follow(self._services, self._who, self._session_id)
+
+    async def _pumped(self, subscription: LiveSubscription, send: Send) -> None:
+        async with aclosing(self._body(subscription)) as pieces:
+            async for piece in pieces:
+                await self._send(send, {"body": piece, "more_body": True})
+
+    async def _send(self, send: Send, message: Message) -> None:
+        seconds = self._services.settings.live_cut_seconds
+        await send_or_cut(send, {"type": "http.response.body", **message}, seconds)
+
+
+async def first_of(*waiting: Coroutine[Any, Any, object]) -> None:
+    """Run all until one ends, and end the others. What that one raised is raised."""
+    tasks = [asyncio.create_task(one) for one in waiting]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,115 @@
+"""The live routes: streams of a session, the socket, and what they are opened with."""
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from fastapi import APIRouter, Header, Query, Request, WebSocket
+from starlette.responses import Response
+
+from stepwell.broadcasting.envelope import timestamp
+from stepwell.server.live.ag_ui import ag_ui_response
+from stepwell.server.live.ai_sdk import ai_sdk_response, ai_sdk_resumed
+from stepwell.server.live.pusher import SocketLimits, serve_pusher
+from stepwell.server.live.sse import cursor_of, sse_response
+from stepwell.server.live.tokens import StreamTokens
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    SendingDep,
+    answer,
+    documented,
+)
+from stepwell.sessions.records import Session
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+
+def live_router(services: "Services", *, limits: SocketLimits = SocketLimits()) -> APIRouter:  # noqa: B008 - it is frozen
+    """All live routes; each has its line in the policy table."""
+    router = APIRouter()
+    _add_streams(router, services)
+    _add_protocols(router, services)
+    _add_sockets(router, services, limits)
+    return router
+
+
+def _add_streams(router: APIRouter, services: "Services") -> None:
+    tokens = StreamTokens(services.settings.app_secret, services.clock)
+
+    @router.get("/agent/sessions/{session_id}/events", **_documented("follow_session"))
+    async def follow(
+        access: AccessDep,
+        after: Annotated[
+            int | None, Query(ge=0, le=2**53, description="Tell what came behind this number.")
+        ] = None,
+        execution: Annotated[
+            str | None, Query(max_length=64, description="End when this execution is over.")
+        ] = None,
+        last_event_id: Annotated[
+            str | None, Header(description="As browsers send it; goes before `after`.")
+        ] = None,
+    ) -> Response:
+        """What happens in a session, as server-sent events: first what came since, then the new."""
+        cursor = cursor_of(last_event_id, after)
+        session = cast(Session, access.session)
+        return await sse_response(
+            services, access.principal, session, after=cursor, execution_id=execution
+        )
+
+    @router.post(
+        "/agent/sessions/{session_id}/stream-token",
+        status_code=201,
+        **documented("make_stream_token", "live", 404),
+    )
+    async def make_token(access: AccessDep) -> Response:
+        """A token for streams of a session, good for a minute: `?token=` in their address is for
+        browsers, whose EventSource can send no headers."""
+        session = cast(Session, access.session)
+        made = tokens.make(access.principal, session.id)
+        return answer({"token": made.token, "expires_at": timestamp(made.expires_at)}, 201)
+
+
+def _add_sockets(router: APIRouter, services: "Services", limits: SocketLimits) -> None:
+    @router.websocket("/app/{key}")
+    async def socket(websocket: WebSocket, key: str) -> None:
+        await serve_pusher(services, websocket, key, limits)
+
+
+def _add_protocols(router: APIRouter, services: "Services") -> None:
+    @router.post("/agent/sessions/{session_id}/ag-ui", **_documented("run_ag_ui"))
+    async def run_ag_ui(request: Request, access: SendingDep) -> Response:
+        """Send what an AG-UI client asks for, and follow the run by AG-UI events."""
+        return await ag_ui_response(
+            services, access.principal, access.session, await request.body()
+        )
+
+    @router.post("/agent/ag-ui", **_documented("begin_ag_ui"))
+    async def begin_ag_ui(request: Request, access: SendingDep) -> Response:
+        """The same in a new session, which the header x-stepwell-session names."""
+        return await ag_ui_response(services, access.principal, None, await request.body())
+
+    @router.post("/agent/sessions/{session_id}/ai-sdk", **_documented("run_ai_sdk"))
+    async def run_ai_sdk(request: Request, access: SendingDep) -> Response:
+        """Send what `useChat` of the AI SDK posts, and follow the run by its UI message stream."""
+        return await ai_sdk_response(
+            services, access.principal, access.session, await request.body()
+        )
+
+    @router.post("/agent/ai-sdk", **_documented("begin_ai_sdk"))
+    async def begin_ai_sdk(request: Request, access: SendingDep) -> Response:
+        """The same in a new session, which the header x-stepwell-session names."""
+        return await ai_sdk_response(services, access.principal, None, await request.body())
+
+    @router.get("/agent/sessions/{session_id}/ai-sdk/{chat}/stream", **_documented("resume_ai_sdk"))
+    async def resume_ai_sdk(access: AccessDep, chat: str) -> Response:
+        """Follow the run that is under way from its beginning, after a page was loaded anew."""
+        del chat  # the client's own name for the session
+        session = cast(Session, access.session)
+        return await ai_sdk_resumed(services, access.principal, session)
+
+
+def _documented(operation_id: str) -> dict[str, Any]:
+    stream: dict[str, Any] = {"content": {"text/event-stream": {}}, "description": "The stream"}
+    described = documented(operation_id, "live", *WITH_BODY, 404, 409, 429)
+    described["responses"] = {200: stream, **described["responses"]}
+    return {**described, "response_class": Response}

@@ -1,0 +1,34 @@
+"""How many live streams each user has open."""
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from stepwell.sessions.errors import TooManyError
+from stepwell.sessions.principal import Principal
+
+
+class Seats:
+    """Counts the open streams of users in this process, and refuses more than each may have."""
+
+    def __init__(self, per_user: int) -> None:
+        self._per_user = per_user
+        self._taken: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def taken(self, who: Principal) -> Generator[None]:
+        """One more for the length of a block. Raises ``TooManyError``."""
+        user = (who.tenant_id, who.user_id)
+        if self._taken[user] >= self._per_user:
+            raise TooManyError(
+                f"{who.user_id} has {self._per_user} live streams open, which is the most that "
+                "one user may have; close one of them",
+                code="too_many_streams",
+            )
+        self._taken[user] += 1
+        try:
+            yield
+        finally:
+            self._taken[user] -= 1
+            if not self._taken[user]:
+                del self._taken[user]

@@ -1,0 +1,147 @@
+"""What a client of AG-UI or the AI SDK wants: a message taken in, answers given. Both protocols are
+read into this, and it is done through the same doors as by the other routes."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from stepwell.broadcasting.client_stream import question_id
+from stepwell.server.live.story import Followed
+from stepwell.sessions.errors import ConflictError, RefusedError
+from stepwell.sessions.intake import NewMessage, NewSession, Sent
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import Execution, ExecutionStatus, Session
+from stepwell.state import Approval, PendingKind
+
+if TYPE_CHECKING:
+    from stepwell.server.services import Services
+
+NOT_ANSWERED = "The person did not answer."
+NO_ANSWER = object()
+"""Stands for an answer that a person refused to give."""
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """A message, under a key that makes it count once, and answers by the id of their question or
+    of the call that asked."""
+
+    text: str | None = None
+    key: str = ""
+    answers: tuple[tuple[str, Any], ...] = ()
+    agent_type: str | None = None
+
+
+class _Standing(Struct, frozen=True):
+    newest: int = 0
+    paused: Execution | None = None
+
+
+async def paused_execution(services: "Services", session: Session) -> Execution | None:
+    """The execution of the session that waits for a person, if one does."""
+    return (await _standing(services, session)).paused
+
+
+async def fulfilled(
+    services: "Services", who: Principal, session: Session | None, wish: Wish
+) -> Followed:
+    """Do it, and say which execution to follow from where. Raises ``SessionError`` if it can't be
+    done; then nothing has changed, but for the answers before the one that was refused."""
+    standing = _Standing() if session is None else await _standing(services, session)
+    followed: Followed | None = None
+    for question, answer in wish.answers:
+        if session is None or standing.paused is None:
+            raise ConflictError("nothing waits for an answer", code="not_waiting")
+        value = _refusal(standing.paused, question) if answer is NO_ANSWER else answer
+        answered = await services.lifecycle.answer(standing.paused.id, question, value)
+        followed = await _resumed(services, session, answered, standing.newest)
+    if wish.text is not None:
+        sent = await _sent(services, who, session, wish)
+        if standing.paused is not None and not wish.answers:
+            await _go_on_without(services, standing.paused)
+        return await _new(services, sent, standing.newest)
+    if followed is None:
+        raise RefusedError(
+            "there is nothing new: send a message of the user, or an answer to what is waited for",
+            code="nothing_new",
+        )
+    return followed
+
+
+async def under_way(services: "Services", session: Session) -> Followed | None:
+    """The execution that runs or waits to run, told from its beginning."""
+
+    async def look(tx: Transaction) -> tuple[Execution | None, int]:
+        unfinished = await tx.unfinished(session.id)
+        oldest, _ = await tx.event_range(session.id)
+        return unfinished[0] if unfinished else None, oldest - 1
+
+    head, before = await services.store.read(look)
+    if head is None or head.status is ExecutionStatus.PAUSED:
+        return None
+    return Followed(session_id=session.id, execution_id=head.id, after=before)
+
+
+async def _standing(services: "Services", session: Session) -> _Standing:
+    async def look(tx: Transaction) -> _Standing:
+        _, newest = await tx.event_range(session.id)
+        unfinished = await tx.unfinished(session.id)
+        is_paused = bool(unfinished) and unfinished[0].status is ExecutionStatus.PAUSED
+        return _Standing(newest, unfinished[0] if is_paused else None)
+
+    return await services.store.read(look)
+
+
+async def _sent(services: "Services", who: Principal, session: Session | None, wish: Wish) -> Sent:
+    message = NewMessage(
+        content=wish.text or "",
+        session_id=None if session is None else session.id,
+        new_session=NewSession(agent_type=wish.agent_type),
+        idempotency_key=wish.key or None,
+    )
+    return await services.intake.send_message(who, message)
+
+
+async def _go_on_without(services: "Services", paused: Execution) -> None:
+    """The person wrote something else: what waits for an answer is told so and goes on, or the
+    message would never have its turn."""
+    for asked in paused.pending:
+        call_id = asked["call_id"]
+        if call_id is None:
+            continue  # it waits for more budget, which no message gives
+        try:
+            await services.lifecycle.answer(paused.id, call_id, _refusal(paused, call_id))
+        except ConflictError:
+            return  # somebody answered, or the message itself put an end to it
+
+
+def _refusal(paused: Execution, question: str) -> Any:
+    """No answer, in the form that the question takes."""
+    for asked in paused.pending:
+        named = question_id(paused.id, paused.step_count, asked["call_id"])
+        if question in (named, asked["call_id"]) and asked["kind"] == PendingKind.APPROVAL:
+            return Approval.denied(NOT_ANSWERED)
+    return NOT_ANSWERED
+
+
+async def _resumed(
+    services: "Services", session: Session, answered: Execution, after: int
+) -> Followed:
+    state = None
+    if answered.last_snapshot_id is not None:
+        state = await services.reader.state_of(answered.last_snapshot_id)
+    return Followed(session_id=session.id, execution_id=answered.id, after=after, begins_with=state)
+
+
+async def _new(services: "Services", sent: Sent, newest: int) -> Followed:
+    execution = sent.execution
+    if execution is None or sent.repeated:
+        oldest, _ = await services.store.read(lambda tx: tx.event_range(sent.session.id))
+        newest = oldest - 1
+    execution_id = sent.message.agent_execution_id if execution is None else execution.id
+    return Followed(
+        session_id=sent.session.id,
+        execution_id=execution_id or "",
+        after=newest,
+        message=None if execution is None else sent.message,
+    )

@@ -1,0 +1,63 @@
+"""Cursors: where a page begins, as an opaque word. They name a place, never a right: every query
+still asks only for what the caller may see."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from stepwell.sessions.errors import RefusedError
+
+Place = tuple[datetime, str]
+Row = TypeVar("Row")
+_LONGEST = 256
+
+
+def cursor_of(at: datetime, id: str) -> str:
+    """The word for a place in time, with the id that breaks ties.
+
+    >>> place_of(cursor_of(datetime(2026, 1, 6, tzinfo=UTC), "b7"))
+    (datetime.datetime(2026, 1, 6, 0, 0, tzinfo=datetime.timezone.utc), 'b7')
+    """
+    text = f"{at.astimezone(UTC).isoformat(timespec='microseconds')} {id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None) -> Place | None:
+    """The place that a cursor names; raises ``RefusedError`` for a word that is no cursor."""
+    if cursor is None:
+        return None
+    try:
+        if len(cursor) > _LONGEST:
+            raise ValueError
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        time, _, id = text.partition(" ")
+        at = datetime.fromisoformat(time).astimezone(UTC)
+        if cursor_of(at, id) != cursor or not id.isprintable():
+            raise ValueError
+    except (ValueError, OverflowError, binascii.Error):
+        raise RefusedError(
+            "that is no cursor of this list; take one from an answer, or leave it out",
+            code="bad_cursor",
+        ) from None
+    return at, id
+
+
+def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
+    """The first ``limit`` of rows that were asked for one more than that, and if there are more.
+
+    >>> cut([1, 2, 3], 2)
+    ([1, 2], True)
+    """
+    return list(rows[:limit]), len(rows) > limit
+
+
+def cut_last(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
+    """The same from the end, for rows that were read backwards.
+
+    >>> cut_last([1, 2, 3], 2)
+    ([2, 3], True)
+    """
+    return list(rows[-limit:]), len(rows) > limit

@@ -1,0 +1,45 @@
+"""Who may do what: one table for every route and channel, and the guard that applies it.
+
+Routes declare ``access: Annotated[Access, Depends(access)]`` and get what their path names,
+loaded and checked.
+"""
+
+from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError
+from stepwell.server.policy.check import check_policies, routes_of
+from stepwell.server.policy.guard import (
+    Access,
+    Authorize,
+    Guarded,
+    access,
+    may_follow,
+    may_join,
+)
+from stepwell.server.policy.table import (
+    CHANNELS,
+    POLICIES,
+    Needs,
+    Of,
+    Policy,
+    RouteKey,
+    channel_policy,
+)
+
+__all__ = [
+    "CHANNELS",
+    "POLICIES",
+    "Access",
+    "Authorize",
+    "Guarded",
+    "Needs",
+    "NotAllowedError",
+    "NotSignedInError",
+    "Of",
+    "Policy",
+    "RouteKey",
+    "access",
+    "channel_policy",
+    "check_policies",
+    "may_follow",
+    "may_join",
+    "routes_of",
+]

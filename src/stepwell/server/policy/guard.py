@@ -1,0 +1,246 @@
+"""The guard before every route and channel: who asks, what the path names, whether it is theirs.
+
+What is not theirs is answered like what does not exist, with the same look-ups behind it.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, assert_never
+
+from msgspec import Struct
+from starlette.requests import HTTPConnection
+
+from stepwell.clock import Clock
+from stepwell.errors import ConfigurationError
+from stepwell.server.auth.authenticator import Authenticator
+from stepwell.server.auth.keys import KeyRing
+from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError
+from stepwell.server.auth.tokens import has_expired
+from stepwell.server.policy.table import FOLLOW, Needs, Of, Policy, channel_policy
+from stepwell.sessions.errors import NotThereError
+from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
+
+Authorize = Callable[[Principal, str, Session | Execution | None], bool | Awaitable[bool]]
+"""The application's own rule, on top of ours: not true, or a ``PermissionError``, denies."""
+
+_NOBODYS_ID = "00000000-0000-0000-0000-000000000000"
+_LONGEST_ID = 64
+
+
+class Guarded(Protocol):
+    """What the guard needs of the services."""
+
+    @property
+    def store(self) -> Store:
+        """Where sessions and executions are."""
+        ...
+
+    @property
+    def authenticate(self) -> Authenticator:
+        """Who says who asks."""
+        ...
+
+    @property
+    def authorize(self) -> Authorize | None:
+        """The application's own rule, if it has one."""
+        ...
+
+    @property
+    def keys(self) -> KeyRing:
+        """Which keys are still valid."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time, by which tokens expire."""
+        ...
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """Who asks, and what the path names: loaded, and theirs to use."""
+
+    principal: Principal
+    session: Session | None = None
+    execution: Execution | None = None
+    snapshot: Snapshot | None = None
+    """Without the documents of its chain; the reader gives the whole."""
+    key: ApiKey | None = None
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    session: Session | None = None
+    execution: Execution | None = None
+    snapshot: Snapshot | None = None
+    key: ApiKey | None = None
+
+
+async def access(connection: HTTPConnection) -> Access:
+    """The dependency of every route that is not public."""
+    services: Guarded = connection.scope["app"].state.services
+    policy = _policy_of(connection)
+    principal = await services.authenticate.authenticate(connection)
+    if principal is None:
+        raise NotSignedInError
+    if policy.action == FOLLOW.action and not await _is_still_signed_in(services, principal):
+        # A token for one stream outlives the key that it was made with.
+        raise NotSignedInError
+    if policy.needs is Needs.ADMIN and not principal.is_admin:
+        raise NotAllowedError(policy.action)
+    return await _admitted(services, policy, principal, connection.path_params)
+
+
+async def may_follow(services: Guarded, principal: Principal, session_id: str) -> bool:
+    """Whether they may follow the events of a session: asked when a channel is joined, and again
+    whenever access may have changed. Who signed in with a key that was revoked meanwhile, or with a
+    token that has expired, may not."""
+    if not await _is_still_signed_in(services, principal):
+        return False
+    try:
+        await _admitted(services, FOLLOW, principal, {"session_id": session_id})
+    except (NotThereError, NotAllowedError):
+        return False
+    return True
+
+
+async def may_join(services: Guarded, principal: Principal, channel: str) -> bool:
+    """Whether they may join a channel of that name."""
+    known = channel_policy(channel)
+    return known is not None and await may_follow(services, principal, known[1])
+
+
+async def _is_still_signed_in(services: Guarded, principal: Principal) -> bool:
+    return not has_expired(principal, services.clock) and await services.keys.is_valid(principal)
+
+
+def _policy_of(connection: HTTPConnection) -> Policy:
+    scope = connection.scope
+    method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+    method = "GET" if method == "HEAD" else method
+    policies: Mapping[Any, Policy] = getattr(scope["app"].state, "policies", {})
+    policy = policies.get((method, scope["endpoint"]))
+    if policy is None:
+        raise ConfigurationError(
+            f"{method} {scope['path']} has no policy: add it to stepwell.server.policy.table, and "
+            "call check_policies(app) when all routes are there"
+        )
+    return policy
+
+
+async def _admitted(
+    services: Guarded, policy: Policy, principal: Principal, path: Mapping[str, Any]
+) -> Access:
+    found = _Found()
+    if policy.of is not Of.NONE:
+        found = await services.store.read(lambda tx: _load(tx, policy.of, principal, path))
+        _require_theirs(policy.of, found, principal, path)
+    await _authorized(services.authorize, policy.action, principal, found)
+    return Access(
+        principal=principal,
+        session=found.session,
+        execution=found.execution,
+        snapshot=found.snapshot,
+        key=found.key,
+    )
+
+
+async def _load(tx: Transaction, of: Of, principal: Principal, path: Mapping[str, Any]) -> _Found:
+    match of:
+        case Of.SESSION:
+            return _Found(session=await tx.session(_id(path, "session_id")))
+        case Of.EXECUTION:
+            return await _execution(tx, _id(path, "execution_id"))
+        case Of.SNAPSHOT:
+            snapshot = await tx.snapshot(_id(path, "snapshot_id"))
+            found = await _execution(tx, _id(path, "execution_id"))
+            return _Found(session=found.session, execution=found.execution, snapshot=snapshot)
+        case Of.KEY:
+            whose = None if principal.is_admin else principal.user_id
+            keys = await tx.api_keys(principal.tenant_id, user_id=whose)
+            wanted = _id(path, "key_id")
+            return _Found(key=next((key for key in keys if key.id == wanted), None))
+        case Of.NONE:
+            return _Found()
+        case _:
+            assert_never(of)
+
+
+async def _execution(tx: Transaction, execution_id: str) -> _Found:
+    execution = await tx.execution(execution_id)
+    # Looked up in any case, so that a missing execution takes as long as a foreign one.
+    session_id = None if execution is None else execution.session_id
+    session = await tx.session(session_id or _NOBODYS_ID)
+    return _Found(session=session, execution=execution)
+
+
+def _id(path: Mapping[str, Any], name: str) -> str:
+    """The id in the path; one that no id can be is looked up as one that nobody has."""
+    given = str(path[name])
+    fits = len(given) <= _LONGEST_ID and given.isascii() and given.isprintable()
+    return given if fits else _NOBODYS_ID
+
+
+def _require_theirs(of: Of, found: _Found, principal: Principal, path: Mapping[str, Any]) -> None:
+    match of:
+        case Of.SESSION:
+            session = found.session
+            if session is None or not _is_theirs(session, principal):
+                raise NotThereError("session", str(path["session_id"]))
+        case Of.EXECUTION | Of.SNAPSHOT:
+            if not _is_their_execution(found, principal):
+                raise NotThereError("execution", str(path["execution_id"]))
+            if of is Of.SNAPSHOT and not _belongs(found):
+                raise NotThereError("snapshot", str(path["snapshot_id"]))
+        case Of.KEY:
+            key = found.key
+            if key is None or not _is_theirs(key, principal):
+                raise NotThereError("key", str(path["key_id"]))
+        case Of.NONE:
+            return
+        case _:
+            assert_never(of)
+
+
+def _is_theirs(thing: Session | Execution | ApiKey, principal: Principal) -> bool:
+    return thing.tenant_id == principal.tenant_id and (
+        principal.is_admin or thing.user_id == principal.user_id
+    )
+
+
+def _is_their_execution(found: _Found, principal: Principal) -> bool:
+    """An execution belongs to whom its session belongs; one without a session has its own user."""
+    execution = found.execution
+    if execution is None:
+        return False
+    if execution.session_id is None:
+        return _is_theirs(execution, principal)
+    return (
+        found.session is not None
+        and execution.tenant_id == principal.tenant_id
+        and _is_theirs(found.session, principal)
+    )
+
+
+def _belongs(found: _Found) -> bool:
+    snapshot, execution = found.snapshot, found.execution
+    return (
+        snapshot is not None
+        and execution is not None
+        and snapshot.agent_execution_id == execution.id
+        and snapshot.tenant_id == execution.tenant_id
+    )
+
+
+async def _authorized(
+    rule: Authorize | None, action: str, principal: Principal, found: _Found
+) -> None:
+    if rule is None:
+        return
+    try:
+        verdict = rule(principal, action, found.execution or found.session)
+        allowed = await verdict if inspect.isawaitable(verdict) else verdict
+    except PermissionError as denied:
+        raise NotAllowedError(action) from denied
+    if not allowed:
+        raise NotAllowedError(action)

@@ -1,0 +1,172 @@
+"""Errors as clients see them: problem documents (RFC 9457), whatever went wrong and wherever.
+
+``code`` is for programs and stays; ``detail`` is for people. Of a defect the client is told only an
+id, under which the log has the rest.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from math import ceil
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell.broadcasting.json_text import json_text, whole_characters
+from stepwell.errors import AgentNotFoundError
+from stepwell.server.services import services_of
+from stepwell.sessions.errors import (
+    ConflictError,
+    NotThereError,
+    RefusedError,
+    SessionError,
+    StoreUnavailableError,
+    TooManyError,
+)
+
+PROBLEM = "application/problem+json"
+SECURITY_HEADERS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+_STATUS: Sequence[tuple[type[SessionError], int]] = (
+    (NotThereError, 404),
+    (ConflictError, 409),
+    (RefusedError, 422),
+    (TooManyError, 429),
+    (StoreUnavailableError, 503),
+)
+_CODES = {
+    400: "bad_request",
+    401: "not_signed_in",
+    403: "not_allowed",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    421: "misdirected_request",
+    429: "too_many_requests",
+}
+_MOST_ERRORS = 20
+_LONGEST_WORD = 200
+
+log = logging.getLogger("stepwell.server")
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    errors: Iterable[Mapping[str, Any]] | None = None,
+    instance: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The answer for something that went wrong."""
+    document: dict[str, Any] = {
+        "type": f"urn:stepwell:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": whole_characters(detail),
+        "code": code,
+    }
+    if instance is not None:
+        document["instance"] = instance
+    if errors is not None:
+        document["errors"] = list(errors)
+    return Response(
+        json_text(document),
+        status_code=status,
+        media_type=PROBLEM,
+        headers={**SECURITY_HEADERS, **(headers or {})},
+    )
+
+
+def install_problems(app: FastAPI) -> None:
+    """Every error of the app becomes a problem document."""
+    app.add_exception_handler(SessionError, _of_session_error)
+    app.add_exception_handler(AgentNotFoundError, _of_unknown_agent)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http_exception)
+    app.add_exception_handler(Exception, _of_defect)
+
+
+async def _of_session_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SessionError)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    if status is None:
+        return await _of_defect(request, error)
+    if isinstance(error, StoreUnavailableError):
+        # Its text names hosts and statements; it is for the log.
+        log.warning("the store is not available: %s", error)
+        detail = "The database does not answer; nothing was changed, or all of it. Try again."
+        return problem(503, error.code, detail, headers={"Retry-After": "1"})
+    headers = _retry_after(error) if isinstance(error, TooManyError) else None
+    return problem(status, error.code, str(error), headers=headers)
+
+
+def _retry_after(error: TooManyError) -> Mapping[str, str]:
+    # Clients that are told nothing come back at once.
+    return {"Retry-After": str(max(1, ceil(error.retry_after or 1.0)))}
+
+
+async def _of_unknown_agent(_request: Request, error: Exception) -> Response:
+    return problem(422, "agent_not_found", str(error))
+
+
+async def _of_validation(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = cast(Sequence[Mapping[str, Any]], error.errors())
+    if any(each["type"] == "json_invalid" for each in found):
+        place = found[0]["loc"][-1]
+        return problem(400, "bad_json", f"The body is no JSON: broken at character {place}.")
+    errors = [_field_error(each) for each in found[:_MOST_ERRORS]]
+    return problem(422, "invalid_request", _summary(errors, len(found)), errors=errors)
+
+
+def _field_error(found: Mapping[str, Any]) -> dict[str, str]:
+    """Where and what, without what was sent: it may be a secret that took the wrong turn."""
+    place, *path = (_shortened(str(part)) for part in found["loc"])
+    return {
+        "in": place,
+        "field": ".".join(path),
+        "message": _shortened(str(found["msg"])),
+        "code": str(found["type"]),
+    }
+
+
+def _summary(errors: Sequence[Mapping[str, str]], number: int) -> str:
+    first = errors[0]
+    where = f"{first['in']} {first['field']}".strip()
+    more = f" There are {number - 1} more." if number > 1 else ""
+    return f"{where}: {first['message']}.{more}"
+
+
+def _shortened(text: str) -> str:
+    text = whole_characters(text)
+    return text if len(text) <= _LONGEST_WORD else text[: _LONGEST_WORD - 3] + "..."
+
+
+async def _of_http_exception(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    # Refusals of the policy have a code of their own.
+    code = str(getattr(error, "code", _CODES.get(error.status_code, "http_error")))
+    if error.status_code in (204, 304):
+        return Response(status_code=error.status_code, headers=error.headers)
+    return problem(error.status_code, code, str(error.detail), headers=error.headers)
+
+
+async def _of_defect(request: Request, error: Exception) -> Response:
+    services = services_of(request)
+    services.metrics.errors.add()
+    error_id = services.new_id()
+    path = whole_characters(request.url.path)
+    log.error("error %s at %s %r", error_id, request.method, path, exc_info=error)
+    detail = f"Something broke here; it is in the server's log as error {error_id}."
+    return problem(500, "internal_error", detail, instance=f"urn:uuid:{error_id}")

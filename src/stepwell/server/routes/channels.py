@@ -1,0 +1,85 @@
+"""Signatures for private channels, where clients of the Pusher protocol ask for them."""
+
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Depends
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell.server.bodies import ChannelBody
+from stepwell.server.live.channel_auth import authorize_channel
+from stepwell.server.policy import Access
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    ServicesDep,
+    answer,
+    documented,
+)
+from stepwell.server.routes.shapes import ChannelShape
+from stepwell.server.services import Services
+from stepwell.sessions.errors import RefusedError
+
+router = APIRouter()
+_TAG = "channels"
+_BODY = {"schema": {"$ref": "#/components/schemas/ChannelBody"}}
+_DOCUMENTED: dict[str, Any] = {
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": _BODY, "application/x-www-form-urlencoded": _BODY},
+        }
+    }
+}
+
+
+async def channel_body(request: Request, _access: AccessDep) -> ChannelBody:
+    """The body, as JSON or as the form that Pusher clients send."""
+    raw = await request.body()
+    try:
+        if request.headers.get("content-type", "").startswith("application/x-www-form"):
+            fields = parse_qsl(raw.decode(), max_num_fields=10, errors="strict")
+            return ChannelBody.model_validate(dict(fields))
+        return ChannelBody.model_validate_json(raw)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError(
+            [{**each, "loc": ("body", *each["loc"])} for each in found]
+        ) from None
+    except ValueError:
+        raise RefusedError("the body is no form", code="bad_form") from None
+
+
+ChannelDep = Annotated[ChannelBody, Depends(channel_body)]
+
+
+@router.post(
+    "/broadcasting/auth",
+    response_model=ChannelShape,
+    **documented("join_channel", _TAG, *WITH_BODY, 404),
+    **_DOCUMENTED,
+)
+async def join_channel(body: ChannelDep, access: AccessDep, services: ServicesDep) -> Response:
+    """Sign a private channel for a socket, where Laravel Echo asks by default."""
+    return await _joined(services, access, body)
+
+
+@router.post(
+    "/agent/channels/auth",
+    response_model=ChannelShape,
+    **documented("join_agent_channel", _TAG, *WITH_BODY, 404),
+    **_DOCUMENTED,
+)
+async def join_agent_channel(
+    body: ChannelDep, access: AccessDep, services: ServicesDep
+) -> Response:
+    """The same beside the other routes."""
+    return await _joined(services, access, body)
+
+
+async def _joined(services: Services, access: Access, body: ChannelBody) -> Response:
+    signed = await authorize_channel(services, access.principal, body.socket_id, body.channel_name)
+    return answer({"auth": signed.auth, "channel_data": signed.channel_data})

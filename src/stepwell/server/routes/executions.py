@@ -1,0 +1,187 @@
+"""Executions: read, cancelled, answered, resumed, forked, explained."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from stepwell.server.bodies import AnswerBody, CancelBody, ForkBody, PageQuery, ResumeBody
+from stepwell.server.paging import cursor_of, cut, place_of
+from stepwell.server.policy import Access
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    SendingDep,
+    ServicesDep,
+    answer,
+    documented,
+    page_limit,
+    require_short,
+)
+from stepwell.server.routes.sessions import the_session
+from stepwell.server.routes.shapes import (
+    ExecutionPage,
+    ExecutionShape,
+    SentShape,
+    SnapshotList,
+    StepList,
+    WholeSnapshotShape,
+)
+from stepwell.server.views import execution_view, sent_view, snapshot_view, trace_view
+from stepwell.sessions.records import Execution
+
+router = APIRouter(prefix="/agent")
+_TAG = "executions"
+_MOST_EXECUTIONS = 10_000
+_NO_CANCEL = CancelBody()
+_NO_RESUME = ResumeBody()
+_NO_FORK = ForkBody()
+
+
+@router.get(
+    "/sessions/{session_id}/executions",
+    response_model=ExecutionPage,
+    **documented("list_executions", _TAG, 404),
+)
+async def list_executions(
+    query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """The executions of a session, oldest first."""
+    session_id = the_session(access).id
+    limit = page_limit(query.limit, services.settings)
+    place = place_of(query.cursor)
+    rows = await services.store.read(
+        lambda tx: tx.executions(session_id=session_id, limit=_MOST_EXECUTIONS)
+    )
+    later = [row for row in rows if place is None or (row.created_at, row.id) > place]
+    shown, has_more = cut(later, limit)
+    following = cursor_of(shown[-1].created_at, shown[-1].id) if has_more else None
+    return answer({"items": [execution_view(each) for each in shown], "next": following})
+
+
+@router.get(
+    "/executions/{execution_id}",
+    response_model=ExecutionShape,
+    **documented("get_execution", _TAG, 404),
+)
+async def get_execution(access: AccessDep) -> Response:
+    """One execution: where it stands, what it waits for, why it stopped."""
+    return answer(execution_view(the_execution(access)))
+
+
+@router.post(
+    "/executions/{execution_id}/cancel",
+    status_code=202,
+    response_model=ExecutionShape,
+    **documented("cancel_execution", _TAG, *WITH_BODY, 404, 409),
+)
+async def cancel_execution(
+    access: AccessDep, services: ServicesDep, body: CancelBody = _NO_CANCEL
+) -> Response:
+    """End an execution; what is in flight is stopped."""
+    reason = body.reason
+    execution = await services.lifecycle.cancel(the_execution(access).id, reason=reason)
+    return answer(execution_view(execution), 202)
+
+
+@router.post(
+    "/executions/{execution_id}/resume",
+    status_code=202,
+    response_model=ExecutionShape,
+    **documented("resume_execution", _TAG, *WITH_BODY, 404, 409, 429),
+)
+async def resume_execution(
+    access: SendingDep, services: ServicesDep, body: ResumeBody = _NO_RESUME
+) -> Response:
+    """Grant more budget to an execution that ran out of it, or take up one that was set aside."""
+    execution = await services.lifecycle.resume(
+        the_execution(access).id,
+        steps=body.steps,
+        tokens=body.tokens,
+        seconds=body.seconds,
+        cost=body.cost,
+        accept_change=body.accept_change,
+    )
+    return answer(execution_view(execution), 202)
+
+
+@router.post(
+    "/executions/{execution_id}/answer",
+    status_code=202,
+    response_model=ExecutionShape,
+    **documented("answer_execution", _TAG, *WITH_BODY, 404, 409, 429),
+)
+async def answer_execution(body: AnswerBody, access: SendingDep, services: ServicesDep) -> Response:
+    """Answer a question or an approval that an execution waits for."""
+    execution = await services.lifecycle.answer(the_execution(access).id, body.call_id, body.answer)
+    return answer(execution_view(execution), 202)
+
+
+@router.post(
+    "/executions/{execution_id}/fork",
+    status_code=202,
+    response_model=SentShape,
+    **documented("fork_execution", _TAG, *WITH_BODY, 404, 409, 429),
+)
+async def fork_execution(
+    access: SendingDep, services: ServicesDep, body: ForkBody = _NO_FORK
+) -> Response:
+    """A new session that goes on from the state after a step."""
+    require_short(body.message, services.settings)
+    sent = await services.lifecycle.fork(
+        access.principal,
+        the_execution(access).id,
+        step_number=body.step_number,
+        message=body.message,
+    )
+    return answer(sent_view(sent), 202)
+
+
+@router.get(
+    "/executions/{execution_id}/steps",
+    response_model=StepList,
+    **documented("list_steps", _TAG, 404),
+)
+async def list_steps(access: AccessDep, services: ServicesDep) -> Response:
+    """The steps of an execution with tools, usage and every decision."""
+    return answer({"items": await services.reader.steps(the_execution(access).id)})
+
+
+@router.get(
+    "/executions/{execution_id}/trace",
+    response_model=dict[str, Any],
+    **documented("get_trace", _TAG, 404),
+)
+async def get_trace(access: AccessDep, services: ServicesDep) -> Response:
+    """All that is known of an execution: why it stopped in words, steps, subagents, messages."""
+    return answer(trace_view(await services.reader.trace(the_execution(access).id)))
+
+
+@router.get(
+    "/executions/{execution_id}/snapshots",
+    response_model=SnapshotList,
+    **documented("list_snapshots", _TAG, 404),
+)
+async def list_snapshots(access: AccessDep, services: ServicesDep) -> Response:
+    """The stored states of an execution in order, without the states."""
+    execution_id = the_execution(access).id
+    rows = await services.store.read(lambda tx: tx.snapshots(execution_id))
+    return answer({"items": [snapshot_view(each) for each in rows]})
+
+
+@router.get(
+    "/executions/{execution_id}/snapshots/{snapshot_id}",
+    response_model=WholeSnapshotShape,
+    **documented("get_snapshot", _TAG, 404),
+)
+async def get_snapshot(access: AccessDep, services: ServicesDep) -> Response:
+    """One stored state as a whole document."""
+    assert access.snapshot is not None, "the policy of this route loads the snapshot"
+    state = await services.reader.snapshot_json(access.snapshot.id)
+    return answer({**snapshot_view(access.snapshot), "state": state})
+
+
+def the_execution(access: Access) -> Execution:
+    """The execution that the path names; the guard has loaded it."""
+    assert access.execution is not None, "the policy of this route loads the execution"
+    return access.execution

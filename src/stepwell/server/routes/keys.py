@@ -1,0 +1,57 @@
+"""API keys: made, listed, revoked."""
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from stepwell.server.bodies import KeyBody
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    SendingDep,
+    ServicesDep,
+    answer,
+    documented,
+)
+from stepwell.server.routes.shapes import KeyList, KeyShape, NewKeyShape
+from stepwell.server.views import key_view
+
+router = APIRouter(prefix="/agent")
+_TAG = "keys"
+
+
+@router.post(
+    "/keys",
+    status_code=201,
+    response_model=NewKeyShape,
+    **documented("create_key", _TAG, *WITH_BODY, 429),
+)
+async def create_key(body: KeyBody, access: SendingDep, services: ServicesDep) -> Response:
+    """A new key of one's own. Its secret is in this answer and nowhere else."""
+    days = body.expires_in_days
+    key, secret = await services.keys.create(
+        access.principal,
+        body.name,
+        user_id=body.user_id,
+        is_admin=body.is_admin,
+        expires_at=None if days is None else services.clock.now() + timedelta(days=days),
+    )
+    return answer({**key_view(key), "secret": secret}, 201)
+
+
+@router.get("/keys", response_model=KeyList, **documented("list_keys", _TAG))
+async def list_keys(access: AccessDep, services: ServicesDep) -> Response:
+    """One's own keys, or for administrators those of the tenant; without secrets."""
+    who = access.principal
+    whose = None if who.is_admin else who.user_id
+    keys = await services.keys.listed(who.tenant_id, user_id=whose)
+    return answer({"items": [key_view(key) for key in keys]})
+
+
+@router.delete("/keys/{key_id}", response_model=KeyShape, **documented("revoke_key", _TAG, 404))
+async def revoke_key(access: AccessDep, services: ServicesDep) -> Response:
+    """End a key for good; what was opened with it is closed."""
+    assert access.key is not None, "the policy of this route loads the key"
+    key = await services.keys.revoke(access.key.id, tenant_id=access.principal.tenant_id)
+    return answer(key_view(key))

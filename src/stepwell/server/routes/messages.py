@@ -1,0 +1,126 @@
+"""Messages: sent and listed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from stepwell.server.bodies import FirstMessageBody, MessageBody, MessageQuery
+from stepwell.server.paging import cursor_of, cut, cut_last, place_of
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    SendingDep,
+    ServicesDep,
+    answer,
+    documented,
+    page_limit,
+    require_short,
+)
+from stepwell.server.routes.sessions import context_of, new_session, the_session
+from stepwell.server.routes.shapes import MessagePage, SentShape
+from stepwell.server.services import Services
+from stepwell.server.views import message_view, sent_view
+from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.principal import Principal
+
+router = APIRouter(prefix="/agent")
+_TAG = "messages"
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A send that is repeated with the same key is done once.",
+        examples=["3b0f7c52"],
+    ),
+]
+
+
+@router.post(
+    "/messages",
+    status_code=202,
+    response_model=SentShape,
+    **documented("send_first_message", _TAG, *WITH_BODY, 409, 429),
+)
+async def send_first_message(
+    body: FirstMessageBody,
+    access: SendingDep,
+    services: ServicesDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Send a message that begins a session."""
+    require_short(body.content, services.settings)
+    message = NewMessage(
+        content=body.content,
+        new_session=new_session(body.session),
+        context=context_of(body),
+        metadata=body.metadata,
+        idempotency_key=idempotency_key,
+    )
+    return await _sent(services, access.principal, message)
+
+
+@router.post(
+    "/sessions/{session_id}/messages",
+    status_code=202,
+    response_model=SentShape,
+    **documented("send_message", _TAG, *WITH_BODY, 404, 409, 429),
+)
+async def send_message(
+    body: MessageBody,
+    access: SendingDep,
+    services: ServicesDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Send a message to a session; it returns at once, and an execution answers it."""
+    require_short(body.content, services.settings)
+    message = NewMessage(
+        content=body.content,
+        session_id=the_session(access).id,
+        context=context_of(body),
+        metadata=body.metadata,
+        idempotency_key=idempotency_key,
+    )
+    return await _sent(services, access.principal, message)
+
+
+@router.get(
+    "/sessions/{session_id}/messages",
+    response_model=MessagePage,
+    **documented("list_messages", _TAG, 404),
+)
+async def list_messages(
+    query: Annotated[MessageQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """Messages in order of time: the last ones, those before a cursor, or those after one."""
+    if query.before is not None and query.after is not None:
+        raise RefusedError("give before or after, not both", code="two_cursors")
+    session_id = the_session(access).id
+    limit = page_limit(query.limit, services.settings)
+    before, after = place_of(query.before), place_of(query.after)
+    rows = await services.store.read(
+        lambda tx: tx.messages(session_id, before=before, after=after, limit=limit + 1)
+    )
+    shown, has_more = cut_last(rows, limit) if after is None else cut(rows, limit)
+    # Without any to show, the next look begins where this one did.
+    given = query.before or query.after
+    places = [cursor_of(each.created_at, each.id) for each in shown] or [given]
+    page = {
+        "items": [message_view(each) for each in shown],
+        "older": places[0],
+        "newer": places[-1],
+        "has_older": has_more if after is None else True,
+        "has_newer": has_more if after is not None else before is not None,
+    }
+    return answer(page)
+
+
+async def _sent(services: Services, who: Principal, message: NewMessage) -> Response:
+    sent = await services.intake.send_message(who, message)
+    result = "repeated" if sent.repeated else "steered" if sent.execution is None else "new"
+    services.metrics.sends.add(result=result)
+    return answer(sent_view(sent), 202)

@@ -1,0 +1,124 @@
+"""Sessions: made, listed, read, changed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from msgspec import UNSET
+from starlette.responses import Response
+
+from stepwell.server.bodies import ContextBody, SessionBody, SessionChanges, SessionQuery
+from stepwell.server.paging import cursor_of, cut, place_of
+from stepwell.server.policy import Access, NotAllowedError
+from stepwell.server.routes.documented import (
+    WITH_BODY,
+    AccessDep,
+    SendingDep,
+    ServicesDep,
+    answer,
+    documented,
+    page_limit,
+)
+from stepwell.server.routes.shapes import SessionPage, SessionShape
+from stepwell.server.views import session_view
+from stepwell.sessions.contexts import Context
+from stepwell.sessions.intake import NewSession
+from stepwell.sessions.ports import SessionFilter
+from stepwell.sessions.records import Session
+
+router = APIRouter(prefix="/agent")
+_TAG = "sessions"
+
+
+@router.post(
+    "/sessions",
+    status_code=201,
+    response_model=SessionShape,
+    **documented("create_session", _TAG, *WITH_BODY, 429),
+)
+async def create_session(body: SessionBody, access: SendingDep, services: ServicesDep) -> Response:
+    """Make a session without a message."""
+    session = await services.intake.create_session(access.principal, new_session(body))
+    return answer(session_view(session), 201)
+
+
+@router.get("/sessions", response_model=SessionPage, **documented("list_sessions", _TAG))
+async def list_sessions(
+    query: Annotated[SessionQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """One's own sessions, or for administrators those of the tenant; changed last comes first."""
+    limit = page_limit(query.limit, services.settings)
+    which = SessionFilter(
+        tenant_id=access.principal.tenant_id,
+        user_id=_whose(access, query.user_id),
+        status=query.status,
+        agent_type=query.agent_type,
+        search=query.search,
+    )
+    before = place_of(query.cursor)
+    rows = await services.store.read(lambda tx: tx.sessions(which, before=before, limit=limit + 1))
+    shown, has_more = cut(rows, limit)
+    following = cursor_of(shown[-1].updated_at, shown[-1].id) if has_more else None
+    return answer({"items": [session_view(each) for each in shown], "next": following})
+
+
+@router.get(
+    "/sessions/{session_id}", response_model=SessionShape, **documented("get_session", _TAG, 404)
+)
+async def get_session(access: AccessDep) -> Response:
+    """One session."""
+    return answer(session_view(the_session(access)))
+
+
+@router.patch(
+    "/sessions/{session_id}",
+    response_model=SessionShape,
+    **documented("change_session", _TAG, *WITH_BODY, 404, 409),
+)
+async def change_session(
+    body: SessionChanges, access: AccessDep, services: ServicesDep
+) -> Response:
+    """Rename, archive, close, activate again, or set what happens while it is busy."""
+    given = body.model_fields_set
+    session = await services.lifecycle.change_session(
+        the_session(access).id,
+        title=body.title if "title" in given else UNSET,
+        status=body.status if "status" in given else UNSET,
+        when_busy=body.when_busy if "when_busy" in given else UNSET,
+        metadata=body.metadata if "metadata" in given else UNSET,
+    )
+    return answer(session_view(session))
+
+
+def the_session(access: Access) -> Session:
+    """The session that the path names; the guard has loaded it."""
+    assert access.session is not None, "the policy of this route loads the session"
+    return access.session
+
+
+def new_session(body: SessionBody) -> NewSession:
+    """What intake makes a session of."""
+    return NewSession(
+        agent_type=body.agent_type,
+        title=body.title,
+        when_busy=body.when_busy,
+        context=context_of(body),
+        metadata=body.metadata,
+    )
+
+
+def context_of(body: ContextBody) -> Context:
+    """The context in a body."""
+    return Context(
+        related_type=body.related_type,
+        related_id=body.related_id,
+        context_url=body.context_url,
+    )
+
+
+def _whose(access: Access, wanted: str | None) -> str | None:
+    who = access.principal
+    if who.is_admin:
+        return wanted
+    if wanted not in (None, who.user_id):
+        raise NotAllowedError("list the sessions of another user")
+    return who.user_id

@@ -1,0 +1,235 @@
+"""What clients get, for the OpenAPI document. Answers are made by ``views`` and not run through
+these; tests hold the two together."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus, WhenBusy
+
+_ID = "0198c5a2-7b1e-7c3a-9d40-1f2e3d4c5b6a"
+
+
+class Shape(BaseModel):
+    """What all answers have in common: no field comes that is not named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionShape(Shape):
+    """A thread that people see."""
+
+    id: str = Field(examples=[_ID])
+    user_id: str = Field(examples=["ada"])
+    agent_type: str = Field(examples=["helper"])
+    title: str | None
+    status: SessionStatus
+    when_busy: WhenBusy
+    related_type: str | None
+    related_id: str | None
+    initial_context_url: str | None
+    metadata: dict[str, Any]
+    last_execution_id: str | None
+    last_snapshot_id: str | None
+    last_seq: int = Field(description="Number of the newest event in its log.")
+    last_message_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class MessageShape(Shape):
+    """One entry of a session."""
+
+    id: str = Field(examples=[_ID])
+    session_id: str
+    role: MessageRole
+    content: str = Field(examples=["Execution queued"])
+    agent_execution_id: str | None
+    related_type: str | None
+    related_id: str | None
+    context_url: str | None
+    metadata: dict[str, Any] = Field(examples=[{"event_type": "execution.queued"}])
+    created_at: datetime
+
+
+class ExecutionShape(Shape):
+    """One technical run of an agent."""
+
+    id: str = Field(examples=[_ID])
+    session_id: str | None
+    user_id: str | None
+    parent_execution_id: str | None
+    agent_type: str
+    agent_config: dict[str, Any]
+    status: ExecutionStatus
+    input: dict[str, Any]
+    output: JsonValue
+    step_count: int
+    token_usage: int
+    token_details: dict[str, int]
+    cost: float
+    stop_reason: str | None = Field(examples=["completed"])
+    decision: dict[str, Any] | None = Field(
+        description="The whole outcome that ended or paused it, with every evaluation."
+    )
+    pending: list[dict[str, Any]] = Field(description="What a paused execution waits for.")
+    error_message: str | None
+    last_snapshot_id: str | None
+    metadata: dict[str, Any]
+    attempt: int
+    cancel_requested: str | None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+class SnapshotShape(Shape):
+    """A stored state, without the state."""
+
+    id: str = Field(examples=[_ID])
+    agent_execution_id: str
+    parent_snapshot_id: str | None
+    agent_id: str | None
+    agent_name: str | None
+    step_number: int
+    is_final: bool
+    debug_mode: bool
+    created_at: datetime
+
+
+class WholeSnapshotShape(SnapshotShape):
+    """A stored state, rebuilt as one document."""
+
+    state: dict[str, Any]
+
+
+class SentShape(Shape):
+    """What sending a message led to. ``execution`` is null when a running one was steered."""
+
+    session: SessionShape
+    message: MessageShape
+    execution: ExecutionShape | None
+    repeated: bool = Field(description="Whether this key was sent before; then nothing was done.")
+
+
+class SessionPage(Shape):
+    """Sessions, the one that changed last first."""
+
+    items: list[SessionShape]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
+
+
+class MessagePage(Shape):
+    """Messages in order of time."""
+
+    items: list[MessageShape]
+    older: str | None = Field(description="Give it as `before` for what came before these.")
+    newer: str | None = Field(description="Give it as `after` for what came after these.")
+    has_older: bool
+    has_newer: bool
+
+
+class ExecutionPage(Shape):
+    """Executions of a session, oldest first."""
+
+    items: list[ExecutionShape]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
+
+
+class SnapshotList(Shape):
+    """All snapshots of an execution in order."""
+
+    items: list[SnapshotShape]
+
+
+class StepList(Shape):
+    """The steps of an execution: tools with arguments and results, usage, decisions."""
+
+    items: list[dict[str, Any]]
+
+
+class AgentShape(Shape):
+    """A registered agent."""
+
+    name: str = Field(examples=["helper"])
+    description: str
+    tools: list[str]
+    definition_hash: str
+
+
+class AgentList(Shape):
+    """The agents that sessions can be made with; the default is the first."""
+
+    items: list[AgentShape]
+    default: str
+
+
+class KeyShape(Shape):
+    """An API key without its secret."""
+
+    id: str = Field(examples=[_ID])
+    user_id: str
+    name: str
+    prefix: str
+    is_admin: bool
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewKeyShape(KeyShape):
+    """A new API key; its secret is shown this once."""
+
+    secret: str
+
+
+class KeyList(Shape):
+    """Keys, revoked ones as well."""
+
+    items: list[KeyShape]
+
+
+class ChannelShape(Shape):
+    """The signature with which a socket joins a private channel; clients hand it on as it is."""
+
+    auth: str = Field(examples=["stepwell:5f2c"])
+    channel_data: str
+
+
+class HealthShape(Shape):
+    """That the process answers."""
+
+    status: str = Field(examples=["ok"])
+
+
+class ReadyShape(Shape):
+    """What was looked at, and what each lacks: null where nothing."""
+
+    status: str = Field(examples=["ready"])
+    checks: dict[str, str | None] = Field(examples=[{"database": None, "worker": None}])
+
+
+class FieldError(Shape):
+    """One field that does not fit."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    place: str = Field(alias="in", examples=["body"])
+    field: str = Field(examples=["content"])
+    message: str
+    code: str
+
+
+class Problem(Shape):
+    """An error (RFC 9457). ``code`` is for programs, ``detail`` for people."""
+
+    type: str = Field(examples=["urn:stepwell:problem:session_not_found"])
+    title: str = Field(examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no session 'x'"])
+    code: str = Field(examples=["session_not_found"])
+    instance: str | None = None
+    errors: list[FieldError] | None = None

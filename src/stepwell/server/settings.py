@@ -1,0 +1,89 @@
+"""What can be set about the server: limits, hosts and origins, rates, the Pusher application."""
+
+from msgspec import Struct
+
+from stepwell.errors import ConfigurationError
+
+MIB = 1024 * 1024
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """How the HTTP door behaves; the defaults suit a server on one machine.
+
+    >>> ServerSettings(max_body_bytes=0)
+    Traceback (most recent call last):
+    ...
+    stepwell.errors.ConfigurationError: max_body_bytes must be 1 or more, got 0
+    """
+
+    max_body_bytes: int = MIB
+    body_seconds: float = 30.0
+    """How long a body may take to arrive."""
+    max_json_depth: int = 32
+    max_json_items: int = 10_000
+    """Members of objects and lists in one body, all together."""
+    max_message_characters: int = 100_000
+    """At the door; ``SessionSettings`` has one as well and the smaller one counts."""
+    sends_per_second: float = 20.0
+    """Per user and process: messages, new sessions, forks and answers."""
+    send_burst: int = 40
+    page_size: int = 50
+    max_page_size: int = 200
+    worker_grace_seconds: float = 30.0
+    """Work that nobody has taken up for so long means that there is no worker."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Values of the Host header that are answered; empty leaves the choice to the app."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may call; empty means only the server's own."""
+    live_buffer_bytes: int = MIB
+    """What a live reader may leave unread before it is cut."""
+    live_cut_seconds: float = 10.0
+    """How long a live reader may accept nothing before it is cut."""
+    live_connections_per_user: int = 50
+    ping_seconds: float = 15.0
+    app_id: str = "1"
+    """Of the Pusher protocol; the Python client wants a number."""
+    app_key: str = "stepwell"
+    app_secret: str = ""
+    """Signs private channels; empty means that the app makes one up at each start."""
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+        for name in _DURATIONS:
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} must be above zero, got {getattr(self, name)!r}")
+        if self.page_size > self.max_page_size:
+            raise ConfigurationError(
+                f"page_size is {self.page_size}, more than max_page_size, {self.max_page_size}"
+            )
+
+    def __repr__(self) -> str:
+        """Without the secret: settings end up in logs."""
+        shown = (
+            f"{name}={getattr(self, name)!r}"
+            for name in self.__struct_fields__
+            if name != "app_secret"
+        )
+        return f"ServerSettings({', '.join(shown)})"
+
+
+_COUNTS = (
+    "max_body_bytes",
+    "max_json_depth",
+    "max_json_items",
+    "max_message_characters",
+    "send_burst",
+    "page_size",
+    "max_page_size",
+    "live_buffer_bytes",
+    "live_connections_per_user",
+)
+_DURATIONS = (
+    "body_seconds",
+    "sends_per_second",
+    "worker_grace_seconds",
+    "live_cut_seconds",
+    "ping_seconds",
+)

@@ -1,0 +1,177 @@
+"""The agents that sessions can have, by name, each prepared once: with a ledger, and with the hooks
+that make its runs last. Building tool schemas is slow, so nothing is built per execution.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Any, cast
+
+from msgspec import Struct, json, to_builtins
+from msgspec.structs import replace
+
+from stepwell.agent import Agent
+from stepwell.agent.definition import AgentContract
+from stepwell.agent.plan import AgentPlan
+from stepwell.errors import AgentNotFoundError, ConfigurationError
+from stepwell.models.attempts import name_of
+from stepwell.sessions.ledger import SessionLedger
+from stepwell.sessions.steering import steering_hooks
+from stepwell.sessions.subagents import subagent_hooks
+from stepwell.tools import Tools
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+class RegisteredAgent(Struct, frozen=True, eq=False):
+    """An agent under its name, ready to be run by sessions."""
+
+    name: str
+    description: str
+    agent: Agent
+    definition_hash: str
+    """Changes when what the agent is changes; the same in every process."""
+    config: Mapping[str, Any]
+    """What it is, in short, as JSON data; kept with each execution."""
+
+
+class AgentDirectory:
+    """The agents of an application; the first is the default.
+
+    >>> from stepwell.testing import ScriptedModel
+    >>> AgentDirectory({"helper": Agent(ScriptedModel(["Hello!"]))}).default
+    'helper'
+    """
+
+    def __init__(
+        self, agents: Mapping[str, Agent | AgentContract] | Iterable[AgentContract]
+    ) -> None:
+        self._agents: dict[str, RegisteredAgent] = {}
+        for name, description, agent in _named(agents):
+            if not isinstance(name, str) or not _NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(
+                    f"{name!r:.120} can't be the name of an agent: use up to 100 letters, digits, "
+                    "'_', '-' and '.', beginning with a letter or digit"
+                )
+            if name in self._agents:
+                raise ConfigurationError(f"two agents are called {name!r}; rename one")
+            self._agents[name] = _registered(name, description, agent)
+        if not self._agents:
+            raise ConfigurationError('there is no agent; give at least one: {"helper": agent}')
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in order of registration."""
+        return tuple(self._agents)
+
+    @property
+    def default(self) -> str:
+        """The agent of sessions that name none."""
+        return self.names[0]
+
+    def get(self, name: str) -> RegisteredAgent:
+        """The agent of that name; raises ``AgentNotFoundError``."""
+        found = self._agents.get(name)
+        if found is None:
+            raise AgentNotFoundError(name, self._agents)
+        return found
+
+
+def _named(agents: Any) -> "Iterable[tuple[str, str, Agent]]":
+    if isinstance(agents, Mapping):
+        for name, given in cast("Mapping[str, Any]", agents).items():
+            yield name, _description(given), _built(given, name)
+        return
+    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
+        raise ConfigurationError(
+            f"{type(agents).__name__} is no list of agents; name each: "
+            'AgentDirectory({"helper": agent})'
+        )
+    for given in cast("Iterable[Any]", agents):
+        if not callable(getattr(given, "descriptor", None)):
+            raise ConfigurationError(
+                f"{given!r:.80} has no name; write AgentDirectory({{'helper': agent}}), or give an "
+                "AgentDefinition, which says its own"
+            )
+        name = given.descriptor().name
+        yield name, _description(given), _built(given, name)
+
+
+def _description(given: Any) -> str:
+    if isinstance(given, Agent):
+        return ""
+    descriptor: Callable[[], Any] | None = getattr(given, "descriptor", None)
+    return "" if descriptor is None else str(descriptor().description)
+
+
+def _built(given: Any, name: str) -> Agent:
+    if isinstance(given, Agent):
+        return given
+    build: Callable[[], Any] | None = getattr(given, "build", None)
+    agent = build() if callable(build) and not isinstance(given, type) else None
+    if not isinstance(agent, Agent):
+        raise ConfigurationError(
+            f"agent {name!r} is {given!r:.80}; give an Agent or an AgentDefinition"
+        )
+    return agent
+
+
+def _registered(name: str, description: str, agent: Agent) -> RegisteredAgent:
+    ledger = SessionLedger()
+    hooks = (*agent.plan.hooks, *ledger.hooks(), *steering_hooks(), *subagent_hooks())
+    # Completed here, so that whatever is bound to the plan, such as subagents, has all of it.
+    plan = replace(agent.plan, ledger=ledger, hooks=hooks).completed()
+    prepared = Agent.from_plan(plan)
+    executor = getattr(plan.driver, "executor", None)
+    ledger.tools = Tools(plan.tools) if plan.tools or executor is None else executor.tools
+    told = _told(plan, ledger.tools)
+    return RegisteredAgent(
+        name=name,
+        description=description,
+        agent=prepared,
+        definition_hash=definition_hash({**told, "tools": ledger.tools.schemas}),
+        config={name: told[name] for name in ("model", "tools", "capabilities", "limits")},
+    )
+
+
+def definition_hash(told: Mapping[str, Any]) -> str:
+    """The same for the same definition, in any process and on any machine."""
+    plain = to_builtins(told, enc_hook=_named_only, order="deterministic")
+    return sha256(json.encode(plain, order="sorted")).hexdigest()
+
+
+def _told(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
+    """What an agent is, as far as it can be told: code behind tools and hooks can't."""
+    settings = plan.settings
+    shown = {"extra_headers": dict.fromkeys(settings.extra_headers, "")}
+    driver = None if plan.driver is None else type(plan.driver).__name__
+    model = plan.model or getattr(plan.driver, "_model", None)
+    format = plan.context.response_format
+    return {
+        "model": plan.llm_preset if model is None else name_of(model),
+        "driver": driver,
+        "settings": _plain(replace(settings, **shown)),
+        "instructions": [[m.role, m.text] for m in plan.context.messages],
+        "tools": list(tools.names),
+        "capabilities": list(plan.capabilities),
+        "limits": {
+            "max_steps": plan.max_steps,
+            "max_tokens": plan.max_tokens,
+            "max_cost": plan.max_cost,
+            "timeout": plan.timeout,
+            "cumulative_timeout": plan.cumulative_timeout,
+            "at_limit": str(plan.at_limit),
+            "stop_on_finish_reasons": [str(it) for it in plan.stop_on_finish_reasons],
+        },
+        "error_policy": _plain(plan.effective_error_policy),
+        "output": None if format is None else _plain(format),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return to_builtins(value, enc_hook=_named_only, order="deterministic")
+
+
+def _named_only(value: Any) -> str:
+    """Of what is no data only the kind: an address would be another one in each process."""
+    return f"({type(value).__name__})"

@@ -1,0 +1,229 @@
+"""What an attempt finds that an earlier one left: a model's turn, calls that ended, calls of which
+nobody knows whether they took effect. Says what each call comes to; writes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stepwell.continuation import StopReason
+from stepwell.messages import ToolCall
+from stepwell.models import ModelResponse
+from stepwell.serialization.calls import finished_from_json, response_from_json
+from stepwell.sessions.records import CallStatus, Execution, LedgerCall, LedgerTurn
+from stepwell.sessions.settings import WhenUnknown
+from stepwell.state import Answered, PendingKind, ToolOutcome
+from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
+from stepwell.tools.results import Finished, blank, completed
+
+UNKNOWN_OUTCOME = "unknown_outcome"
+"""The key in what a question keeps, by which its answer is known as one of these."""
+CHOICES = ("done", "retry", "failed")
+
+
+class Recovered(Struct, frozen=True, kw_only=True):
+    """What the ledger knew of the step that an earlier attempt did not store."""
+
+    step_number: int = 0
+    turn: ModelResponse | None = None
+    calls: Mapping[str, "KnownCall"] = {}
+
+    @classmethod
+    def of(
+        cls, step_number: int, turn: LedgerTurn | None, calls: Sequence[LedgerCall]
+    ) -> "Recovered":
+        """What the rows say; raises ``SerializationError`` here, and not inside a step."""
+        return cls(
+            step_number=step_number,
+            turn=None if turn is None else response_from_json(turn.response),
+            calls={call.call_id: KnownCall.of(call) for call in calls},
+        )
+
+    def call(self, step_number: int, call: ToolCall) -> "KnownCall | None":
+        """What is known of that call of that step."""
+        known = self.calls.get(call.id) if step_number == self.step_number else None
+        return known if known is not None and known.tool_name == call.name else None
+
+    def turn_of(self, step_number: int) -> ModelResponse | None:
+        """The model's response that the step had, if it is that step."""
+        return self.turn if step_number == self.step_number else None
+
+
+class KnownCall(Struct, frozen=True, kw_only=True, eq=False):
+    """A call that an earlier attempt began, and what it came to, if that is known."""
+
+    tool_name: str
+    effect: ToolEffect
+    started_at: datetime
+    finished: Finished | None
+
+    @classmethod
+    def of(cls, call: LedgerCall) -> "KnownCall":
+        """What the row says."""
+        has_ended = call.status is CallStatus.FINISHED and call.result is not None
+        return cls(
+            tool_name=call.tool_name,
+            effect=call.effect,
+            started_at=call.started_at,
+            finished=finished_from_json(call.result or "") if has_ended else None,
+        )
+
+
+class Asked(Struct, frozen=True, kw_only=True, eq=False):
+    """A call that is about to run, and what must be known to say whether it may."""
+
+    call: ToolCall
+    effect: ToolEffect
+    answered: Answered | None
+    known: KnownCall | None
+    is_replayed: bool
+    """Whether the model's own turn was kept, so that call ids mean the same calls."""
+
+
+def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> Finished | None:
+    """The result of a call that must not run: it ran, or a person has to say. None if it may."""
+    known = asked.known
+    if known is not None and known.finished is not None:
+        arguments = known.finished.execution.call.arguments
+        is_same = asked.is_replayed or arguments == asked.call.arguments
+        return known.finished if is_same else None
+    if known is not None and ToolEffect.EXTERNAL in (known.effect, asked.effect):
+        if when_unknown is WhenUnknown.ASK:
+            return _question(asked.call, known.started_at.isoformat(), now)
+        return _unknown(asked.call, known, now)
+    kept = _kept(asked.answered)
+    return None if kept is None else _as_answered(asked, kept, now)
+
+
+def as_result(finished: Finished) -> Any:
+    """The same as a hook can give it in place of a call that can't even be prepared."""
+    ran, waits_for = finished.execution, finished.waits_for
+    if waits_for is not None:
+        return InputRequired(
+            prompt=waits_for.prompt,
+            kind=waits_for.kind,
+            details=waits_for.details,
+            resumes=waits_for.resumes,
+            kept=waits_for.kept,
+        )
+    value: Any = ran.value
+    if ran.outcome is not ToolOutcome.COMPLETED:
+        value = ToolFailure(ran.text.removeprefix("Error: "))
+    return ToolOutput(value=value, metadata=finished.metadata, usage=ran.usage, cost=ran.cost)
+
+
+def _unknown(call: ToolCall, known: KnownCall, now: datetime) -> Finished:
+    text = (
+        f"Error: {call.name} began at {known.started_at.isoformat()}, and then the worker that "
+        "ran it died. It may or may not have taken effect, and it was not repeated. Find out "
+        "whether it did before you do it again."
+    )
+    ran = replace(blank(call, known.started_at), outcome=ToolOutcome.UNKNOWN, text=text)
+    return Finished(execution=replace(ran, completed_at=now))
+
+
+def _question(call: ToolCall, began_at: str, now: datetime) -> Finished:
+    asked = InputRequired(
+        prompt=(
+            f"{call.name} began at {began_at}, and then the worker that ran it died. Did it take "
+            "effect? Answer done, retry or failed."
+        ),
+        kind=PendingKind.QUESTION,
+        details={
+            "options": list(CHOICES),
+            "tool": call.name,
+            "arguments": dict(call.arguments),
+            "began_at": began_at,
+        },
+        resumes=True,
+        kept={UNKNOWN_OUTCOME: {"began_at": began_at}},
+    )
+    finished = completed(blank(call, now), asked)
+    waits_for = finished.waits_for
+    if waits_for is None:
+        return finished
+    return replace(finished, waits_for=replace(waits_for, by_hook=True))
+
+
+def _kept(answered: Answered | None) -> Mapping[str, Any] | None:
+    """What the question kept, if that is what was answered."""
+    kept: Any = None if answered is None or not answered.by_hook else answered.kept
+    if not isinstance(kept, Mapping):
+        return None
+    return cast("Mapping[str, Any]", kept).get(UNKNOWN_OUTCOME)
+
+
+def _as_answered(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finished | None:
+    answer: Any = None if asked.answered is None else asked.answered.answer
+    given: Mapping[str, Any] = {}
+    if isinstance(answer, Mapping):
+        given = cast("Mapping[str, Any]", answer)
+        answer = given.get("outcome")
+    match str(answer).strip().lower():
+        case "done":
+            text = "A person confirmed that this call took effect."
+            if "result" in given:
+                text += f" Its result: {json.encode(given['result']).decode()}"
+            return completed(blank(asked.call, now), text)
+        case "failed":
+            failure = ToolFailure("a person found that this call did not take effect")
+            return completed(blank(asked.call, now), failure)
+        case "retry":
+            return None
+        case _:
+            return _question(asked.call, str(kept.get("began_at", "")), now)
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """Why an execution is not taken up, for its row and for a person."""
+
+    why: str
+    is_failure: bool
+    text: str
+    stop_reason: StopReason
+
+
+def set_aside_by_crashes(execution: Execution, running: tuple[str, ...]) -> SetAside:
+    """Its worker died too often in one step."""
+    where = f"step {execution.step_count + 1}"
+    if running:
+        where += f" while running {', '.join(running)}"
+    return SetAside(
+        why="crashes",
+        is_failure=True,
+        stop_reason=StopReason.ERROR,
+        text=(
+            f"Set aside: the worker died {execution.crashes} times in {where}. Find out what kills "
+            f"it, then take it up again with POST /executions/{execution.id}/resume."
+        ),
+    )
+
+
+def set_aside_by_change(execution: Execution) -> SetAside:
+    """The agent is not the one that it began with, and such executions are to stop."""
+    return SetAside(
+        why="definition_changed",
+        is_failure=False,
+        stop_reason=StopReason.STOP_REQUESTED,
+        text=(
+            f"Stopped before step {execution.step_count + 1}: the definition of agent "
+            f"{execution.agent_type!r} changed since it began. To go on with the new one: POST "
+            f"/executions/{execution.id}/resume with accept_change."
+        ),
+    )
+
+
+def set_aside_without_agent(execution: Execution) -> SetAside:
+    """No agent is registered under its name."""
+    return SetAside(
+        why="agent_missing",
+        is_failure=True,
+        stop_reason=StopReason.ERROR,
+        text=(
+            f"No agent is registered as {execution.agent_type!r} any more. Register it, then take "
+            f"the execution up again with POST /executions/{execution.id}/resume."
+        ),
+    )

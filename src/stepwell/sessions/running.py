@@ -1,0 +1,250 @@
+"""One claimed execution while its worker has it: its place in the database, what it has told and
+not logged, and the one way in which anything of it is written.
+
+Ledger and hooks find it through a context variable. A write that fails must never become a tool's
+result or an error step: it ends the run where it stands, and the execution is left for takeover.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from stepwell.clock import Clock
+from stepwell.continuation import Cancellation
+from stepwell.events import (
+    AgentEvent,
+    AgentFailed,
+    AgentFinished,
+    AgentStepCompleted,
+    SubagentSpawning,
+)
+from stepwell.ids import IdFactory
+from stepwell.models import ModelResponse
+from stepwell.sessions.errors import LostLeaseError
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.log import LogBuffer, Told, append
+from stepwell.sessions.ports import Lease, Store, Transaction
+from stepwell.sessions.records import Execution, Session, SessionMessage
+from stepwell.sessions.recovery import Recovered
+from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.snapshotting import SnapshotChain
+from stepwell.sessions.telling import Narrator, Said
+from stepwell.state import AgentState
+
+Result = TypeVar("Result")
+Change = Callable[[Transaction, Session | None, Told], Awaitable[Result]]
+"""What a commit does beside holding the lease: given the locked session and what is to be told."""
+
+TOLD_STATUS = "told_status"
+"""The key in an execution's metadata under which the next attempt finds what clients heard last."""
+
+CHATTER = "chatter"
+
+_CURRENT: ContextVar["Running | None"] = ContextVar("stepwell_running", default=None)
+
+
+def running_of(state: AgentState) -> "Running | None":
+    """What runs this state; None for a subagent's, and for runs that no session knows."""
+    running = _CURRENT.get()
+    execution = state.execution
+    is_ours = running and execution and execution.id == running.execution.id
+    return running if is_ours else None
+
+
+def running_above(state: AgentState) -> "Running | None":
+    """What runs the agent that this state is a subagent of, however deep; None for others."""
+    running = _CURRENT.get()
+    return None if running is None or running_of(state) is running else running
+
+
+class Running:
+    """A claimed execution in the hands of this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        execution: Execution,
+        *,
+        settings: SessionSettings,
+        clock: Clock,
+        new_id: IdFactory,
+    ) -> None:
+        self.execution = execution
+        """As it was claimed."""
+        self.settings = settings
+        self.clock = clock
+        self.new_id = new_id
+        self.snapshots = SnapshotChain(settings.snapshot_growth)
+        self.narrator = Narrator(execution)
+        self.agent_id = derived_id(execution.session_id or execution.id, "agent")
+        self.log = LogBuffer(
+            execution,
+            self.agent_id,
+            settings.broadcast,
+            told_status=execution.metadata.get(TOLD_STATUS),
+            clock=clock,
+            new_id=new_id,
+        )
+        self.recovered = Recovered()
+        self.response: ModelResponse | None = None
+        """What the model said last; stored with the first call that it leads to."""
+        self.steering: list[SessionMessage] = []
+        """Messages for the run that it has not seen."""
+        self.seen: set[str] = set()
+        self.subagent_names: dict[str, str] = {}
+        self.execution_ids: dict[str, str] = {}
+        """Of the agents in this run, by agent id."""
+        self.failure: BaseException | None = None
+        """Why the run was given up."""
+        self.cancellation: Cancellation | None = None
+        self.task: asyncio.Task[Any] | None = None
+        """In which the loop runs."""
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._is_writing = False
+        """Stays true after a write that failed, so that none comes behind it."""
+        self._writes: set[asyncio.Task[Any]] = set()
+
+    def become_current(self) -> None:
+        """What this task and its children run belongs to this execution."""
+        _CURRENT.set(self)
+
+    # What is told
+
+    def hear(self, event: AgentEvent) -> None:
+        """The tap of the run: envelopes for clients, messages for people."""
+        if isinstance(event, SubagentSpawning):
+            self.subagent_names[event.child_agent_id] = event.name
+        is_own = event.execution_id == self.execution.id
+        if is_own and isinstance(event, AgentStepCompleted | AgentFailed | AgentFinished):
+            self.log.hold(ends=not isinstance(event, AgentStepCompleted))
+        self.log.hear(event)
+        said = self.narrator.of_event(event) if is_own else None
+        if said is not None:
+            self.say(said)
+
+    def say(self, *said: Said) -> None:
+        """Messages for people, with the next commit."""
+        if self.execution.session_id is not None:
+            for message, type in said:
+                self.log.say(message, type)
+
+    def with_told_status(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """The metadata of the row, with what clients heard last."""
+        status = self.log.told_status
+        return {**metadata, TOLD_STATUS: status} if status is not None else dict(metadata)
+
+    # Writing
+
+    @property
+    def lease_until(self) -> datetime:
+        """How long a lease lasts that is taken now."""
+        return self.clock.now() + timedelta(seconds=self.settings.lease_seconds)
+
+    async def commit(
+        self, name: str, change: Change[Result], *, held: bool = False, mark: str | None = None
+    ) -> Result | None:
+        """Change the database in one transaction that holds the lease, with what was told so far.
+
+        ``held`` takes also what was held back since the step's end. ``mark`` is the id of the
+        snapshot that the change stores: if the row has it, the change was made already. A change
+        that fails gives the run up, and nobody gets past this.
+        """
+        return await self.shielded(self._committed(name, change, held=held, mark=mark))
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Result]]) -> Result:
+        """Look something up; a database that does not answer gives the run up as well."""
+        return await self.shielded(self._store.read(work))
+
+    async def shielded(self, writing: Coroutine[Any, Any, Result]) -> Result:
+        """Await it, whatever becomes of who waits: no deadline of a step ends half a write."""
+        task = asyncio.create_task(writing)
+        self._writes.add(task)
+        task.add_done_callback(self._noted)
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            return task.result()
+        if asyncio.current_task() is self.task:
+            await asyncio.get_running_loop().create_future()  # until it is cancelled: it was asked
+        raise asyncio.CancelledError
+
+    def _noted(self, task: "asyncio.Task[Any]") -> None:
+        self._writes.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            self.abandon(error)
+
+    async def _committed(
+        self, name: str, change: Change[Result], *, held: bool, mark: str | None
+    ) -> Result | None:
+        async with self._lock:  # what happened first is logged first
+            if self.failure is not None or self._is_writing:
+                raise self.failure or RuntimeError("the write before this one failed")
+            self._is_writing = True
+            told = await self.log.take(held=held)
+            if name == CHATTER and not told.events:
+                self._is_writing = False
+                return None
+
+            async def work(tx: Transaction) -> Result | None:
+                session_id = self.execution.session_id
+                session = None if session_id is None else await tx.session(session_id, lock=True)
+                if mark is not None and (await self.row(tx)).last_snapshot_id == mark:
+                    return None
+                await self._renew(tx)
+                return await change(tx, session, told)
+
+            result = await self._store.write(work, name=name)
+            self._is_writing = False
+            return result
+
+    async def _renew(self, tx: Transaction) -> None:
+        lease: Lease = await tx.renew(self.execution, self.lease_until)
+        if lease.cancel_requested is not None and self.cancellation is not None:
+            self.cancellation.request(lease.cancel_requested)
+        if lease.has_steering:
+            sent = await tx.steering_messages(self.execution.id)
+            self.steering = [message for message in sent if message.id not in self.seen]
+
+    async def row(self, tx: Transaction) -> Execution:
+        """The row as it is now: others write to it as well, such as a wish to cancel."""
+        row = await tx.execution(self.execution.id, lock=True)
+        if row is None or row.attempt != self.execution.attempt:
+            raise LostLeaseError(self.execution.id, self.execution.attempt)
+        return replace(row, updated_at=self.clock.now(), lease_until=self.lease_until)
+
+    async def look_for_steering(self) -> None:
+        """After a wait between two steps: somebody may have written meanwhile."""
+        sent = await self.read(lambda tx: tx.steering_messages(self.execution.id))
+        self.steering = [message for message in sent if message.id not in self.seen]
+
+    async def log_now_and_then(self) -> None:
+        """Log what a step tells while it runs; ends with the run."""
+        while True:
+            await self.log.news.wait()
+            await asyncio.sleep(self.settings.flush_seconds)
+            await self.commit(CHATTER, _log_only)
+
+    # Ending
+
+    def abandon(self, why: BaseException) -> None:
+        """Stop at once and write nothing more; another worker will take over."""
+        if self.failure is None:
+            self.failure = why
+            if self.task is not None:
+                self.task.cancel()
+
+    async def settled(self) -> None:
+        """Wait for the writes that are under way."""
+        while self._writes:
+            await asyncio.wait(tuple(self._writes))
+        await self.log.settled()
+
+
+async def _log_only(tx: Transaction, session: Session | None, told: Told) -> None:
+    if session is not None:
+        await append(tx, session, told)

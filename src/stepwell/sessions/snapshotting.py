@@ -1,0 +1,95 @@
+"""The snapshots that a running execution leaves: each is an increment on the one before, and costs
+what a step added. A chain begins whole, and anew when it is many times the size of the state that it holds.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from stepwell.serialization import AgentStateSerializer
+from stepwell.sessions.errors import NotThereError
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.records import Execution, Snapshot
+from stepwell.state import AgentState
+
+_SERIALIZER = AgentStateSerializer()
+
+
+class SnapshotChain:
+    """Knows the newest stored state. Costs what a step added, not what came before."""
+
+    def __init__(self, growth: float) -> None:
+        self._growth = growth
+        self._newest: Snapshot | None = None
+        self._state: AgentState | None = None
+        self._sizes = (0, 0)
+        self._whole_size = 0
+        self._is_newest = True
+
+    @property
+    def newest_id(self) -> str | None:
+        """The newest stored snapshot."""
+        return None if self._newest is None else self._newest.id
+
+    async def load(self, tx: Transaction, snapshot_id: str) -> AgentState:
+        """The state of that snapshot, which the next one follows."""
+        snapshot = await tx.snapshot(snapshot_id)
+        if snapshot is None:
+            raise NotThereError("snapshot", snapshot_id)
+        whole, *increments = await tx.chain(snapshot)
+        self._state = _SERIALIZER.from_increments(whole, increments)
+        self._newest = replace(snapshot, state_json="")
+        self._sizes = (len(whole), sum(map(len, increments)))
+        self._whole_size = len(whole)
+        # An execution that was set aside and is resumed: others have gone on from here meanwhile.
+        self._is_newest = await tx.chain_size(snapshot.chain_id) == self._sizes
+        return self._state
+
+    def next(
+        self, execution: Execution, state: AgentState, *, id: str, at: datetime, is_final: bool
+    ) -> Snapshot:
+        """The snapshot of that state, not stored yet; raises ``SerializationError``."""
+        newest, before = self._newest, self._state
+        if newest is None or before is None or not self._is_newest or self._has_outgrown(state):
+            chain_id, position, document = id, 0, _SERIALIZER.to_json(state)
+        else:
+            chain_id, position = newest.chain_id, newest.position + 1
+            document = _SERIALIZER.increment_to_json(before, state)
+        return Snapshot(
+            id=id,
+            tenant_id=execution.tenant_id,
+            agent_execution_id=execution.id,
+            chain_id=chain_id,
+            position=position,
+            step_number=state.step_count,
+            state_json=document.decode(),
+            created_at=at,
+            is_final=is_final,
+            agent_id=state.agent_id,
+            agent_name=execution.agent_type,
+        )
+
+    def _has_outgrown(self, state: AgentState) -> bool:
+        """Whether the chain is so many times the size of the state that it holds. What only adds
+        never is; what is written anew in each step, such as metadata, comes to it. Looked at each
+        time the chain has grown by that factor, so that the cost per step stays the same."""
+        chain = sum(self._sizes)
+        if chain <= self._growth * self._whole_size:
+            return False
+        self._whole_size = len(_SERIALIZER.to_json(state))
+        return chain > self._growth * self._whole_size
+
+    def stored(self, snapshot: Snapshot, state: AgentState) -> None:
+        """It is committed; the next one follows it."""
+        size = len(snapshot.state_json)
+        whole, increments = self._sizes
+        self._sizes = (size, 0) if snapshot.is_whole else (whole, increments + size)
+        if snapshot.is_whole:
+            self._whole_size = size
+        self._newest, self._state = replace(snapshot, state_json=""), state
+        self._is_newest = True
+
+
+def whole_snapshot(execution: Execution, state: AgentState, *, id: str, at: datetime) -> Snapshot:
+    """A snapshot that stands alone, such as a subagent's."""
+    return SnapshotChain(growth=1.0).next(execution, state, id=id, at=at, is_final=True)

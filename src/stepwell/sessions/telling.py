@@ -1,0 +1,262 @@
+"""What people read in a session about a run: one message per step, tool call, pause and end.
+
+Ids follow from the execution, so that a step which runs again after a crash is told once.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import json
+
+from stepwell.broadcasting.summaries import args_summary
+from stepwell.continuation import AgentStatus
+from stepwell.events import (
+    AgentEvent,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
+from stepwell.messages import ToolCall, Usage
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    ExecutionStatus,
+    MessageRole,
+    SessionMessage,
+)
+from stepwell.state import AgentState, ToolExecution, ToolOutcome
+
+Said = tuple[SessionMessage, EventType]
+LONGEST_ERROR = 500
+
+END_EVENTS = {
+    ExecutionStatus.COMPLETED: EventType.EXECUTION_COMPLETED,
+    ExecutionStatus.STOPPED: EventType.EXECUTION_COMPLETED,
+    ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
+    ExecutionStatus.CANCELLED: EventType.EXECUTION_CANCELLED,
+}
+"""By which event the end of an execution is told; the metadata has its exact status."""
+
+
+class Narrator:
+    """Says what happens in one execution."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._step_number = 1
+
+    def note(
+        self,
+        type: EventType,
+        content: str,
+        at: datetime,
+        *,
+        parts: Sequence[object] = (),
+        role: MessageRole = MessageRole.INFO,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Said:
+        """A message; ``parts`` tell it apart from others of its type."""
+        execution = self._execution
+        message = SessionMessage(
+            id=derived_id(execution.id, type, *parts),
+            tenant_id=execution.tenant_id,
+            session_id=execution.session_id or "",
+            role=role,
+            content=content,
+            created_at=at,
+            agent_execution_id=execution.id,
+            metadata={"event_type": str(type), **(metadata or {})},
+        )
+        return message, type
+
+    def of_event(self, event: AgentEvent) -> Said | None:
+        """What people are told of an event of the run itself; its subagents only show live."""
+        match event:
+            case AgentStepStarted():
+                number = self._step_number = event.step_number
+                return self.note(
+                    EventType.STEP_STARTED,
+                    f"Step {number}",
+                    event.at,
+                    parts=(number,),
+                    metadata={"step_number": number},
+                )
+            case AgentStepCompleted():
+                return self._step(event)
+            case ToolCallStarted():
+                return self._called(event.tool, event.args, event.call_id, event.at)
+            case ToolCallBlocked():
+                return self._refused(event)
+            case ToolCallCompleted():
+                seconds = event.duration_ms / 1000
+                outcome = ToolOutcome(event.outcome)
+                text = _result(event.tool, outcome, seconds, event.error)
+                return self._came_to(event.tool, event.call_id, outcome, text, event.at)
+            case _:
+                return None
+
+    def called(self, call: ToolCall, at: datetime) -> Said:
+        """A call begins; its secret arguments are hidden already."""
+        return self._called(call.name, dict(call.arguments), call.id, at)
+
+    def came_to(self, ran: ToolExecution) -> Said:
+        """A call has its result."""
+        error = ran.text if ran.is_error else None
+        text = _result(ran.call.name, ran.outcome, ran.duration_seconds, error)
+        return self._came_to(ran.call.name, ran.call.id, ran.outcome, text, ran.completed_at)
+
+    def paused(self, state: AgentState, at: datetime) -> Said:
+        """What the execution waits for."""
+        asked = [pending_data(state, place) for place in range(len(state.pending))]
+        names = [entry["call_id"] or entry["kind"] for entry in asked]
+        return self.note(
+            EventType.EXECUTION_PAUSED,
+            "\n".join(entry["prompt"] for entry in asked) or "Waiting.",
+            at,
+            parts=(state.step_count, *names),
+            role=MessageRole.NOTIFICATION,
+            metadata={"pending": asked},
+        )
+
+    def ended(self, state: AgentState, status: ExecutionStatus, at: datetime) -> list[Said]:
+        """The answer, and why it ended if it is not simply done."""
+        reason = None if state.stop is None else state.stop.stop_reason
+        metadata = {"status": str(status), "stop_reason": reason and str(reason)}
+        type, said = END_EVENTS[status], list[Said]()
+        answer = answer_of(state)
+        if status is ExecutionStatus.COMPLETED or (answer and status is ExecutionStatus.STOPPED):
+            text = answer or "(There is no answer.)"
+            is_end = status is ExecutionStatus.COMPLETED
+            kind = type if is_end else EventType.STEP_COMPLETED
+            said.append(
+                self.note(
+                    kind,
+                    text,
+                    at,
+                    parts=("answer",),
+                    role=MessageRole.ASSISTANT,
+                    metadata=metadata if is_end else {},
+                )
+            )
+        if status is not ExecutionStatus.COMPLETED:
+            said.append(self.ended_with(status, state.explain(), at, metadata))
+        return said
+
+    def ended_with(
+        self, status: ExecutionStatus, text: str, at: datetime, metadata: Mapping[str, Any]
+    ) -> Said:
+        """The end of an execution that did not complete, in words for a person."""
+        told = {"status": str(status), **metadata}
+        role, attempt = MessageRole.NOTIFICATION, self._execution.attempt
+        return self.note(
+            END_EVENTS[status], text, at, parts=("end", attempt), role=role, metadata=told
+        )
+
+    def _step(self, event: AgentStepCompleted) -> Said:
+        number, failed = event.step_number, event.error_count > 0
+        text = f"Step {number} done in {_seconds(event.duration_ms / 1000)}"
+        if failed:
+            text = f"Step {number} failed: {_clipped('; '.join(event.errors))}"
+        return self.note(
+            EventType.STEP_COMPLETED,
+            text,
+            event.at,
+            parts=(number,),
+            role=MessageRole.NOTIFICATION if failed else MessageRole.INFO,
+            metadata={"step_number": number, "duration_ms": round(event.duration_ms, 3)},
+        )
+
+    def _called(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Said:
+        summary = args_summary(args)
+        return self.note(
+            EventType.TOOL_CALLED,
+            f"Calling {tool} ({summary})" if summary else f"Calling {tool}",
+            at,
+            parts=(self._step_number, call_id),
+            metadata={"step_number": self._step_number, "tool": tool, "call_id": call_id},
+        )
+
+    def _refused(self, event: ToolCallBlocked) -> Said:
+        text = f"{event.tool} was not allowed: {_clipped(event.reason)}"
+        return self._came_to(event.tool, event.call_id, ToolOutcome.BLOCKED, text, event.at)
+
+    def _came_to(
+        self, tool: str, call_id: str, outcome: ToolOutcome, text: str, at: datetime
+    ) -> Said:
+        is_fine = outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING)
+        return self.note(
+            EventType.TOOL_COMPLETED,
+            text,
+            at,
+            parts=(self._step_number, call_id),
+            role=MessageRole.INFO if is_fine else MessageRole.NOTIFICATION,
+            metadata={
+                "step_number": self._step_number,
+                "tool": tool,
+                "call_id": call_id,
+                "outcome": str(outcome),
+            },
+        )
+
+
+def pending_data(state: AgentState, place: int) -> dict[str, Any]:
+    """One thing that a paused execution waits for, as its row and its clients have it."""
+    asked = state.pending[place]
+    return {
+        "kind": str(asked.kind),
+        "prompt": asked.prompt,
+        "call_id": asked.call_id,
+        "tool_name": asked.tool_name,
+        "details": dict(asked.details),
+    }
+
+
+def token_details(usage: Usage) -> dict[str, int]:
+    """The breakdown of a row's tokens."""
+    return {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "total": usage.total_tokens,
+        "cached": usage.cached_tokens,
+        "reasoning": usage.reasoning_tokens,
+    }
+
+
+def output_of(state: AgentState) -> Any:
+    """What the run was asked for, as JSON data."""
+    execution = state.execution
+    if execution is None or not execution.wants_output:
+        return state.final_response
+    step = execution.newest_step
+    has_output = step is not None and execution.status is AgentStatus.COMPLETED
+    return step.output if step is not None and has_output else None
+
+
+def answer_of(state: AgentState) -> str | None:
+    """The answer as people read it."""
+    if state.final_response:
+        return state.final_response
+    output = output_of(state)
+    return None if output is None else json.encode(output).decode()
+
+
+def _result(tool: str, outcome: ToolOutcome, seconds: float, error: str | None) -> str:
+    if outcome is ToolOutcome.PENDING:
+        return f"{tool} waits for an answer"
+    if error is None:
+        return f"{tool} done in {_seconds(seconds)}"
+    if outcome is ToolOutcome.UNKNOWN:
+        return f"{tool}: whether it took effect is not known"
+    return f"{tool} failed: {_clipped(error.removeprefix('Error: '))}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."

@@ -1,0 +1,210 @@
+"""Executions, who may claim them, and who may write to them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import and_, bindparam, case, exists, func, literal_column, or_, tuple_, update
+
+from stepwell.sessions.errors import LostLeaseError
+from stepwell.sessions.ports import Lease
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.stores import tables as t
+from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, records_of, saving
+from stepwell.stores.session_rows import SessionRowsMixin
+
+_C = t.executions.c
+_OLDER = t.executions.alias("older")
+
+# Literal words, so that the partial indexes serve these conditions.
+_UNFINISHED = literal_column(f"agent_executions.{t.UNFINISHED}")
+_OLDER_UNFINISHED = literal_column(f"older.{t.UNFINISHED}")
+_TOP = _C.parent_execution_id.is_(None)
+_PENDING = _C.status == literal_column("'pending'")
+_RUNNING = _C.status == literal_column("'running'")
+_IN_ORDER = (_C.created_at, _C.id)
+
+_EXECUTION = records_of(t.executions).where(by_id(t.executions))
+_LOCKED = _EXECUTION.with_for_update(key_share=True)
+_ADD = adding(t.executions)
+
+_OWN = and_(by_id(t.executions), _C.attempt == bindparam("own_attempt"))
+_GIVEN_LEASE = bound(t.executions, "lease_until")
+_GIVEN_WISH = bound(t.executions, "cancel_requested")
+_SAVE = (
+    saving(t.executions, ("created_at", "attempt", "lease_until", "cancel_requested"))
+    .where(_OWN)
+    .values(
+        # A heartbeat may have made the lease longer since the record was read.
+        lease_until=case(
+            (
+                and_(
+                    bound(t.executions, "status") == literal_column("'running'"),
+                    _C.lease_until > _GIVEN_LEASE,
+                ),
+                _C.lease_until,
+            ),
+            else_=_GIVEN_LEASE,
+        ),
+        # Somebody may have wished for its end since; only what is over and begins again forgets.
+        cancel_requested=case(
+            (_UNFINISHED, func.coalesce(_GIVEN_WISH, _C.cancel_requested)), else_=_GIVEN_WISH
+        ),
+    )
+    .returning(_C.id)
+)
+
+_IS_HEAD = or_(
+    _C.session_id.is_(None),
+    ~exists(literal_column("1"))
+    .select_from(_OLDER)
+    .where(
+        _OLDER.c.session_id == _C.session_id,
+        _OLDER.c.parent_execution_id.is_(None),
+        _OLDER_UNFINISHED,
+        tuple_(_OLDER.c.created_at, _OLDER.c.id) < tuple_(_C.created_at, _C.id),
+    ),
+)
+_LEASE_IS_OVER = and_(_RUNNING, _C.lease_until < bound(t.executions, "lease_until", "now"))
+_FREE = and_(_TOP, or_(and_(_PENDING, _IS_HEAD), _LEASE_IS_OVER))
+_CLAIM = (
+    update(t.executions)
+    .where(by_id(t.executions), _FREE)
+    .values(
+        status=literal_column("'running'"),
+        crashes=case((_RUNNING, _C.crashes + 1), else_=_C.crashes),
+        attempt=_C.attempt + 1,
+        worker_id=bound(t.executions, "worker_id"),
+        lease_until=_GIVEN_LEASE,
+        started_at=func.coalesce(_C.started_at, bound(t.executions, "started_at")),
+        updated_at=bound(t.executions, "updated_at"),
+    )
+    .returning(*t.executions.c)
+)
+_CLAIMABLE = (
+    records_of(t.executions)
+    .with_only_columns(_C.id)
+    .where(literal_column("agent_executions.status IN ('pending', 'running')"), _FREE)
+    .order_by(*_IN_ORDER)
+    .limit(bindparam("most"))
+)
+_RENEW = (
+    update(t.executions)
+    .where(_OWN)
+    .values(lease_until=case((_RUNNING, _GIVEN_LEASE), else_=_C.lease_until))
+    .returning(_C.cancel_requested)
+)
+_OPEN = (
+    records_of(t.executions)
+    .where(_C.session_id == bindparam("session"), _TOP, _UNFINISHED)
+    .order_by(*_IN_ORDER)
+)
+_LISTED = records_of(t.executions).order_by(*_IN_ORDER).limit(bindparam("most"))
+_ALL = _LISTED
+_OF_SESSION = _LISTED.where(_C.session_id == bindparam("session"))
+_OF_PARENT = _LISTED.where(_C.parent_execution_id == bindparam("parent"))
+_OF_BOTH = _OF_SESSION.where(_C.parent_execution_id == bindparam("parent"))
+_COUNT_OF_USER = (
+    records_of(t.executions)
+    .with_only_columns(func.count())
+    .where(_C.tenant_id == bindparam("tenant"), _C.user_id == bindparam("user"))
+    .where(_TOP, _UNFINISHED)
+)
+_COUNTS = (
+    records_of(t.executions)
+    .with_only_columns(_C.status, func.count())
+    .where(_UNFINISHED)
+    .group_by(_C.status)
+)
+
+
+class ExecutionRowsMixin(SessionRowsMixin, Rows):
+    """See ``sessions.ports.ExecutionRows``."""
+
+    async def add_execution(self, execution: Execution, /) -> None:
+        """A new execution. It is no job yet."""
+        await self._lane.rows(_ADD, self._codecs.execution.values(execution))
+
+    async def execution(self, execution_id: str, /, *, lock: bool = False) -> Execution | None:
+        """The execution; locked as a session is."""
+        query = _LOCKED if lock else _EXECUTION
+        return await self._one(self._codecs.execution, query, **{KEY: execution_id})
+
+    async def save_execution(self, execution: Execution, /) -> None:
+        """Its fields as they are now. Raises ``LostLeaseError`` if its attempt is not the newest.
+
+        Two are not taken back by somebody who read the row earlier: a lease that was made longer
+        meanwhile, and a wish that it ends.
+        """
+        values = self._codecs.execution.values(execution)
+        own = {**values, KEY: execution.id, "own_attempt": execution.attempt}
+        if not await self._lane.rows(_SAVE, own):
+            raise LostLeaseError(execution.id, execution.attempt)
+
+    async def claim(
+        self, execution_id: str, *, worker_id: str, now: datetime, lease_until: datetime
+    ) -> Execution | None:
+        """Take it: one more attempt, status running, or None."""
+        # One statement decides and takes. On PostgreSQL the second of two waits for the first and
+        # looks again; it must not skip, or the job that led here would be lost for a while.
+        return await self._one(
+            self._codecs.execution,
+            _CLAIM,
+            worker_id=worker_id,
+            now=now,
+            lease_until=lease_until,
+            started_at=now,
+            updated_at=now,
+            **{KEY: execution_id},
+        )
+
+    async def claimable(self, now: datetime, /, *, limit: int) -> Sequence[str]:
+        """Executions that ``claim`` would give, oldest first."""
+        return [row[0] for row in await self._run(_CLAIMABLE, now=now, most=limit)]
+
+    async def renew(self, execution: Execution, lease_until: datetime, /) -> Lease:
+        """A longer lease, and what came meanwhile. Raises ``LostLeaseError``.
+
+        ``has_steering`` is true for a message that was seen already as well: which ones the loop
+        has seen is in its state.
+        """
+        rows = await self._run(
+            _RENEW,
+            lease_until=lease_until,
+            own_attempt=execution.attempt,
+            **{KEY: execution.id},
+        )
+        if not rows:
+            raise LostLeaseError(execution.id, execution.attempt)
+        steering = await self.steering_messages(execution.id)
+        return Lease(cancel_requested=rows[0][0], has_steering=bool(steering))
+
+    async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
+        """The executions of a session that are not over, subagents' left out, oldest first."""
+        return await self._all(self._codecs.execution, _OPEN, session=session_id)
+
+    async def executions(
+        self,
+        *,
+        session_id: str | None = None,
+        parent_execution_id: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[Execution]:
+        """Those of a session, or the subagents of an execution, oldest first."""
+        given = {"session": session_id, "parent": parent_execution_id}
+        values = {name: value for name, value in given.items() if value is not None}
+        queries = {
+            (): _ALL,
+            ("session",): _OF_SESSION,
+            ("parent",): _OF_PARENT,
+            ("session", "parent"): _OF_BOTH,
+        }
+        query = queries[tuple(values)]
+        return await self._all(self._codecs.execution, query, most=limit, **values)
+
+    async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
+        """How many executions of a user wait, run or are paused; subagents' left out."""
+        return (await self._run(_COUNT_OF_USER, tenant=tenant_id, user=user_id))[0][0]
+
+    async def count_by_status(self) -> Mapping[ExecutionStatus, int]:
+        """For metrics: all that are not over."""
+        return {ExecutionStatus(status): count for status, count in await self._run(_COUNTS)}

@@ -1,0 +1,122 @@
+"""Statements as the driver takes them, and the connection that they run on.
+
+SQLAlchemy writes each statement once for a database; from then on only values travel, past
+SQLAlchemy's own layers, which cost more than SQLite does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+from sqlalchemy import ClauseElement, Dialect, Insert, Select, bindparam, insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.stores.codec import written
+
+Row = Sequence[Any]
+
+
+class Prepared(Struct, frozen=True, eq=False):
+    """A statement for one database: its text, and in which order or under which names its values
+    go with it."""
+
+    text: str
+    names: tuple[str, ...]
+    fixed: Mapping[str, Any]
+    """Values that are part of the statement."""
+    by_place: bool
+    gives_rows: bool
+
+    def values(self, given: Mapping[str, Any]) -> Any:
+        """As the driver takes them."""
+        if self.fixed:
+            given = {**self.fixed, **given}
+        return [given[name] for name in self.names] if self.by_place else given
+
+
+class Statements:
+    """All statements of a database, each written when it is first used."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._prepared: dict[ClauseElement, Prepared] = {}
+        self._bundles: dict[tuple[Insert, int], Prepared] = {}
+        self.dialect = dialect.name
+
+    def prepared(self, statement: ClauseElement) -> Prepared:
+        """That statement for this database. It is kept: give each one as a constant."""
+        known = self._prepared.get(statement)
+        if known is None:
+            known = self._prepared[statement] = self.written(statement)
+        return known
+
+    def written(self, statement: ClauseElement) -> Prepared:
+        """The same without keeping it, for statements that are put together for one use."""
+        compiled: Any = statement.compile(dialect=self._dialect)
+        places = getattr(compiled, "positiontup", None)
+        fixed = {
+            name: written(value, self.dialect)
+            for name, value in compiled.params.items()
+            if value is not None
+        }
+        return Prepared(
+            text=str(compiled),
+            names=tuple(places if places is not None else compiled.params),
+            fixed=fixed,
+            by_place=places is not None,
+            gives_rows=isinstance(statement, Select) or bool(compiled.effective_returning),
+        )
+
+    def bundled(
+        self, adding: Insert, rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[Prepared, Mapping[str, Any]]:
+        """One statement that adds all of these rows, and its values."""
+        known = self._bundles.get((adding, len(rows)))
+        if known is None:
+            columns = adding.table.c
+            named = [
+                {
+                    column.name: bindparam(f"{column.name}_{place}", type_=column.type)
+                    for column in columns
+                }
+                for place in range(len(rows))
+            ]
+            known = self._bundles[adding, len(rows)] = self.written(
+                insert(adding.table).values(named)
+            )
+        values = {
+            f"{name}_{place}": value
+            for place, row in enumerate(rows)
+            for name, value in row.items()
+        }
+        return known, values
+
+
+class Lane(Protocol):
+    """A connection in a transaction."""
+
+    @property
+    def dialect(self) -> str:
+        """Which database it is."""
+        ...
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The same as SQLAlchemy knows it."""
+        ...
+
+    async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """Run a statement that is quick, by its index, and fetch what it gives."""
+        ...
+
+    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """The same for one that may take its time, or was put together for this one use."""
+        ...
+
+    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add all of these rows."""
+        ...
+
+    async def database_bytes(self) -> int:
+        """What the database takes on disk."""
+        ...

@@ -1,0 +1,65 @@
+"""The tables of a database brought to this version, or a clear refusal."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.stores.errors import SchemaVersionError
+
+VERSION_TABLE = "agent_schema_version"
+"""Ours, so that an application's own migrations in the same database are left alone."""
+NEWEST = "0001"
+"""The newest migration; kept here so that a database that has it is opened without Alembic."""
+
+
+async def check_or_migrate(connection: AsyncConnection, *, migrate: bool) -> None:
+    """Bring the tables to this version; nobody else may do so meanwhile. Raises
+    ``SchemaVersionError``."""
+    await connection.run_sync(_check_or_migrate, migrate)
+    await connection.commit()
+
+
+def _check_or_migrate(connection: Connection, migrate: bool) -> None:
+    found = version_of(connection)
+    if found == NEWEST:
+        return
+    config = alembic_config(connection)
+    if found is not None and found not in _known(config):
+        raise SchemaVersionError(
+            f"the database is of version {found!r}, which this Stepwell does not know: a newer one "
+            f"has used it (this one knows up to {NEWEST!r}). Update Stepwell; nothing was changed"
+        )
+    if not migrate:
+        raise SchemaVersionError(
+            f"the database has {f'version {found!r}' if found else 'no tables of Stepwell'} and "
+            f"version {NEWEST!r} is needed. Open it with migrate=True once; nothing was changed"
+        )
+    from alembic import command
+
+    command.upgrade(config, "head")
+
+
+def version_of(connection: Connection) -> str | None:
+    """Which version its tables are of; None if it has none."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+
+
+def alembic_config(connection: Connection) -> Any:
+    """Alembic's own configuration, for that connection."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _known(config: Any) -> set[str]:
+    from alembic.script import ScriptDirectory
+
+    return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}

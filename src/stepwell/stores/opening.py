@@ -1,0 +1,43 @@
+"""Which database a URL means."""
+
+from pathlib import Path
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.errors import ConfigurationError
+from stepwell.sessions.ports import Store
+
+
+async def open_store(url: str, *, clock: Clock | None = None, migrate: bool = True) -> Store:
+    """Open a database and bring its tables to this version.
+
+    ``sqlite:///file.db`` is relative to the working directory, ``sqlite:////file.db`` absolute;
+    ``postgresql://user@host/db`` is a server. Raises ``ConfigurationError`` for any other URL.
+    """
+    clock = SystemClock() if clock is None else clock
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(f"{_EXPECTED}, got {url!r}") from None
+    match parsed.get_backend_name():
+        case "sqlite":
+            from stepwell.stores.sqlite.sqlite_store import SqliteStore
+
+            if parsed.database in {None, "", ":memory:"}:
+                raise ConfigurationError(
+                    "a database in memory is lost with its process and can't be shared; "
+                    "use a file, such as sqlite:///stepwell.db"
+                )
+            path = Path(str(parsed.database))
+            return await SqliteStore.open(path, clock=clock, migrate=migrate)
+        case "postgresql" | "postgres":
+            from stepwell.stores.postgres.postgres_store import PostgresStore
+
+            return await PostgresStore.open(parsed, clock=clock, migrate=migrate)
+        case _:
+            raise ConfigurationError(f"{_EXPECTED}, got {parsed.render_as_string()!r}")
+
+
+_EXPECTED = "a database is sqlite:///file.db or postgresql://user@host/name"

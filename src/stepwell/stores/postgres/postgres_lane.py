@@ -1,0 +1,124 @@
+"""One connection to PostgreSQL in a transaction, past SQLAlchemy's layers."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from sqlalchemy import ClauseElement, Insert, exc, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.sessions.errors import ConflictError
+from stepwell.stores.lane import Prepared, Row, Statements
+from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.tables import metadata
+from stepwell.stores.types import POSTGRESQL
+
+
+class LostConnection(PassingFault):
+    """The server is gone, or has cut the connection; all others may be dead as well."""
+
+
+# Beside a lost connection: what passes by itself.
+_PASSING = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.TooManyConnections,
+    errors.InsufficientResources,
+    errors.ObjectInUse,
+)
+_BUNDLE = 16
+_SIZES = text(
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+    "WHERE c.relkind = 'r' AND c.relname IN "
+    f"({', '.join(repr(name) for name in metadata.tables)})"
+)
+
+
+@contextmanager
+def postgres_faults() -> Generator[None]:
+    """Errors of the driver, sorted: those that pass, clashes, and the rest."""
+    try:
+        yield
+    except (psycopg.Error, exc.DBAPIError) as error:
+        raise _sorted(error) from error
+    except exc.TimeoutError as error:
+        raise PassingFault(f"all connections are in use: {error}") from error
+
+
+def _sorted(error: Exception) -> Exception:
+    cause = error.orig if isinstance(error, exc.DBAPIError) else error
+    said = str(cause).strip()
+    if isinstance(cause, _PASSING):
+        return PassingFault(said)
+    if isinstance(cause, errors.UniqueViolation):
+        return Clash(f"it is there already: {said}")
+    if isinstance(cause, errors.ForeignKeyViolation):
+        return ConflictError("what it belongs to was deleted", code="gone")
+    code = getattr(cause, "sqlstate", None) or ""
+    # Class 08 is the connection, 57P a server that ends or starts, 25P03 a transaction that stood
+    # idle too long; without a code it never came to an answer.
+    lost = isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError) and not code
+    if lost or code.startswith(("08", "57P")) or code in {"25P03", "25P04"}:
+        return LostConnection(said)
+    return error
+
+
+class PostgresLane:
+    """See ``lane.Lane``."""
+
+    def __init__(self, connection: AsyncConnection, driver: Any, statements: Statements) -> None:
+        self._connection, self._statements = connection, statements
+        self._driver: psycopg.AsyncConnection[Any] = driver
+
+    @classmethod
+    async def on(cls, connection: AsyncConnection, statements: Statements) -> "PostgresLane":
+        """On that connection."""
+        raw = await connection.get_raw_connection()
+        return cls(connection, raw.driver_connection, statements)
+
+    @property
+    def dialect(self) -> str:
+        """PostgreSQL."""
+        return POSTGRESQL
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The same as SQLAlchemy knows it."""
+        return self._connection
+
+    async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """Run a statement and fetch what it gives."""
+        return await self._fetch(self._statements.prepared(statement), values)
+
+    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """The same for one that was put together for this one use."""
+        return await self._fetch(self._statements.written(statement), values)
+
+    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add all of these rows, in one statement each time if they are not too many."""
+        for start in range(0, len(rows), _BUNDLE):
+            await self._fetch(*self._statements.bundled(adding, rows[start : start + _BUNDLE]))
+
+    async def commit(self) -> None:
+        """End the transaction."""
+        with postgres_faults():
+            await self._connection.commit()
+            # Statements that SQLAlchemy did not see began the transaction without it.
+            await self._driver.commit()
+
+    async def database_bytes(self) -> int:
+        """Our tables with their indexes."""
+        with postgres_faults():
+            return int((await self._connection.execute(_SIZES)).scalar() or 0)
+
+    async def _fetch(self, prepared: Prepared, values: Mapping[str, Any]) -> list[Row]:
+        with postgres_faults():
+            cursor = await self._driver.execute(
+                prepared.text,  # type: ignore[arg-type] - made by SQLAlchemy, no literal
+                prepared.values(values),
+            )
+            return await cursor.fetchall() if prepared.gives_rows else []

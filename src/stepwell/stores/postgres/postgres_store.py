@@ -1,0 +1,116 @@
+"""A store in a PostgreSQL server, for any number of processes."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sqlalchemy import URL, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.clock import Clock
+from stepwell.sessions.ports import Transaction
+from stepwell.stores.lane import Statements
+from stepwell.stores.migrating import check_or_migrate
+from stepwell.stores.postgres.connecting import Pool
+from stepwell.stores.postgres.postgres_bus import PostgresBus
+from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
+from stepwell.stores.retrying import patiently
+from stepwell.stores.rows import Codecs
+from stepwell.stores.transaction import SqlTransaction
+from stepwell.stores.types import POSTGRESQL
+
+Result = TypeVar("Result")
+Work = Callable[[Transaction], Awaitable[Result]]
+
+_WRITERS, _READERS = 10, 6
+# Any number will do, as long as no other program uses the same for its own locks.
+_MIGRATION_LOCK = 7_283_640_118
+
+
+class PostgresStore:
+    """See ``sessions.ports.Store``."""
+
+    def __init__(self, url: URL, clock: Clock) -> None:
+        self._clock = clock
+        self._writers = Pool(url, size=_WRITERS, read_only=False)
+        self._readers = Pool(url, size=_READERS, read_only=True)
+        self._codecs = Codecs.of(POSTGRESQL)
+        self._statements = Statements(self._writers.engine.dialect)
+        self._bus = PostgresBus(url, clock)
+
+    @classmethod
+    async def open(cls, url: URL, *, clock: Clock, migrate: bool) -> "PostgresStore":
+        """Connect, and bring the tables to this version."""
+        store = cls(url, clock)
+        try:
+            await patiently(lambda: store._migrated(migrate), clock)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def bus(self) -> PostgresBus:
+        """On which changes are told, to all processes."""
+        return self._bus
+
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[Result]], /, *, name: str
+    ) -> Result:
+        """Run it in a transaction. It has committed when this returns."""
+
+        async def attempt() -> Result:
+            result, topics = await self._once(self._writers, work)
+            for topic in topics:
+                self._bus.publish(topic)
+            return result
+
+        return await patiently(attempt, self._clock, name)
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
+        """Run it on a consistent view; it writes nothing."""
+
+        async def attempt() -> Result:
+            return (await self._once(self._readers, work))[0]
+
+        return await patiently(attempt, self._clock)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._bus.close()
+        await self._writers.engine.dispose()
+        await self._readers.engine.dispose()
+
+    async def _once(self, pool: Pool, work: Work[Result]) -> tuple[Result, list[str]]:
+        try:
+            with postgres_faults():
+                async with pool.engine.connect() as connection:
+                    return await self._run(connection, work)
+        except LostConnection:
+            self._writers.distrust()
+            self._readers.distrust()
+            raise
+
+    async def _run(
+        self, connection: AsyncConnection, work: Work[Result]
+    ) -> tuple[Result, list[str]]:
+        lane = await PostgresLane.on(connection, self._statements)
+        transaction = SqlTransaction(lane, self._codecs)
+        try:
+            result = await work(transaction)
+            await lane.commit()
+        except LostConnection:
+            await connection.invalidate()
+            raise
+        return result, list(transaction.topics)
+
+    async def _migrated(self, migrate: bool) -> None:
+        try:
+            with postgres_faults():
+                async with self._writers.engine.connect() as connection:
+                    # Processes that start at once wait for the one that came first.
+                    lock = text("SELECT pg_advisory_xact_lock(:key)")
+                    await connection.execute(lock, {"key": _MIGRATION_LOCK})
+                    await check_or_migrate(connection, migrate=migrate)
+        except LostConnection:
+            self._writers.distrust()
+            raise

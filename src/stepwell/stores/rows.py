@@ -1,0 +1,137 @@
+"""What all rows share: how a statement is run, a record stored and found."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    Insert,
+    Table,
+    Update,
+    bindparam,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+
+from stepwell.sessions.records import (
+    ApiKey,
+    Execution,
+    LedgerCall,
+    LedgerTurn,
+    LoggedEvent,
+    Session,
+    SessionMessage,
+    Snapshot,
+)
+from stepwell.stores import tables
+from stepwell.stores.codec import Record, RecordCodec, time_reader, written
+from stepwell.stores.lane import Lane, Row
+
+
+class Codecs(Struct, frozen=True, eq=False):
+    """How every kind of record stands in one database."""
+
+    session: RecordCodec[Session]
+    message: RecordCodec[SessionMessage]
+    execution: RecordCodec[Execution]
+    snapshot: RecordCodec[Snapshot]
+    event: RecordCodec[LoggedEvent]
+    turn: RecordCodec[LedgerTurn]
+    call: RecordCodec[LedgerCall]
+    key: RecordCodec[ApiKey]
+    time: Callable[[Any], datetime]
+    """A time as the driver gave it."""
+
+    @classmethod
+    def of(cls, dialect: str) -> "Codecs":
+        """Those of that database."""
+        return cls(
+            session=RecordCodec(Session, tables.sessions, dialect),
+            message=RecordCodec(SessionMessage, tables.messages, dialect),
+            execution=RecordCodec(Execution, tables.executions, dialect),
+            snapshot=RecordCodec(Snapshot, tables.snapshots, dialect),
+            event=RecordCodec(LoggedEvent, tables.events, dialect),
+            turn=RecordCodec(LedgerTurn, tables.ledger_turns, dialect),
+            call=RecordCodec(LedgerCall, tables.ledger_calls, dialect),
+            key=RecordCodec(ApiKey, tables.api_keys, dialect),
+            time=time_reader(dialect),
+        )
+
+
+class Rows:
+    """A transaction's access to one lane."""
+
+    def __init__(self, lane: Lane, codecs: Codecs, tell: Callable[[str], None]) -> None:
+        self._lane = lane
+        self._codecs = codecs
+        self._tell = tell
+
+    async def _run(self, statement: ClauseElement, **values: Any) -> list[Row]:
+        return await self._lane.rows(statement, self._bound(values))
+
+    async def _scan(self, statement: ClauseElement, **values: Any) -> list[Row]:
+        return await self._lane.scan(statement, self._bound(values))
+
+    def _bound(self, values: dict[str, Any]) -> dict[str, Any]:
+        dialect = self._lane.dialect
+        return {name: written(value, dialect) for name, value in values.items()}
+
+    async def _one(
+        self, codec: RecordCodec[Record], statement: ClauseElement, **values: Any
+    ) -> Record | None:
+        rows = await self._run(statement, **values)
+        return codec.record(rows[0]) if rows else None
+
+    async def _all(
+        self, codec: RecordCodec[Record], statement: ClauseElement, **values: Any
+    ) -> list[Record]:
+        return codec.records(await self._run(statement, **values))
+
+
+KEY = "row_key"
+"""The name of the bound id: names of columns are taken by what is set."""
+
+
+def by_id(table: Table) -> ColumnElement[bool]:
+    """The row with the id that goes along as ``row_key``."""
+    return table.c.id == bindparam(KEY)
+
+
+def records_of(table: Table) -> Any:
+    """A query for all columns, in the order of the record's fields."""
+    return select(*table.c)
+
+
+def adding(table: Table) -> Insert:
+    """The insertion of whole records."""
+    return insert(table)
+
+
+def saving(table: Table, but: Sequence[str]) -> Update:
+    """Sets all columns but these; without a condition yet."""
+    names = [column.name for column in table.c if column.name not in {"id", "tenant_id", *but}]
+    return update(table).values({name: bound(table, name) for name in names})
+
+
+def bound(table: Table, column: str, name: str | None = None) -> Any:
+    """A value of that column, under the column's name or another."""
+    return bindparam(name or column, type_=table.c[column].type)
+
+
+def before(table: Table, time: str) -> ColumnElement[bool]:
+    """Rows before the pair of a time and an id that goes along as ``cursor_time, cursor_id``."""
+    return tuple_(table.c[time], table.c.id) < _cursor(table, time)
+
+
+def after(table: Table, time: str) -> ColumnElement[bool]:
+    """Rows after such a pair."""
+    return tuple_(table.c[time], table.c.id) > _cursor(table, time)
+
+
+def _cursor(table: Table, time: str) -> Any:
+    return tuple_(bound(table, time, "cursor_time"), bound(table, "id", "cursor_id"))

@@ -1,0 +1,131 @@
+"""Snapshots in their chains, and the tool ledger."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Insert, Table, bindparam, delete, func, literal_column, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
+from stepwell.stores import tables as t
+from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.rows import KEY, Rows, adding, by_id, records_of
+from stepwell.stores.types import POSTGRESQL, SQLITE
+
+_C = t.snapshots.c
+_ADD = adding(t.snapshots)
+_SNAPSHOT = records_of(t.snapshots).where(by_id(t.snapshots))
+_WITHOUT_TEXT = [
+    literal_column("''").label("state_json") if column.name == "state_json" else column
+    for column in _C
+]
+_OF_EXECUTION = (
+    select(*_WITHOUT_TEXT)
+    .where(_C.agent_execution_id == bindparam("execution"))
+    .order_by(_C.created_at, _C.step_number, _C.position, _C.id)
+)
+_CHAIN = (
+    select(_C.position, _C.state_json)
+    .where(_C.chain_id == bindparam("chain"), _C.position <= bindparam("last"))
+    .order_by(_C.position)
+)
+_SIZE = (
+    select(_C.position == literal_column("0"), func.sum(func.length(_C.state_json)))
+    .where(_C.chain_id == bindparam("chain"))
+    .group_by(_C.position == literal_column("0"))
+)
+
+
+def _of_step(table: Table) -> Any:
+    return records_of(table).where(
+        table.c.execution_id == bindparam("execution"), table.c.step_number == bindparam("step")
+    )
+
+
+_TURN = _of_step(t.ledger_turns)
+_CALLS = _of_step(t.ledger_calls).order_by(t.ledger_calls.c.started_at, t.ledger_calls.c.call_id)
+
+
+def _settled(table: Table) -> Any:
+    return delete(table).where(
+        table.c.execution_id == bindparam("execution"), table.c.step_number <= bindparam("step")
+    )
+
+
+_SETTLE_TURNS, _SETTLE_CALLS = _settled(t.ledger_turns), _settled(t.ledger_calls)
+
+
+def _add_turn(insert: Any) -> Insert:
+    return insert(t.ledger_turns).on_conflict_do_nothing()
+
+
+def _save_call(insert: Any) -> Insert:
+    keys = ("execution_id", "step_number", "call_id")
+    adding = insert(t.ledger_calls)
+    changed = {
+        column.name: adding.excluded[column.name]
+        for column in t.ledger_calls.c
+        if column.name not in {*keys, "tenant_id"}
+    }
+    return adding.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+_INSERTS = {SQLITE: sqlite.insert, POSTGRESQL: postgresql.insert}
+_ADD_TURN = {dialect: _add_turn(insert) for dialect, insert in _INSERTS.items()}
+_SAVE_CALL = {dialect: _save_call(insert) for dialect, insert in _INSERTS.items()}
+
+
+class SnapshotRowsMixin(Rows):
+    """See ``sessions.ports.SnapshotRows``."""
+
+    async def add_snapshot(self, snapshot: Snapshot, /) -> None:
+        """A new snapshot."""
+        await self._lane.rows(_ADD, self._codecs.snapshot.values(snapshot))
+
+    async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
+        """One snapshot."""
+        return await self._one(self._codecs.snapshot, _SNAPSHOT, **{KEY: snapshot_id})
+
+    async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
+        """All of an execution in order, with an empty ``state_json``."""
+        rows = await self._scan(_OF_EXECUTION, execution=execution_id)
+        return self._codecs.snapshot.records(rows)
+
+    async def chain(self, snapshot: Snapshot, /) -> Sequence[str]:
+        """The documents from the whole one that begins its chain up to the snapshot."""
+        rows = await self._scan(_CHAIN, chain=snapshot.chain_id, last=snapshot.position)
+        if [row[0] for row in rows] != list(range(snapshot.position + 1)):
+            raise DamagedDataError(
+                f"snapshot {snapshot.id!r} can't be read: of the {snapshot.position + 1} documents "
+                f"of its chain {len(rows)} are there. Go on from another, or restore a backup"
+            )
+        return [row[1] for row in rows]
+
+    async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
+        """Characters of the whole document, and of all increments on it."""
+        sizes = {bool(whole): int(size) for whole, size in await self._scan(_SIZE, chain=chain_id)}
+        return sizes.get(True, 0), sizes.get(False, 0)
+
+    async def ledger(
+        self, execution_id: str, step_number: int, /
+    ) -> tuple[LedgerTurn | None, Sequence[LedgerCall]]:
+        """What is known of a step that was not stored."""
+        step = {"execution": execution_id, "step": step_number}
+        turn = await self._one(self._codecs.turn, _TURN, **step)
+        return turn, await self._all(self._codecs.call, _CALLS, **step)
+
+    async def add_turn(self, turn: LedgerTurn, /) -> None:
+        """A response that asks for tools; one that is there already stays."""
+        adding = _ADD_TURN[self._lane.dialect]
+        await self._lane.rows(adding, self._codecs.turn.values(turn))
+
+    async def save_call(self, call: LedgerCall, /) -> None:
+        """A call that begins, begins again, or has its result."""
+        saving = _SAVE_CALL[self._lane.dialect]
+        await self._lane.rows(saving, self._codecs.call.values(call))
+
+    async def settle(self, execution_id: str, up_to_step: int, /) -> None:
+        """The steps up to that number are stored, so the ledger can forget them."""
+        step = {"execution": execution_id, "step": up_to_step}
+        await self._run(_SETTLE_CALLS, **step)
+        await self._run(_SETTLE_TURNS, **step)

@@ -1,0 +1,87 @@
+"""The lock beside a database file that every writer holds.
+
+SQLite before 3.51.3 can damage a WAL when one connection writes while another one checkpoints.
+Its own locks allow that, so ours stands around both. The kernel releases it when a process dies.
+"""
+
+import asyncio
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+from stepwell.stores.retrying import PassingFault
+
+_LONGEST_WAIT = 10.0
+
+
+class FileLock:
+    """Held by one connection of one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: int | None = None
+
+    async def acquire(self) -> None:
+        """Wait for it, without holding up the loop; raises ``PassingFault`` after a while."""
+        handle = self._open()
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await self._wait(handle)
+        self._held = handle
+
+    def release(self) -> None:
+        """Let the next one in."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    async def _wait(self, handle: int) -> None:
+        # A thread of its own that may be left behind: nothing can interrupt flock, and who holds
+        # the lock may be frozen.
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+        waiter = _Waiter(handle, loop, arrived)
+        threading.Thread(target=waiter.run, name="stepwell-file-lock", daemon=True).start()
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                await asyncio.shield(arrived)
+        except TimeoutError:
+            waiter.give_up()
+            raise PassingFault(f"another process holds {self._path}") from None
+        except asyncio.CancelledError:
+            waiter.give_up()
+            raise
+
+
+class _Waiter:
+    def __init__(
+        self, handle: int, loop: asyncio.AbstractEventLoop, arrived: "asyncio.Future[None]"
+    ) -> None:
+        self._handle, self._loop, self._arrived = handle, loop, arrived
+        self._guard = threading.Lock()
+        self._given_up = self._has_it = False
+
+    def run(self) -> None:
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        with self._guard:
+            self._has_it = True
+            if self._given_up:
+                os.close(self._handle)
+                return
+            # Inside the guard: who gives up after this closes the handle itself.
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def give_up(self) -> None:
+        with self._guard:
+            self._given_up = True
+            if self._has_it:
+                os.close(self._handle)
+
+    def _tell(self) -> None:
+        if not self._arrived.done():
+            self._arrived.set_result(None)

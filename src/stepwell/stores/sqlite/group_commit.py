@@ -1,0 +1,149 @@
+"""Writes of one process that share commits.
+
+Each runs in a savepoint on the one writing connection, one after the other, in its caller's own
+task; those that wait join until the batch is full or has lasted long enough. Then one commit, one
+wait for the disk, and all of them return.
+"""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from stepwell.clock import Clock
+from stepwell.errors import StepwellError
+from stepwell.stores.retrying import PassingFault
+from stepwell.stores.sqlite.file_lock import FileLock
+from stepwell.stores.sqlite.sqlite_lane import SqliteLane
+
+_MOST_WRITES = 64
+_LONGEST_BATCH = 0.01
+_CHECKPOINT_CHANGES = 4000
+_CHECKPOINT_SECONDS = 1.0
+
+
+class _Writer:
+    """One write in the queue, as the caller and the batch see it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.turn: asyncio.Future[None] = loop.create_future()
+        """Now it may use the connection."""
+        self.worked: asyncio.Future[bool] = loop.create_future()
+        """It is done with it; false if its changes are to be undone."""
+        self.committed: asyncio.Future[None] = loop.create_future()
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller, wherever it waits."""
+        for future in (self.turn, self.committed):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+
+
+class GroupCommit:
+    """The queue before the writing connection."""
+
+    def __init__(self, lane: SqliteLane, lock: FileLock, clock: Clock) -> None:
+        self._lane, self._lock, self._clock = lane, lock, clock
+        self._queue: deque[_Writer] = deque()
+        self._wanted = asyncio.Event()
+        self._closing = False
+        self._seen_changes = lane.changes
+        self._checkpointed_at = clock.monotonic()
+        self._task = asyncio.create_task(self._run(), name="stepwell-group-commit")
+
+    async def write(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run it and return when it has committed; if it raises, it has changed nothing."""
+        if self._closing:
+            raise RuntimeError("the store is closed")
+        writer = _Writer()
+        self._queue.append(writer)
+        self._wanted.set()
+        try:
+            await writer.turn
+            await work()
+        except BaseException:
+            # Its place may still be in the queue: then the turn is cancelled and it is passed over.
+            writer.turn.cancel()
+            if not writer.worked.done():
+                writer.worked.set_result(False)
+            raise
+        writer.worked.set_result(True)
+        await writer.committed
+
+    async def close(self) -> None:
+        """Finish what waits, then checkpoint."""
+        self._closing = True
+        self._wanted.set()
+        await self._task
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                while self._queue:
+                    await self._batch()
+                if self._closing:
+                    return
+        finally:
+            self._closing = True
+            _answer(self._queue, RuntimeError("the store is closed"))
+
+    async def _batch(self) -> None:
+        batch: list[_Writer] = []
+        try:
+            await self._lock.acquire()
+            try:
+                await self._commit(batch)
+                await self._checkpoint_if_due()
+            finally:
+                self._lock.release()
+        except (PassingFault, StepwellError, sqlite3.Error, OSError) as error:
+            # Nobody was served: then it is the same for all who wait.
+            failed = batch or [self._queue.popleft() for _ in range(len(self._queue))]
+            _answer(failed, error)
+
+    async def _commit(self, batch: list[_Writer]) -> None:
+        try:
+            await self._lane.command("BEGIN IMMEDIATE")
+            await self._serve(batch)
+            await self._lane.command("COMMIT")
+        except BaseException:
+            with suppress(PassingFault, StepwellError, sqlite3.Error):
+                await self._lane.command("ROLLBACK")
+            raise
+        _answer(batch, None)
+
+    async def _serve(self, batch: list[_Writer]) -> None:
+        until = self._clock.monotonic() + _LONGEST_BATCH
+        while self._queue and len(batch) < _MOST_WRITES:
+            writer = self._queue.popleft()
+            if writer.turn.done():
+                continue
+            batch.append(writer)
+            self._lane.quick_command("SAVEPOINT work")
+            if not writer.turn.done():
+                writer.turn.set_result(None)
+            if not await writer.worked:
+                self._lane.quick_command("ROLLBACK TO work")
+            self._lane.quick_command("RELEASE work")
+            if self._clock.monotonic() >= until:
+                return
+
+    async def _checkpoint_if_due(self) -> None:
+        changes, now = self._lane.changes, self._clock.monotonic()
+        many = changes - self._seen_changes >= _CHECKPOINT_CHANGES
+        if many or now - self._checkpointed_at >= _CHECKPOINT_SECONDS:
+            await self._lane.command("PRAGMA wal_checkpoint(PASSIVE)")
+            self._seen_changes, self._checkpointed_at = changes, now
+
+
+def _answer(writers: Iterable[_Writer], error: BaseException | None) -> None:
+    for writer in writers:
+        if error is not None:
+            writer.fail(error)
+        elif not writer.committed.done():
+            writer.committed.set_result(None)

@@ -1,0 +1,135 @@
+"""One connection to a SQLite file: each statement is one trip to the connection's thread."""
+
+import sqlite3
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from msgspec import Struct
+from sqlalchemy import ClauseElement, Insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.sessions.errors import ConflictError
+from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.lane import Row, Statements
+from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.types import SQLITE
+
+_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_UNIQUE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_FOREIGN = sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+
+
+class Driver(Struct, frozen=True, eq=False):
+    """One connection in both its forms."""
+
+    direct: sqlite3.Connection
+    thread: aiosqlite.Connection
+
+
+@contextmanager
+def sqlite_faults(path: Path) -> Generator[None]:
+    """Errors of the driver, sorted: those that pass, those that don't, and damage."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in _PASSING:
+            raise PassingFault(str(error)) from error
+        if code & 0xFF in _DAMAGED:
+            raise DamagedDataError(
+                f"{path} is damaged, or no SQLite database: {error}. Restore it from a backup, or "
+                "save what can be saved with `sqlite3 file .recover`"
+            ) from error
+        if code in _UNIQUE:
+            raise Clash(f"it is there already: {error}") from error
+        if code == _FOREIGN:
+            raise ConflictError("what it belongs to was deleted", code="gone") from error
+        raise
+
+
+class SqliteLane:
+    """See ``lane.Lane``.
+
+    A trip to the connection's thread and back takes longer than a quick statement does, by far. So
+    those run at once; what waits for the disk or for a lock, or scans, is done by the thread.
+    """
+
+    def __init__(
+        self, connection: AsyncConnection, driver: "Driver", path: Path, statements: Statements
+    ) -> None:
+        self._connection, self._path, self._statements = connection, path, statements
+        self._direct, self._thread = driver.direct, driver.thread
+
+    @property
+    def dialect(self) -> str:
+        """SQLite."""
+        return SQLITE
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The same as SQLAlchemy knows it."""
+        return self._connection
+
+    @property
+    def changes(self) -> int:
+        """How many rows it has changed since it was opened."""
+        return self._direct.total_changes
+
+    async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """Run a statement that is quick, by its index, and fetch what it gives."""
+        prepared = self._statements.prepared(statement)
+        with sqlite_faults(self._path):
+            return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
+
+    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+        """The same for one that may take its time, or was put together for this one use."""
+        prepared = self._statements.written(statement)
+        with sqlite_faults(self._path):
+            found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
+            return list(found)
+
+    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add all of these rows."""
+        prepared = self._statements.prepared(adding)
+        with sqlite_faults(self._path):
+            self._direct.executemany(prepared.text, [prepared.values(row) for row in rows])
+
+    def quick_command(self, text: str) -> None:
+        """Run a bare command that waits for nothing, such as SAVEPOINT."""
+        with sqlite_faults(self._path):
+            self._direct.execute(text)
+
+    async def command(self, text: str) -> list[Row]:
+        """Run a bare command that may wait, such as COMMIT."""
+        with sqlite_faults(self._path):
+            return list(await self._thread.execute_fetchall(text))
+
+    def know_letters(self) -> None:
+        """SQLite's own ``lower`` knows the 26 letters only."""
+        self._direct.create_function("lower", 1, _lower, deterministic=True)
+
+    async def database_bytes(self) -> int:
+        """The file and its log."""
+        return sum(_size(self._path.with_name(self._path.name + end)) for end in ("", "-wal"))
+
+
+def _lower(text: Any) -> Any:
+    return text.lower() if isinstance(text, str) else text
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

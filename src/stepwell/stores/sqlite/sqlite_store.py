@@ -1,0 +1,211 @@
+"""A store in one SQLite file: one connection that writes, a few that read."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import NullPool
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from stepwell.clock import Clock
+from stepwell.errors import ConfigurationError
+from stepwell.sessions.ports import Transaction
+from stepwell.stores.lane import Statements
+from stepwell.stores.local_bus import LocalBus
+from stepwell.stores.migrating import check_or_migrate
+from stepwell.stores.retrying import patiently
+from stepwell.stores.rows import Codecs
+from stepwell.stores.sqlite.file_lock import FileLock
+from stepwell.stores.sqlite.group_commit import GroupCommit
+from stepwell.stores.sqlite.sqlite_lane import Driver, SqliteLane
+from stepwell.stores.transaction import SqlTransaction
+from stepwell.stores.types import SQLITE
+
+Result = TypeVar("Result")
+
+_READERS = 4
+_BUSY_SECONDS = 5.0
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    # Ours to do, under the lock: see file_lock.
+    "wal_autocheckpoint=0",
+    "journal_size_limit=67108864",
+    "temp_store=MEMORY",
+)
+_inside_write: ContextVar[bool] = ContextVar("stepwell_inside_write", default=False)
+
+
+class SqliteStore:
+    """See ``sessions.ports.Store``."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._opened = _Opened()
+        self._engine = _engine(path, self._opened)
+        self._codecs = Codecs.of(SQLITE)
+        self._statements = Statements(self._engine.dialect)
+        self._lock = FileLock(path.with_name(path.name + "-lock"))
+        self._bus = LocalBus()
+        self._open_readers = AsyncExitStack()
+        self._idle: list[SqliteLane] = []
+        self._reading = asyncio.Semaphore(_READERS)
+        self._writer: SqliteLane
+        self._group: GroupCommit
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock, migrate: bool) -> "SqliteStore":
+        """Open or make that file; its folders are made as well."""
+        path = _private(path)
+        store = cls(path, clock)
+        await patiently(lambda: store._prepare(migrate), clock)
+        return store
+
+    @property
+    def bus(self) -> LocalBus:
+        """On which changes are told, in this process."""
+        return self._bus
+
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[Result]], /, *, name: str
+    ) -> Result:
+        """Run it in a transaction. It has committed when this returns."""
+        if _inside_write.get():
+            raise RuntimeError(f"write {name!r} was asked for inside of another write")
+        results: list[Result] = []
+
+        async def attempt() -> Result:
+            results.clear()
+            transaction = SqlTransaction(self._writer, self._codecs)
+
+            async def run() -> None:
+                token = _inside_write.set(True)
+                try:
+                    results.append(await work(transaction))
+                finally:
+                    _inside_write.reset(token)
+
+            await self._group.write(run)
+            for topic in transaction.topics:
+                self._bus.publish(topic)
+            return results[0]
+
+        return await patiently(attempt, self._clock, name)
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
+        """Run it on a consistent view; it writes nothing."""
+
+        async def attempt() -> Result:
+            async with self._reader() as lane:
+                return await work(SqlTransaction(lane, self._codecs))
+
+        return await patiently(attempt, self._clock)
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then let go of the file."""
+        await self._group.close()
+        await self._open_readers.aclose()
+        # The last connection to close checkpoints, so the lock is held.
+        await self._lock.acquire()
+        try:
+            await self._writer.connection.close()
+        finally:
+            self._lock.release()
+            await self._engine.dispose()
+
+    async def _prepare(self, migrate: bool) -> None:
+        await self._lock.acquire()
+        try:
+            lane = await self._connect()
+            try:
+                await check_or_migrate(lane.connection, migrate=migrate)
+            except BaseException:
+                await lane.connection.close()
+                raise
+        finally:
+            self._lock.release()
+        self._writer = lane
+        self._group = GroupCommit(lane, self._lock, self._clock)
+
+    async def _connect(self, *, query_only: bool = False) -> SqliteLane:
+        async with self._opened.one_by_one:
+            connection = await self._engine.connect()
+            driver = await self._opened.driver(connection)
+        try:
+            lane = SqliteLane(connection, driver, self._path, self._statements)
+            for pragma in (*_PRAGMAS, f"query_only={int(query_only)}"):
+                await lane.command(f"PRAGMA {pragma}")
+            lane.know_letters()
+        except BaseException:
+            await connection.close()
+            raise
+        return lane
+
+    @asynccontextmanager
+    async def _reader(self) -> AsyncGenerator[SqliteLane]:
+        async with self._reading:
+            lane = self._idle.pop() if self._idle else await self._new_reader()
+            try:
+                lane.quick_command("BEGIN")
+                yield lane
+            finally:
+                self._idle.append(lane)
+                lane.quick_command("ROLLBACK")
+
+    async def _new_reader(self) -> SqliteLane:
+        lane = await self._connect(query_only=True)
+        self._open_readers.push_async_callback(lane.connection.close)
+        return lane
+
+
+class _Opened:
+    """Catches each connection as the driver makes it, so that it can be used without a detour."""
+
+    def __init__(self) -> None:
+        self.one_by_one = asyncio.Lock()
+        self._newest: sqlite3.Connection
+
+    def __call__(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        self._newest = sqlite3.Connection(*arguments, **options)
+        return self._newest
+
+    async def driver(self, connection: AsyncConnection) -> Driver:
+        """The newest connection in both its forms."""
+        thread: Any = (await connection.get_raw_connection()).driver_connection
+        return Driver(self._newest, thread)
+
+
+def _engine(path: Path, opened: _Opened) -> AsyncEngine:
+    return create_async_engine(
+        f"sqlite+aiosqlite:///{path}",
+        poolclass=NullPool,
+        connect_args={
+            # The driver begins no transactions of its own.
+            "isolation_level": None,
+            "timeout": _BUSY_SECONDS,
+            "cached_statements": 256,
+            "factory": opened,
+            # Used by its thread and by ours, in turn.
+            "check_same_thread": False,
+        },
+    )
+
+
+def _private(path: Path) -> Path:
+    """The file is its owner's only: it holds what people said."""
+    path = path.absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the database {path} can't be opened: {error.strerror}. Name a file in a folder that "
+            "this user may write to"
+        ) from error
+    return path

@@ -1,0 +1,27 @@
+"""All rows in one transaction, and what is to be told once it has committed."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from stepwell.stores.execution_rows import ExecutionRowsMixin
+from stepwell.stores.lane import Lane
+from stepwell.stores.rows import Codecs
+from stepwell.stores.session_rows import SessionRowsMixin
+from stepwell.stores.snapshot_rows import SnapshotRowsMixin
+from stepwell.stores.upkeep_rows import UpkeepRowsMixin
+
+
+class SqlTransaction(ExecutionRowsMixin, SessionRowsMixin, SnapshotRowsMixin, UpkeepRowsMixin):
+    """See ``sessions.ports.Transaction``."""
+
+    def __init__(self, lane: Lane, codecs: Codecs) -> None:
+        self.topics: dict[str, None] = {}
+        super().__init__(lane, codecs, self.tell)
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """SQLAlchemy's connection, in this transaction."""
+        return self._lane.connection
+
+    def tell(self, topic: str, /) -> None:
+        """Publish that topic on the bus after the commit."""
+        self.topics[topic] = None

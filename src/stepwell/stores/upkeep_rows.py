@@ -1,0 +1,187 @@
+"""Keys, retention and reports."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Text,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from stepwell.sessions.errors import NotThereError
+from stepwell.sessions.ports import SizeReport
+from stepwell.sessions.records import ApiKey, Execution, Snapshot
+from stepwell.stores import tables as t
+from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, records_of, saving
+
+_ADD_KEY = adding(t.api_keys)
+_SAVE_KEY = saving(t.api_keys, ("created_at",)).where(by_id(t.api_keys)).returning(t.api_keys.c.id)
+_BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == bindparam("start"))
+_KEYS = (
+    records_of(t.api_keys)
+    .where(t.api_keys.c.tenant_id == bindparam("tenant"))
+    .order_by(t.api_keys.c.created_at, t.api_keys.c.id)
+)
+_KEYS_OF_USER = _KEYS.where(t.api_keys.c.user_id == bindparam("user"))
+
+_X = t.executions.c
+_OVER = ~literal_column(f"(agent_executions.{t.UNFINISHED})")
+_AT = bound(t.sessions, "updated_at", "at")
+_ENDED_LATER = func.coalesce(_X.completed_at, _X.updated_at) >= _AT
+_OF_SESSION = _X.session_id == t.sessions.c.id
+_FINISHED_BEFORE = (
+    select(t.sessions.c.id)
+    .where(
+        t.sessions.c.updated_at < _AT,
+        ~exists(literal_column("1"))
+        .select_from(t.executions)
+        .where(_OF_SESSION, or_(~_OVER, _ENDED_LATER)),
+    )
+    .order_by(t.sessions.c.updated_at, t.sessions.c.id)
+    .limit(bindparam("most"))
+)
+_FINISHED = (
+    records_of(t.executions)
+    .where(_X.session_id == bindparam("session"), _OVER)
+    .order_by(_X.created_at, _X.id)
+)
+
+_S = t.snapshots.c
+_PLACE = select(_S.chain_id, _S.position).where(by_id(t.snapshots))
+_LATER = (
+    update(t.snapshots)
+    .where(_S.chain_id == bindparam("old_chain"), _S.position > bindparam("old_place"))
+    .values(chain_id=bound(t.snapshots, "chain_id"), position=_S.position - bindparam("old_place"))
+)
+_REWRITE = saving(t.snapshots, ()).where(by_id(t.snapshots))
+_NEWER = t.snapshots.alias("newer")
+_DELETE_EVENTS = (
+    delete(t.events)
+    .where(t.events.c.session_id == bindparam("session"), t.events.c.seq <= bindparam("last"))
+    .returning(t.events.c.seq)
+)
+_DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
+
+
+def _deletion(kept: int) -> Any:
+    """Deletes the snapshots of an execution that nothing which stays is built on."""
+    names = [bindparam(f"kept_{place}") for place in range(kept)]
+    newer = _NEWER.c
+    stays = or_(
+        newer.agent_execution_id != bindparam("execution"),
+        newer.id.in_(names) if names else false(),
+    )
+    needed = (
+        exists(literal_column("1"))
+        .select_from(_NEWER)
+        .where(newer.chain_id == _S.chain_id, newer.position > _S.position, stays)
+    )
+    mine = _S.agent_execution_id == bindparam("execution")
+    deletable = and_(mine, ~needed, ~_S.id.in_(names)) if names else and_(mine, ~needed)
+    return delete(t.snapshots).where(deletable).returning(_S.id)
+
+
+def _measure(tenant: bool) -> Any:
+    def one(table: Any, size: Any) -> Any:
+        counted = select(func.count(), func.coalesce(func.sum(func.length(size)), 0))
+        counted = counted.select_from(table)
+        return counted.where(table.c.tenant_id == bindparam("tenant")) if tenant else counted
+
+    return [
+        one(t.sessions, literal_column("''")),
+        one(t.messages, t.messages.c.content),
+        one(t.executions, literal_column("''")),
+        one(t.snapshots, _S.state_json),
+        one(t.events, cast(t.events.c.payload, Text)),
+    ]
+
+
+_MEASURES = {tenant: _measure(tenant) for tenant in (True, False)}
+
+
+class UpkeepRowsMixin(Rows):
+    """See ``sessions.ports.UpkeepRows``."""
+
+    async def add_api_key(self, key: ApiKey, /) -> None:
+        """A new key."""
+        await self._lane.rows(_ADD_KEY, self._codecs.key.values(key))
+
+    async def save_api_key(self, key: ApiKey, /) -> None:
+        """Its fields as they are now."""
+        values = self._codecs.key.values(key)
+        if not await self._lane.rows(_SAVE_KEY, {**values, KEY: key.id}):
+            raise NotThereError("api_key", key.id)
+
+    async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
+        """The key that begins so."""
+        return await self._one(self._codecs.key, _BY_PREFIX, start=prefix)
+
+    async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
+        """All of a tenant, or of one user of it, revoked ones as well."""
+        if user_id is None:
+            return await self._all(self._codecs.key, _KEYS, tenant=tenant_id)
+        return await self._all(self._codecs.key, _KEYS_OF_USER, tenant=tenant_id, user=user_id)
+
+    async def finished_before(self, at: datetime, /, *, limit: int) -> Sequence[str]:
+        """Sessions whose executions all ended before that time, oldest first; nothing else
+        happened in them since either."""
+        return [row[0] for row in await self._scan(_FINISHED_BEFORE, at=at, most=limit)]
+
+    async def finished_executions(self, session_id: str, /) -> Sequence[Execution]:
+        """Those of a session that are over, oldest first, subagents' as well."""
+        return await self._all(self._codecs.execution, _FINISHED, session=session_id)
+
+    async def rewrite_snapshot(self, snapshot: Snapshot, /) -> None:
+        """Make it the whole head of a chain; the later ones of its old chain follow it."""
+        place = await self._run(_PLACE, **{KEY: snapshot.id})
+        if not place:
+            raise NotThereError("snapshot", snapshot.id)
+        chain, position = place[0]
+        values = self._codecs.snapshot.values(snapshot)
+        head = {**values, "chain_id": snapshot.id, "position": 0, KEY: snapshot.id}
+        await self._lane.rows(_REWRITE, head)
+        if position:
+            await self._scan(_LATER, old_chain=chain, old_place=position, chain_id=snapshot.id)
+
+    async def delete_snapshots(self, execution_id: str, /, *, keep: Iterable[str]) -> int:
+        """Delete those of an execution but for these ids and what they, or snapshots of other
+        executions, are built on; how many."""
+        kept = {f"kept_{place}": id for place, id in enumerate(keep)}
+        deletion = _deletion(len(kept))
+        return len(await self._scan(deletion, execution=execution_id, **kept))
+
+    async def delete_events(self, session_id: str, /, *, up_to: int) -> int:
+        """Delete the log up to that number; how many."""
+        return len(await self._scan(_DELETE_EVENTS, session=session_id, last=up_to))
+
+    async def delete_session(self, session_id: str, /) -> None:
+        """Delete a session with all that belongs to it."""
+        await self._scan(_DELETE_SESSION, **{KEY: session_id})
+
+    async def size(self, tenant_id: str | None = None) -> SizeReport:
+        """How much is kept; the bytes are those of the whole database."""
+        values = {} if tenant_id is None else {"tenant": tenant_id}
+        found = [(await self._scan(part, **values))[0] for part in _MEASURES[bool(values)]]
+        sessions, messages, executions, snapshots, events = found
+        return SizeReport(
+            sessions=sessions[0],
+            messages=messages[0],
+            executions=executions[0],
+            snapshots=snapshots[0],
+            events=events[0],
+            message_characters=int(messages[1]),
+            snapshot_characters=int(snapshots[1]),
+            event_characters=int(events[1]),
+            database_bytes=await self._lane.database_bytes(),
+        )

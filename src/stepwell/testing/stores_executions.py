@@ -1,0 +1,206 @@
+"""What a store does with executions: claims, leases and fences."""
+
+import pytest
+from msgspec.structs import replace
+
+from stepwell.sessions.errors import LostLeaseError
+from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.testing.stores_rows import (
+    TENANT,
+    a_message,
+    a_session,
+    an_execution,
+    at,
+    claimed,
+    make,
+    status_of,
+    write,
+)
+
+_PAUSED = ExecutionStatus.PAUSED
+_OVER = ExecutionStatus.COMPLETED
+
+
+class ExecutionConformance:
+    """Executions."""
+
+    async def test_an_execution_comes_back_as_it_was_stored(self, store: Store) -> None:
+        execution = an_execution(
+            agent_config={"model": "m"},
+            input={"message_ids": ["m"]},
+            output={"answer": [1]},
+            step_count=3,
+            token_usage=2**40,
+            token_details={"input": 5},
+            cost=0.1 + 0.2,
+            stop_reason="completed",
+            decision={"votes": []},
+            pending=({"kind": "approval"}, {"kind": "question"}),
+            error_message="no",
+            metadata={"a": 1},
+            worker_id="w",
+            lease_until=at(1),
+            started_at=at(2),
+            completed_at=at(3),
+        )
+        await make(store, a_session(), execution, an_execution("bare", None))
+        assert await store.read(lambda tx: tx.execution("x")) == execution
+        assert await store.read(lambda tx: tx.execution("bare")) == an_execution("bare", None)
+
+    async def test_a_claim_takes_what_waits(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        execution = await claimed(store, now=5)
+        assert execution is not None
+        assert (execution.status, execution.attempt) == (ExecutionStatus.RUNNING, 1)
+        assert (execution.worker_id, execution.lease_until) == ("w", at(15))
+        assert (execution.started_at, execution.crashes) == (at(5), 0)
+        assert await store.read(lambda tx: tx.execution("x")) == execution
+        assert await claimed(store, now=6) is None
+        assert await claimed(store, "missing") is None
+
+    async def test_a_lease_that_ran_out_can_be_taken_over(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        first = await claimed(store, now=0, lease=10)
+        assert await claimed(store, now=10, worker="v") is None
+        second = await claimed(store, now=10.1, worker="v")
+        assert first is not None
+        assert second is not None
+        assert (second.attempt, second.crashes, second.worker_id) == (2, 1, "v")
+        assert second.started_at == first.started_at
+
+    async def test_only_the_head_of_a_session_can_be_claimed(self, store: Store) -> None:
+        first, second = an_execution("a"), an_execution("b", created_at=at(1))
+        free, child = an_execution("free", None), an_execution("c", parent_execution_id="a")
+        await make(store, a_session(), second, first, free, child)
+        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == ["a", "free"]
+        assert await claimed(store, "b") is None
+        assert await claimed(store, "c") is None
+        assert await claimed(store, "free") is not None
+        running = await claimed(store, "a")
+        assert running is not None
+        assert await claimed(store, "b") is None
+        await write(store, lambda tx: tx.save_execution(replace(running, status=_PAUSED)))
+        assert await claimed(store, "b") is None
+        await write(store, lambda tx: tx.save_execution(replace(running, status=_OVER)))
+        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == ["b"]
+        assert await claimed(store, "b") is not None
+
+    async def test_claimable_names_what_lost_its_lease(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        await claimed(store, now=0, lease=10)
+        assert await store.read(lambda tx: tx.claimable(at(9), limit=9)) == []
+        assert await store.read(lambda tx: tx.claimable(at(11), limit=9)) == ["x"]
+
+    async def test_who_was_too_slow_cannot_write(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        slow = await claimed(store, now=0)
+        quick = await claimed(store, now=11)
+        assert slow is not None
+        assert quick is not None
+        with pytest.raises(LostLeaseError):
+            await write(store, lambda tx: tx.save_execution(replace(slow, status=_OVER)))
+        with pytest.raises(LostLeaseError):
+            await write(store, lambda tx: tx.renew(slow, at(99)))
+        assert await store.read(lambda tx: tx.execution("x")) == quick
+
+    async def test_a_refused_write_takes_the_whole_transaction_with_it(self, store: Store) -> None:
+        session = a_session()
+        await make(store, session, an_execution())
+        slow = await claimed(store, now=0)
+        await claimed(store, now=11)
+        assert slow is not None
+
+        async def step(tx: Transaction) -> None:
+            await tx.add_messages(session, [a_message("m")])
+            await tx.save_execution(slow)
+
+        with pytest.raises(LostLeaseError):
+            await write(store, step)
+        assert await store.read(lambda tx: tx.message("m")) is None
+
+    async def test_renewing_tells_what_came_meanwhile(self, store: Store) -> None:
+        session = a_session()
+        await make(store, session, an_execution())
+        running = await claimed(store)
+        assert running is not None
+        lease = await write(store, lambda tx: tx.renew(running, at(50)))
+        assert (lease.cancel_requested, lease.has_steering) == (None, False)
+        steering = a_message("m", agent_execution_id="x", metadata={"steers": True})
+        await write(store, lambda tx: tx.add_messages(session, [steering]))
+        await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
+        lease = await write(store, lambda tx: tx.renew(running, at(60)))
+        assert (lease.cancel_requested, lease.has_steering) == ("stop", True)
+        stored = await store.read(lambda tx: tx.execution("x"))
+        assert stored is not None
+        assert stored.lease_until == at(60)
+
+    async def test_saving_takes_back_neither_a_wish_nor_a_longer_lease(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        running = await claimed(store, lease=10)
+        assert running is not None
+        await write(store, lambda tx: tx.renew(running, at(50)))
+        await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
+        await write(store, lambda tx: tx.save_execution(replace(running, step_count=1)))
+        stored = await self._execution(store)
+        assert (stored.step_count, stored.cancel_requested) == (1, "stop")
+        assert stored.lease_until == at(50)
+        over = replace(running, status=ExecutionStatus.FAILED, lease_until=None)
+        await write(store, lambda tx: tx.save_execution(over))
+        assert (await self._execution(store)).lease_until is None
+        again = replace(over, status=ExecutionStatus.PENDING)
+        await write(store, lambda tx: tx.save_execution(again))
+        assert (await self._execution(store)).cancel_requested is None
+
+    async def test_renewing_what_has_ended_changes_nothing(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        running = await claimed(store)
+        assert running is not None
+        over = replace(running, status=_OVER, lease_until=None)
+        await write(store, lambda tx: tx.save_execution(over))
+        await write(store, lambda tx: tx.renew(running, at(99)))
+        assert await self._execution(store) == over
+
+    async def test_unfinished_lists_the_queue_of_a_session(self, store: Store) -> None:
+        await make(
+            store,
+            a_session(),
+            an_execution("b", created_at=at(2)),
+            an_execution("a", created_at=at(1), status=_PAUSED),
+            an_execution("done", status=_OVER),
+            an_execution("child", parent_execution_id="a"),
+        )
+        rows = await store.read(lambda tx: tx.unfinished("s"))
+        assert [row.id for row in rows] == ["a", "b"]
+        assert await store.read(lambda tx: tx.count_unfinished(TENANT, "ada")) == 2
+        assert await store.read(lambda tx: tx.count_unfinished(TENANT, "bob")) == 0
+        assert await store.read(lambda tx: tx.count_by_status()) == {
+            ExecutionStatus.PENDING: 2,
+            ExecutionStatus.PAUSED: 1,
+        }
+
+    async def test_executions_are_listed_by_session_and_by_parent(self, store: Store) -> None:
+        await make(
+            store,
+            a_session(),
+            an_execution("a"),
+            an_execution("c", created_at=at(2), parent_execution_id="a"),
+            an_execution("b", created_at=at(1)),
+        )
+        of_session = await store.read(lambda tx: tx.executions(session_id="s"))
+        of_parent = await store.read(lambda tx: tx.executions(parent_execution_id="a"))
+        first = await store.read(lambda tx: tx.executions(session_id="s", limit=1))
+        assert [row.id for row in of_session] == ["a", "b", "c"]
+        assert [row.id for row in of_parent] == ["c"]
+        assert [row.id for row in first] == ["a"]
+
+    async def test_a_lock_shows_the_newest_row(self, store: Store) -> None:
+        await make(store, a_session(), an_execution())
+        locked = await write(store, lambda tx: tx.execution("x", lock=True))
+        assert locked == an_execution()
+        assert await status_of(store, "x") is ExecutionStatus.PENDING
+
+    async def _execution(self, store: Store) -> Execution:
+        execution = await store.read(lambda tx: tx.execution("x"))
+        assert execution is not None
+        return execution

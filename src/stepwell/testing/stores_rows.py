@@ -1,0 +1,98 @@
+"""Rows for the conformance suite, and short ways to write and read one."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from stepwell.sessions.ports import NewEvent, Store, Transaction
+from stepwell.sessions.records import (
+    Execution,
+    ExecutionStatus,
+    MessageRole,
+    Session,
+    SessionMessage,
+    Snapshot,
+)
+
+Result = TypeVar("Result")
+
+START = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+TENANT = "tenant"
+
+
+def at(seconds: float) -> datetime:
+    """So long after the start."""
+    return START + timedelta(seconds=seconds)
+
+
+def a_session(id: str = "s", **fields: Any) -> Session:
+    """A session."""
+    values = {"tenant_id": TENANT, "user_id": "ada", "agent_type": "helper"}
+    return Session(id=id, **{**values, "created_at": START, "updated_at": START, **fields})
+
+
+def a_message(id: str, session_id: str = "s", **fields: Any) -> SessionMessage:
+    """Something that a user says."""
+    values: dict[str, Any] = {"tenant_id": TENANT, "role": MessageRole.USER, "content": "Hello"}
+    return SessionMessage(
+        id=id, session_id=session_id, **{**values, "created_at": START, **fields}
+    )
+
+
+def an_execution(id: str = "x", session_id: str | None = "s", **fields: Any) -> Execution:
+    """An execution that waits."""
+    values = {"tenant_id": TENANT, "user_id": "ada", "agent_type": "helper"}
+    times = {"created_at": START, "updated_at": START}
+    return Execution(
+        id=id, session_id=session_id, **{"definition_hash": "h", **values, **times, **fields}
+    )
+
+
+def an_event(id: str, **fields: Any) -> NewEvent:
+    """An envelope."""
+    values: dict[str, Any] = {"type": "message.sent", "payload": {"n": 1}, "created_at": START}
+    return NewEvent(id=id, **{**values, **fields})
+
+
+def a_snapshot(id: str, position: int, **fields: Any) -> Snapshot:
+    """A snapshot of execution x in a chain that begins with c0."""
+    values = {"tenant_id": TENANT, "agent_execution_id": "x", "chain_id": "c0"}
+    more = {"position": position, "step_number": position, "created_at": at(position)}
+    return Snapshot(id=id, **{**values, **more, "state_json": f'{{"n": {position}}}', **fields})
+
+
+async def write(store: Store, work: Callable[[Transaction], Awaitable[Result]]) -> Result:
+    """One transaction."""
+    return await store.write(work, name="test")
+
+
+async def make(
+    store: Store, session: Session | None, *executions: Execution, events: int = 0
+) -> None:
+    """A session, executions and events in it."""
+
+    async def work(tx: Transaction) -> None:
+        if session is not None:
+            await tx.add_session(session)
+            await tx.append_events(session, [an_event(f"{session.id}-e{n}") for n in range(events)])
+        for execution in executions:
+            await tx.add_execution(execution)
+
+    await write(store, work)
+
+
+async def claimed(
+    store: Store, id: str = "x", now: float = 0.0, worker: str = "w", lease: float = 10.0
+) -> Execution | None:
+    """That execution, if it could be claimed."""
+    return await write(
+        store,
+        lambda tx: tx.claim(id, worker_id=worker, now=at(now), lease_until=at(now + lease)),
+    )
+
+
+async def status_of(store: Store, id: str) -> ExecutionStatus:
+    """Where an execution stands."""
+    execution = await store.read(lambda tx: tx.execution(id))
+    assert execution is not None
+    return execution.status

@@ -1,0 +1,83 @@
+"""The worker for SQLite: looks for executions itself, as a task of the server's process or alone.
+
+Several processes may work on one file; who claims first has it. It loads no queue.
+"""
+
+import asyncio
+
+from stepwell.clock import Clock
+from stepwell.sessions.ports import WORK_TOPIC, Store
+from stepwell.sessions.settings import SessionSettings
+from stepwell.worker.work import Work
+
+
+class EmbeddedWorker:
+    """Takes what can be claimed, oldest first, as long as it has free hands.
+
+    It looks when it is told of work, when one of its hands gets free, and every
+    ``settings.poll_seconds`` for what nobody told it of: expired leases, other processes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        work: Work,
+        settings: SessionSettings | None = None,
+        clock: Clock | None = None,  # noqa: ARG002 - it waits on the bus only
+    ) -> None:
+        self._store = store
+        self._work = work
+        self._settings = settings or SessionSettings()
+        self._taken: set[asyncio.Task[None]] = set()
+        self._look = asyncio.Event()
+        self._stopping = False
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+
+    async def run(self) -> None:
+        """Work until ``stop`` is called; then running executions have been handed back."""
+        self._at_rest.clear()
+        listening = asyncio.create_task(self._listen(), name="listen for work")
+        # Should it ever break, the loop below finds out.
+        listening.add_done_callback(lambda _: self._look.set())
+        try:
+            while not self._stopping:
+                self._look.clear()
+                await self._take_some()
+                await self._look.wait()
+                if listening.done():
+                    listening.result()
+            await self._work.shut_down()
+        finally:
+            await _cancelled(listening, *self._taken)
+            self._at_rest.set()
+
+    async def stop(self) -> None:
+        """Take nothing more, hand back what runs, and return when that is done."""
+        self._stopping = True
+        self._look.set()
+        await self._at_rest.wait()
+
+    async def close(self) -> None:
+        """Nothing to let go of: the store is its owner's."""
+
+    async def _listen(self) -> None:
+        async with self._store.bus.subscribe(WORK_TOPIC) as news:
+            while True:
+                await news.wait(self._settings.poll_seconds)
+                self._look.set()
+
+    async def _take_some(self) -> None:
+        for taken in await self._work.take_some():
+            self._taken.add(taken)
+            taken.add_done_callback(self._on_hand_free)
+
+    def _on_hand_free(self, taken: asyncio.Task[None]) -> None:
+        self._taken.discard(taken)
+        self._look.set()
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

@@ -1,0 +1,11 @@
+"""The queue of those who look for themselves: nothing but a word that there is work."""
+
+from stepwell.sessions.ports import WORK_TOPIC, Transaction
+
+
+class PolledJobs:
+    """Wakes the workers that hear the bus; the others look now and then."""
+
+    async def enqueue(self, transaction: Transaction, execution_id: str, /) -> None:  # noqa: ARG002 - workers ask which executions can be claimed
+        """Tell the workers after the commit."""
+        transaction.tell(WORK_TOPIC)

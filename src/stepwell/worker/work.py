@@ -1,0 +1,299 @@
+"""Executions in the hands of this worker: claim, heartbeat, and how they are let go of again.
+
+Called by the embedded worker and by Procrastinate's. Whatever breaks an execution ends that
+execution and never the worker; a cancellation of the surrounding task passes through.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.ids import IdFactory, new_id
+from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
+from stepwell.sessions.ports import Jobs, Store, execution_topic
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.runner import RunControl
+from stepwell.sessions.settings import SessionSettings
+from stepwell.worker.failing import failed
+from stepwell.worker.jobs import PolledJobs
+from stepwell.worker.leases import Leases
+
+logger = logging.getLogger("stepwell.worker")
+
+Result = TypeVar("Result")
+
+
+class ExecutionRunner(Protocol):
+    """Runs a claimed execution; ``sessions.runner.Runner`` is the one there is."""
+
+    async def run(self, execution: Execution, control: RunControl, /) -> ExecutionStatus:
+        """Run it; the status that it left the row in. Raises ``LostLeaseError``."""
+        ...
+
+
+class HandedOver(Exception):
+    """The process ends, so the execution is left for another worker to go on with."""
+
+
+class _Held(Struct, eq=False):
+    """An execution that this worker has the lease of."""
+
+    execution: Execution
+    control: RunControl
+    run: asyncio.Task[ExecutionStatus]
+    abandoned: bool = False
+
+    def abandon(self, why: BaseException) -> None:
+        self.abandoned = True
+        self.control.abandon(why)
+
+
+class Work:
+    """Claims executions and runs them, ``settings.concurrency`` at most at the same time.
+
+    ``jobs`` is told of executions that this worker lets go of; without it the workers find them by
+    looking.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runner: ExecutionRunner,
+        *,
+        settings: SessionSettings | None = None,
+        worker_id: str,
+        clock: Clock | None = None,
+        jobs: Jobs | None = None,
+        new_id: IdFactory = new_id,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._settings = settings or SessionSettings()
+        self._clock = clock or SystemClock()
+        self._jobs = jobs or PolledJobs()
+        self._new_id = new_id
+        self.worker_id = worker_id
+        self._leases = Leases(
+            store,
+            self._jobs,
+            worker_id=worker_id,
+            seconds=self._settings.lease_seconds,
+            clock=self._clock,
+        )
+        self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._held: set[_Held] = set()
+        self._claims = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._ending = False
+
+    @property
+    def running(self) -> int:
+        """How many executions it holds."""
+        return len(self._held)
+
+    async def take(self, execution_id: str) -> bool:
+        """Claim it and run it until it is over, paused or handed back.
+
+        False if there was nothing to claim: another worker has it, or its turn has not come.
+        """
+        async with self._slots:
+            if self._ending:
+                return False
+            with self._claiming():
+                execution = await self._leases.claim(execution_id)
+                held = None if execution is None else self._begun(execution)
+            if held is None:
+                return False
+            await self._seen_through(held)
+            return True
+
+    async def take_some(self) -> list[asyncio.Task[None]]:
+        """Claim the oldest there are, as many as it has free hands, in one transaction.
+
+        Each task ends when its execution is over, paused or handed back.
+        """
+        free = self._settings.concurrency - self.running
+        if self._ending or free <= 0:
+            return []
+        with self._claiming():
+            held = [self._begun(execution) for execution in await self._leases.claim_some(free)]
+        return [
+            asyncio.create_task(self._seen_through(one), name=f"take {one.execution.id}")
+            for one in held
+        ]
+
+    def hand_back_all(self) -> None:
+        """Take nothing any more, and give each execution back at its next step boundary."""
+        self._ending = True
+        for held in self._held:
+            held.control.hand_back()
+
+    async def abandon_all(self) -> None:
+        """Stop what is still running, at once, and leave it for others to go on with.
+
+        It is no crash of theirs, so it does not count as one.
+        """
+        self._ending = True
+        left = [held for held in self._held if not held.run.done()]
+        if not left:
+            return
+        for held in left:
+            held.abandon(HandedOver("the worker ends"))
+        if deaf := await self._still_running(left):
+            for held in deaf:
+                held.run.cancel()
+            deaf = await self._still_running(deaf)
+        for held in deaf:
+            logger.error("execution %s can't be stopped; its lease runs out", held.execution.id)
+        await self._leases.release([held.execution for held in left if held not in deaf])
+
+    async def shut_down(self) -> None:
+        """Hand everything back; abandon what takes longer than ``settings.shutdown_seconds``."""
+        self.hand_back_all()
+        try:
+            async with asyncio.timeout(self._settings.shutdown_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning(
+                "worker %s: %d executions reached no step boundary in %g s and are abandoned",
+                self.worker_id,
+                self.running,
+                self._settings.shutdown_seconds,
+            )
+        await self.abandon_all()
+
+    async def _still_running(self, some: list[_Held]) -> list[_Held]:
+        """Those that have not stopped after a moment."""
+        await asyncio.wait({held.run for held in some}, timeout=self._settings.heartbeat_seconds)
+        return [held for held in some if not held.run.done()]
+
+    @contextmanager
+    def _claiming(self) -> Generator[None]:
+        """Ending waits for claims that are under way: nobody else would know of them."""
+        self._claims += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._claims -= 1
+            self._notice_idle()
+
+    def _notice_idle(self) -> None:
+        if not self._claims and not self._held:
+            self._idle.set()
+
+    def _begun(self, execution: Execution) -> _Held:
+        control = RunControl()
+        if execution.cancel_requested is not None:
+            control.cancellation.request(execution.cancel_requested)
+        if self._ending:
+            control.hand_back()
+        run = asyncio.create_task(
+            self._runner.run(execution, control), name=f"execution {execution.id}"
+        )
+        held = _Held(execution, control, run)
+        self._held.add(held)
+        return held
+
+    async def _seen_through(self, held: _Held) -> None:
+        beating = asyncio.create_task(self._kept(held), name=f"heartbeat {held.execution.id}")
+        try:
+            await asyncio.wait({held.run})
+            await self._settled(held)
+        finally:
+            await _ended(held.run, beating)
+            self._held.discard(held)
+            self._notice_idle()
+
+    async def _settled(self, held: _Held) -> None:
+        """Look at how a run ended; what it should not have raised fails its execution."""
+        execution = held.execution
+        if held.run.cancelled():
+            return
+        error = held.run.exception()
+        if error is None:
+            logger.debug("execution %s: %s", execution.id, held.run.result())
+        elif held.abandoned or isinstance(error, LostLeaseError):
+            logger.info("execution %s is left to others: %s", execution.id, error)
+        elif isinstance(error, StoreUnavailableError):
+            # Not given back: until its lease runs out the database has time to recover.
+            logger.warning("execution %s is interrupted: %s", execution.id, error)
+        else:
+            await self._fail(execution, error)
+
+    async def _fail(self, execution: Execution, error: BaseException) -> None:
+        error_id = self._new_id()
+        logger.error(
+            "execution %s (session %s, agent %s, attempt %d) broke; error id %s",
+            execution.id,
+            execution.session_id,
+            execution.agent_type,
+            execution.attempt,
+            error_id,
+            exc_info=error,
+        )
+        now = self._clock.now()
+        try:
+            await self._store.write(
+                lambda tx: failed(tx, self._jobs, execution, error_id, now), name="fail"
+            )
+        except Exception:
+            # Its lease runs out, another worker tries, and three times is the limit.
+            logger.exception("execution %s can't be finished as failed", execution.id)
+
+    async def _kept(self, held: _Held) -> None:
+        """The heartbeat: renews the lease until the run has ended, or is not ours any more."""
+        try:
+            await self._beat(held)
+        except LostLeaseError as lost:
+            held.abandon(lost)
+        except Exception as error:
+            logger.exception("the heartbeat of execution %s broke", held.execution.id)
+            held.abandon(error)
+
+    async def _beat(self, held: _Held) -> None:
+        every, whole = self._settings.heartbeat_seconds, self._settings.lease_seconds
+        execution = held.execution
+        renewed_at = self._clock.monotonic()
+        async with self._store.bus.subscribe(execution_topic(execution.id)) as news:
+            while True:
+                await news.wait(every)
+                asked_at = self._clock.monotonic()
+                # Also one that is overdue is asked for: perhaps nobody else wanted it.
+                left = max(renewed_at + whole - asked_at, every)
+                lease = await _undisturbed(self._leases.renew(execution, within=left))
+                if lease is not None:
+                    renewed_at = asked_at
+                    if lease.cancel_requested is not None:
+                        held.control.cancellation.request(lease.cancel_requested)
+                elif self._clock.monotonic() - renewed_at >= whole:
+                    raise LostLeaseError(execution.id, execution.attempt)
+
+
+async def _undisturbed(asking: Coroutine[Any, Any, Result]) -> Result:
+    """The same, to its end also when the waiting task is cancelled: a statement that is cut off
+    costs the connection it runs on."""
+    task = asyncio.create_task(asking)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+async def _ended(*tasks: asyncio.Task[ExecutionStatus] | asyncio.Task[None]) -> None:
+    """Cancel these and wait until they are gone; what they raise was looked at already."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,39 @@
+"""``stepwell.toml``."""
+
+from pathlib import Path
+
+import pytest
+
+from stepwell.app.config import load_config
+from stepwell.errors import ConfigurationError
+
+
+def test_the_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / "stepwell.toml").write_text(
+        'db = "sqlite:///agents.db"\nport = 8500\n'
+        "[sessions]\nconcurrency = 3\nlease_seconds = 4\n[retention]\nevents_days = 30\n"
+    )
+    config = load_config(folder=tmp_path, environment={"STEPWELL_SESSIONS__LEASE_SECONDS": "8"})
+    assert (config.db, config.port) == ("sqlite:///agents.db", 8500)
+    assert (config.sessions.concurrency, config.sessions.lease_seconds) == (3, 8.0)
+    assert config.retention.events_days == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("db = ", "can't be read"),
+        ("database = 'x'", "database"),
+        ("[sessions]\nconcurency = 3", "concurency"),
+        ("[sessions]\nconcurrency = 0", "concurrency must be 1 or more"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "stepwell.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=rf"(?s)stepwell\.toml.*{said}"):
+        load_config(folder=tmp_path, environment={})
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nowhere.toml can't be read"):
+        load_config(file=tmp_path / "nowhere.toml", environment={})

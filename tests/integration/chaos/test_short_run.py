@@ -1,0 +1,81 @@
+"""The short tier: a small run on each database, and that its checker sees a spoiled database."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from chaos.checker import Demands, Report, checked
+from chaos.evidence import gathered
+from stepwell.stores.opening import open_store
+
+ROOT = Path(__file__).parents[3]
+EXECUTIONS = 20
+SEED = 11
+SHORT = {
+    "executions": EXECUTIONS,
+    "kills": 6,
+    "seed": SEED,
+    "workers": 2,
+    "concurrency": 5,
+    "min-hits": 0,
+    "freezes": 1,
+    "restarts": 1,
+    "lease-seconds": 1.0,
+    "pause-seconds": 0.05,
+    "max-takeover-seconds": 10.0,
+    "seconds": 60,
+}
+
+
+def run(db: str, folder: Path) -> dict[str, Any]:
+    options = [f"--{name}={value}" for name, value in SHORT.items()]
+    command = [sys.executable, "-m", "chaos", f"--db={db}", f"--folder={folder}", "--json"]
+    done = subprocess.run(
+        [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check(report: dict[str, Any]) -> None:
+    assert report["problems"] == []
+    assert report["finished"] == EXECUTIONS
+    assert report["kills"] >= 6
+    assert report["kills_in_flight"] >= 1
+    zero = ("lost", "duplicate_messages", "silent_repeats", "duplicate_effects", "wrong_answers")
+    assert [report[name] for name in zero] == [0] * len(zero)
+
+
+async def report_on(folder: Path) -> Report:
+    store = await open_store(f"sqlite:///{folder / 'chaos.db'}")
+    try:
+        evidence = await gathered(store, folder, executions=EXECUTIONS, seed=SEED)
+    finally:
+        await store.close()
+    return checked(evidence, Demands(kills=6, max_takeover_seconds=10.0))
+
+
+async def test_on_sqlite_nothing_is_lost_or_repeated_and_a_spoiled_file_is_noticed(
+    tmp_path: Path,
+) -> None:
+    check(run("sqlite", tmp_path))
+    assert (await report_on(tmp_path)).problems == []
+    with sqlite3.connect(tmp_path / "chaos.db") as file:
+        file.execute(
+            "UPDATE agent_executions SET status = 'running' WHERE id = "
+            "(SELECT min(id) FROM agent_executions)"
+        )
+        file.execute("DELETE FROM agent_events WHERE rowid = (SELECT max(rowid) FROM agent_events)")
+    file.close()
+    spoiled = await report_on(tmp_path)
+    assert spoiled.lost == 1
+    assert spoiled.log_gaps + spoiled.log_disorder >= 1
+
+
+def test_on_postgres_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
+    report = run("postgres", tmp_path)
+    check(report)
+    assert report["database_restarts"] == 1

@@ -1,0 +1,45 @@
+"""The app server: in this process without a network (``served``), or on a socket (``address``)."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stepwell.stores.opening import open_store
+from tests.integration.server.serving import DATABASE, Address, Served, listening, serving
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with all its tables and no rows; migrating one per test would take longer than
+    the tests."""
+    file = tmp_path_factory.mktemp("empty") / DATABASE
+
+    async def make() -> None:
+        await (await open_store(f"sqlite:///{file}")).close()
+
+    asyncio.run(make())
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path, empty_database: Path) -> Path:
+    """A folder with a database of its own, for ``serving``."""
+    shutil.copy(empty_database, tmp_path / DATABASE)
+    return tmp_path
+
+
+@pytest.fixture
+async def served(folder: Path) -> AsyncIterator[Served]:
+    """Services and app over a fresh database; executions run by ``await served.work_off()``."""
+    async with serving(folder) as served:
+        yield served
+
+
+@pytest.fixture
+async def address(served: Served) -> AsyncIterator[Address]:
+    """The same behind uvicorn on 127.0.0.1, with an embedded worker."""
+    async with listening(served) as address:
+        yield address

@@ -1,0 +1,128 @@
+"""API keys and channel signatures by HTTP."""
+
+import pytest
+
+from stepwell.server.live.channel_auth import sign
+from stepwell.server.routes.shapes import ChannelShape, KeyList, NewKeyShape
+from tests.integration.server.serving import APP_SECRET, Served
+
+
+async def test_a_key_is_shown_once_and_signs_in(served: Served) -> None:
+    async with served.client("ada") as ada:
+        made = await ada.post("/agent/keys", json={"name": "ci", "expires_in_days": 1})
+        listed = await ada.get("/agent/keys")
+
+    assert made.status_code == 201
+    NewKeyShape.model_validate(made.json())
+    KeyList.model_validate(listed.json())
+    secret = made.json()["secret"]
+    assert secret not in listed.text
+    assert "secret" not in listed.text
+    assert made.headers["cache-control"] == "no-store"
+    async with served.client(None, headers={"Authorization": f"Bearer {secret}"}) as program:
+        session = await program.post("/agent/sessions", json={})
+    assert session.json()["user_id"] == "ada"
+
+
+async def test_a_revoked_key_signs_in_no_more(served: Served) -> None:
+    async with served.client("ada") as ada:
+        made = (await ada.post("/agent/keys", json={"name": "ci"})).json()
+        revoked = await ada.delete(f"/agent/keys/{made['id']}")
+        again = await ada.delete(f"/agent/keys/{made['id']}")
+
+    assert (revoked.status_code, again.status_code) == (200, 200)
+    assert revoked.json()["revoked_at"] == again.json()["revoked_at"] is not None
+    async with served.client(None, headers={"X-Api-Key": made["secret"]}) as program:
+        answer = await program.get("/agent/sessions")
+    assert (answer.status_code, answer.json()["code"]) == (401, "not_signed_in")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_keys_are_ones_own_and_administrators_have_those_of_the_tenant(
+    served: Served,
+) -> None:
+    async with (
+        served.client("ada") as ada,
+        served.client("bob") as bob,
+        served.client("root", admin=True) as root,
+    ):
+        key = (await ada.post("/agent/keys", json={"name": "ci"})).json()["id"]
+        for_bob = await root.post("/agent/keys", json={"name": "his", "user_id": "bob"})
+        his = (await bob.get("/agent/keys")).json()["items"]
+        everyones = (await root.get("/agent/keys")).json()["items"]
+        foreign = await bob.delete(f"/agent/keys/{key}")
+        missing = await bob.delete("/agent/keys/none")
+        taken = await root.delete(f"/agent/keys/{key}")
+
+    assert [item["id"] for item in his] == [for_bob.json()["id"]]
+    assert {item["id"] for item in everyones} == {key, for_bob.json()["id"]}
+    assert foreign.status_code == missing.status_code == 404
+    assert foreign.json()["code"] == missing.json()["code"]
+    assert taken.status_code == 200
+
+
+@pytest.mark.parametrize("body", [{"is_admin": True}, {"user_id": "bob"}])
+async def test_who_is_no_administrator_gives_no_more_than_they_have(
+    served: Served, body: dict[str, object]
+) -> None:
+    async with served.client("ada") as ada:
+        answer = await ada.post("/agent/keys", json={"name": "x", **body})
+        listed = await ada.get("/agent/keys")
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+    assert listed.json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"name": ""}, {"name": "a\0"}, {"name": "n", "expires_in_days": -1}]
+)
+async def test_a_key_needs_a_name_and_a_future(served: Served, body: dict[str, object]) -> None:
+    async with served.client("ada") as ada:
+        answer = await ada.post("/agent/keys", json=body)
+
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/broadcasting/auth", "/agent/channels/auth"])
+@pytest.mark.parametrize("as_form", [True, False])
+async def test_a_channel_is_signed_for_whom_it_belongs_to(
+    served: Served, path: str, as_form: bool
+) -> None:
+    async with served.client("ada") as ada, served.client("bob") as bob:
+        session = (await ada.post("/agent/sessions", json={})).json()
+        body = {
+            "socket_id": "12.34",
+            "channel_name": f"private-agent.session.{session['id']}",
+        }
+        sent = {"data": body} if as_form else {"json": body}
+        hers = await ada.post(path, **sent)  # type: ignore[arg-type]
+        his = await bob.post(path, **sent)  # type: ignore[arg-type]
+
+    assert hers.status_code == 200, hers.text
+    ChannelShape.model_validate(hers.json())
+    data = hers.json()["channel_data"]
+    expected = sign(APP_SECRET, "12.34", body["channel_name"], data)
+    assert hers.json()["auth"] == f"stepwell:{expected}"
+    assert his.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (b"socket_id=12.34", "application/x-www-form-urlencoded"),
+        (b"socket_id=x&channel_name=c", "application/x-www-form-urlencoded"),
+        (b"socket_id=1.2&channel_name=%FF", "application/x-www-form-urlencoded"),
+        (b"&".join(b"a%d=1" % n for n in range(50)), "application/x-www-form-urlencoded"),
+        (b'{"socket_id": 12, "channel_name": "c"}', "application/json"),
+        (b"", "application/json"),
+        (b"", "application/x-www-form-urlencoded"),
+    ],
+)
+async def test_what_names_no_channel_is_refused(
+    served: Served, content: bytes, media_type: str
+) -> None:
+    async with served.client("ada", headers={"Content-Type": media_type}) as ada:
+        answer = await ada.post("/broadcasting/auth", content=content)
+
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"] == "application/problem+json"

@@ -1,0 +1,190 @@
+"""An application without a server: a store, what takes in messages, and a worker called by hand."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from stepwell.agent import Agent
+from stepwell.capabilities.approvals import UseApprovals
+from stepwell.capabilities.user_input import UseUserInput
+from stepwell.clock import Clock, SystemClock
+from stepwell.ids import new_id
+from stepwell.models import ModelRequest
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.intake import Intake, NewMessage, NewSession, Sent
+from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.reading import Reader
+from stepwell.sessions.records import (
+    Execution,
+    ExecutionStatus,
+    LoggedEvent,
+    Session,
+    SessionMessage,
+    WhenBusy,
+)
+from stepwell.sessions.runner import RunControl, Runner
+from stepwell.sessions.settings import SessionSettings
+from stepwell.stores.opening import open_store
+from stepwell.testing import ScriptedModel, call
+from tests.servers.postgres_server import database_of_its_own
+
+ADA = Principal(user_id="ada")
+
+
+class NotedJobs:
+    """A queue that only notes what was put into it."""
+
+    def __init__(self) -> None:
+        self.enqueued: list[str] = []
+
+    async def enqueue(self, transaction: Transaction, execution_id: str, /) -> None:
+        """Note it, with a word to whoever listens."""
+        transaction.tell("work")
+        self.enqueued.append(execution_id)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def send_mail(to: str, password: SecretStr) -> str:
+    """Send a mail."""
+    return f"sent to {to}" if password.get_secret_value() == "s3cret-word" else "wrong password"
+
+
+def talk(request: ModelRequest) -> Any:
+    """A model that does what the newest message of the user says, one word per step."""
+    said = [message.text for message in request.messages if message.is_user()][-1].split()
+    done = 0
+    for message in reversed(request.messages):
+        if message.is_user():
+            break
+        done += message.is_tool()
+    word = said[done] if done < len(said) else "done"
+    match word:
+        case "add":
+            return call("add", a=done, b=1)
+        case "ask":
+            return call("user_input", question="Which city?")
+        case "mail":
+            return call("send_mail", to="bob", password="model-word")
+        case "both":
+            return [call("user_input", question="One?"), call("user_input", question="Two?")]
+        case _:
+            return f"Answer to {' '.join(said)}"
+
+
+def talker(**options: Any) -> Agent:
+    """An agent that adds, asks and mails as its user says."""
+    return Agent(
+        ScriptedModel(talk),
+        tools=[add, send_mail],
+        capabilities=[UseUserInput(), UseApprovals("send_mail")],
+        **options,
+    )
+
+
+class FrontDesk:
+    """All that a test needs."""
+
+    def __init__(self, store: Store, agents: AgentDirectory, settings: SessionSettings) -> None:
+        self.store = store
+        self.agents = agents
+        self.settings = settings
+        self.clock: Clock = SystemClock()
+        self.jobs = NotedJobs()
+        self.intake = Intake(store, self.jobs, agents, settings=settings)
+        self.lifecycle = Lifecycle(store, self.jobs, agents, settings=settings)
+        self.reader = Reader(store)
+
+    async def send(self, content: str, session_id: str | None = None, **fields: Any) -> Sent:
+        """Ada sends a message."""
+        message = NewMessage(content=content, session_id=session_id, **fields)
+        return await self.intake.send_message(ADA, message)
+
+    async def begin(self, when_busy: WhenBusy) -> Session:
+        """A session without messages."""
+        return await self.intake.create_session(ADA, NewSession(when_busy=when_busy))
+
+    async def claim(self, execution_id: str) -> Execution | None:
+        """Take an execution as a worker would."""
+        now = self.clock.now()
+        return await self.store.write(
+            lambda tx: tx.claim(
+                execution_id, worker_id="w", now=now, lease_until=now + timedelta(seconds=60)
+            ),
+            name="claim",
+        )
+
+    async def run(self, execution_id: str) -> ExecutionStatus:
+        """Have a worker run it to its end or pause."""
+        claimed = await self.claim(execution_id)
+        assert claimed is not None
+        runner = Runner(self.store, self.jobs, self.agents, settings=self.settings)
+        return await runner.run(claimed, RunControl())
+
+    async def sent_and_run(self, content: str, session_id: str | None = None) -> Sent:
+        """Send a message and run what it leads to."""
+        sent = await self.send(content, session_id)
+        assert sent.execution is not None
+        await self.run(sent.execution.id)
+        return sent
+
+    async def execution(self, execution_id: str) -> Execution:
+        """The row."""
+        found = await self.store.read(lambda tx: tx.execution(execution_id))
+        assert found is not None
+        return found
+
+    async def session(self, session_id: str) -> Session:
+        """The row."""
+        found = await self.store.read(lambda tx: tx.session(session_id))
+        assert found is not None
+        return found
+
+    async def messages(self, session_id: str) -> Sequence[SessionMessage]:
+        """All of a session."""
+        return await self.store.read(lambda tx: tx.messages(session_id, limit=10_000))
+
+    async def contents(self, session_id: str) -> list[str]:
+        """What people read in a session, role first."""
+        return [f"{it.role}: {it.content}" for it in await self.messages(session_id)]
+
+    async def events(self, session_id: str) -> Sequence[LoggedEvent]:
+        """All of a session."""
+        return await self.store.read(lambda tx: tx.events_after(session_id, 0, limit=10_000))
+
+    async def unfinished(self, session_id: str) -> Sequence[Execution]:
+        """What is not over, head first."""
+        return await self.store.read(lambda tx: tx.unfinished(session_id))
+
+
+@asynccontextmanager
+async def desk_at(
+    url: str | Path, agents: dict[str, Agent] | None = None, **settings: Any
+) -> AsyncIterator[FrontDesk]:
+    """A desk over a database; a path means a SQLite file."""
+    store = await open_store(f"sqlite:///{url}" if isinstance(url, Path) else url)
+    try:
+        directory = AgentDirectory(agents or {"talker": talker(), "other": talker(max_steps=2)})
+        yield FrontDesk(store, directory, SessionSettings(**settings))
+    finally:
+        await store.close()
+
+
+@contextmanager
+def database_of(request: Any, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database of the kind that a test's parameter names."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'stepwell.db'}"
+        return
+    server = request.getfixturevalue("postgres_url")
+    with database_of_its_own(server, f"desk_{new_id()}") as url:
+        yield url

@@ -1,0 +1,337 @@
+"""A worker dies at any write; the next one ends the execution once, and no call is repeated that
+must not be."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stepwell.agent import Agent
+from stepwell.ids import new_id
+from stepwell.messages import ToolCall
+from stepwell.models import ModelRequest
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.ports import Store
+from stepwell.sessions.reading import Reader
+from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
+from stepwell.stores.opening import open_store
+from stepwell.testing import ScriptedModel, call
+from stepwell.tools import FunctionTool, ToolContext
+from tests.integration.sessions.world import Crash, CrashingStore, World, world
+
+Turns = Sequence[str | Sequence[ToolCall]]
+QUICK = SessionSettings(flush_seconds=5.0, max_crashes=50)
+"""Without chatter in between, so that writes can be counted."""
+
+TURNS: Turns = (
+    [call("look", id="a1", at="x"), call("pay", id="a2", at="y")],
+    [call("save", id="b1", at="z")],
+    "All done.",
+)
+WRITES = ("start", "call.begin", "call.begin", "call.end", "call.end", "step") + (
+    "call.begin",
+    "call.end",
+    "step",
+    "finish",
+)
+
+
+class Tried:
+    """An agent whose tools note what they did; the model's words follow from the conversation, so
+    that asking it again gives the same."""
+
+    def __init__(self, turns: Turns = TURNS) -> None:
+        self.ran: list[tuple[str, str]] = []
+        self._turns = turns
+        self.asked = 0
+        tools = [
+            FunctionTool(self._noting("look"), name="look", effect="pure"),
+            FunctionTool(self._noting("save"), name="save", effect="idempotent"),
+            FunctionTool(self._noting("pay"), name="pay", effect="external"),
+        ]
+        self.agent = Agent(ScriptedModel(self._turn), tools=tools)
+
+    def _noting(self, name: str) -> Any:
+        async def note(at: str, context: ToolContext) -> str:
+            "Note it."
+            self.ran.append((name, context.idempotency_key))
+            return f"{name} at {at}"
+
+        return note
+
+    def _turn(self, request: ModelRequest) -> Any:
+        self.asked += 1
+        answered = sum(1 for message in request.messages if message.is_assistant())
+        return self._turns[answered]
+
+    def times(self, name: str) -> int:
+        return sum(1 for ran, _ in self.ran if ran == name)
+
+
+async def taken_over(here: World, id: str, crashes: Sequence[tuple[int, bool]]) -> int:
+    """Run it with these crashes, one per attempt; how many of them happened."""
+    happened = 0
+    for at, after in crashes:
+        row = await here.execution(id)
+        if row.status.is_over:
+            break
+        store = CrashingStore(here.store, at=at, after=after)
+        try:
+            await here.run(id, store=store, dead=happened > 0)
+        except Crash:
+            happened += 1
+    row = await here.execution(id)
+    if not row.status.is_over:
+        await here.run(id, dead=happened > 0)
+    return happened
+
+
+async def conversation(here: World) -> list[Any]:
+    session = await here.session()
+    assert session.last_snapshot_id is not None
+    state = await Reader(here.store).state_of(session.last_snapshot_id)
+    return [(m.id, m.role, m.parts) for m in state.messages]
+
+
+async def test_the_writes_of_a_run_are_those_that_are_tried_here(tmp_path: Path) -> None:
+    async with world(tmp_path, Tried().agent, settings=QUICK) as here:
+        id = await here.send("go")
+        store = CrashingStore(here.store)
+        await here.run(id, store=store)
+        assert tuple(store.names) == WRITES
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", range(1, len(WRITES) + 1))
+async def test_a_crash_at_any_write_ends_in_the_same_answer(
+    tmp_path: Path, at: int, after: bool
+) -> None:
+    tried = Tried()
+    async with world(tmp_path, tried.agent, settings=QUICK) as here:
+        id = await here.send("go")
+        assert await taken_over(here, id, [(at, after)]) == 1
+        row = await here.execution(id)
+        texts = await here.texts()
+        assert row.status == "completed"
+        assert texts.count("All done.") == 1
+        assert len(texts) == len(set(texts)), texts
+        assert await here.statuses() == ["processing", "completed"]
+        assert tried.times("pay") <= 1
+        keys = {key for name, key in tried.ran if name == "save"}
+        assert keys == {f"{id}:2:b1"}
+        told = [text for text in texts if "not known" in text]
+        is_unknown = tried.times("pay") == 0 or bool(told)
+        began_paying = (at, after) >= (3, True) and at <= 5
+        assert not is_unknown or began_paying
+
+
+async def test_what_is_known_of_a_call_decides_whether_it_runs_again(tmp_path: Path) -> None:
+    turns = ([call("look", id="a1", at="x"), call("save", id="a2", at="y")], "Done.")
+    tried = Tried(turns)
+    async with world(tmp_path, tried.agent, settings=QUICK) as here:
+        id = await here.send("go")
+        # Both calls have begun, and the first result is not committed.
+        assert await taken_over(here, id, [(4, False)]) == 1
+        assert tried.times("look") + tried.times("save") >= 3
+        assert len({key for _, key in tried.ran}) == 2
+
+
+async def test_a_finished_call_is_not_repeated_and_the_model_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Paid."))
+    async with world(tmp_path, tried.agent, settings=QUICK) as here:
+        id = await here.send("go")
+        assert await taken_over(here, id, [(4, False)]) == 1  # the step's own write
+        assert tried.times("pay") == 1
+        assert tried.asked == 2
+        parts = [part for _, role, [part, *_] in await conversation(here) if role == "tool"]
+        assert [part.content for part in parts] == ["pay at x"]
+
+
+async def test_an_unknown_outcome_is_told_to_the_model(tmp_path: Path) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "I will check."))
+    async with world(tmp_path, tried.agent, settings=QUICK) as here:
+        id = await here.send("go")
+        assert await taken_over(here, id, [(3, False)]) == 1
+        assert tried.times("pay") == 1
+        [result] = [part for _, role, [part, *_] in await conversation(here) if role == "tool"]
+        assert result.is_error
+        assert "may or may not have taken effect" in result.content
+        assert (await here.execution(id)).status == "completed"
+        outcomes = [e.payload["outcome"] for e in await here.events("agent.tool.completed")]
+        assert outcomes == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "runs", "said"),
+    [
+        ("done", 1, "A person confirmed"),
+        ({"outcome": "done", "result": {"receipt": 7}}, 1, '{"receipt":7}'),
+        ("retry", 2, "pay at x"),
+        ("failed", 1, "did not take effect"),
+    ],
+)
+async def test_a_person_can_decide_on_an_unknown_outcome(
+    tmp_path: Path, answer: Any, runs: int, said: str
+) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Settled."))
+    asks = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown.ASK)
+    async with world(tmp_path, tried.agent, settings=asks) as here:
+        id = await here.send("go")
+        assert await taken_over(here, id, [(3, False)]) == 1
+        row = await here.execution(id)
+        assert row.status == "paused"
+        [asked] = row.pending
+        assert asked["details"]["options"] == ["done", "retry", "failed"]
+        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
+        await lifecycle.answer(id, "p", answer)
+        assert await here.run(id) == "completed"
+        assert tried.times("pay") == runs
+        assert len({key for _, key in tried.ran}) == 1
+        [result] = [part for _, role, [part, *_] in await conversation(here) if role == "tool"]
+        assert said in result.content
+        assert await here.statuses() == ["processing", "paused", "processing", "completed"]
+
+
+async def test_an_answer_that_decides_nothing_is_asked_for_again(tmp_path: Path) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Settled."))
+    asks = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown.ASK)
+    async with world(tmp_path, tried.agent, settings=asks) as here:
+        id = await here.send("go")
+        await taken_over(here, id, [(3, False)])
+        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
+        await lifecycle.answer(id, "p", "perhaps")
+        assert await here.run(id) == "paused"
+        await lifecycle.answer(id, "p", "failed")
+        assert await here.run(id) == "completed"
+        assert tried.times("pay") == 1
+
+
+async def test_an_execution_that_kills_its_worker_three_times_is_set_aside(tmp_path: Path) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Paid."))
+    async with world(tmp_path, tried.agent, settings=SessionSettings(flush_seconds=5.0)) as here:
+        id = await here.send("go")
+        after = await here.send("and then?")
+        with pytest.raises(Crash):
+            await here.run(id, store=CrashingStore(here.store, at=3))
+        for _ in range(2):
+            with pytest.raises(Crash):
+                await here.run(id, store=CrashingStore(here.store, at=2), dead=True)
+        assert await here.run(id, dead=True) == "failed"
+        row = await here.execution(id)
+        assert row.metadata["set_aside"] == "crashes"
+        assert row.error_message is not None
+        assert "died 3 times in step 1 while running pay" in row.error_message
+        assert "/resume" in row.error_message
+        [told] = await here.texts("notification")
+        assert told == row.error_message
+        assert await here.statuses() == ["processing", "failed"]
+        assert here.jobs.ids == [after]
+
+
+async def test_a_step_that_was_stored_forgets_the_crashes_before_it(tmp_path: Path) -> None:
+    tried = Tried()
+    async with world(tmp_path, tried.agent, settings=SessionSettings(flush_seconds=5.0)) as here:
+        id = await here.send("go")
+        # One crash in the first step, two in the second: three in all, and never three in one.
+        assert await taken_over(here, id, [(2, False), (7, False), (2, False)]) == 3
+        assert (await here.execution(id)).status == "completed"
+
+
+async def test_a_changed_definition_goes_on_and_says_so(tmp_path: Path) -> None:
+    tried, changed = Tried(), Tried()
+    plan = changed.agent
+    other = Agent.from_plan(plan.plan.with_tools(FunctionTool(lambda: "", name="more")))
+    async with world(tmp_path, tried.agent, settings=QUICK) as here:
+        id = await here.send("go")
+        with pytest.raises(Crash):
+            await here.run(id, store=CrashingStore(here.store, at=7))
+        agents = AgentDirectory({"helper": other})
+        assert await here.run(id, dead=True, agents=agents) == "completed"
+        row = await here.execution(id)
+        assert row.definition_hash == agents.get("helper").definition_hash
+        [change] = row.metadata["definition_changes"]
+        assert change["step"] == 2
+        assert any("changed since this execution began" in t for t in await here.texts("info"))
+
+
+async def test_a_changed_definition_can_stop_the_execution(tmp_path: Path) -> None:
+    tried, changed = Tried(), Tried()
+    other = Agent.from_plan(changed.agent.plan.with_tools(FunctionTool(lambda: "", name="more")))
+    stops = SessionSettings(flush_seconds=5.0, when_changed=WhenChanged.STOP)
+    async with world(tmp_path, tried.agent, settings=stops) as here:
+        id = await here.send("go")
+        with pytest.raises(Crash):
+            await here.run(id, store=CrashingStore(here.store, at=7))
+        agents = AgentDirectory({"helper": other})
+        assert await here.run(id, dead=True, agents=agents) == "stopped"
+        row = await here.execution(id)
+        assert row.metadata["set_aside"] == "definition_changed"
+        assert row.error_message is not None
+        assert "accept_change" in row.error_message
+        assert await here.statuses() == ["processing", "stopped"]
+
+
+async def test_an_execution_whose_agent_is_gone_fails_and_says_which(tmp_path: Path) -> None:
+    async with world(tmp_path, Tried().agent, settings=QUICK) as here:
+        id = await here.send("go")
+        agents = AgentDirectory({"other": Tried().agent})
+        assert await here.run(id, agents=agents) == "failed"
+        row = await here.execution(id)
+        assert row.error_message is not None
+        assert "'helper'" in row.error_message
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """One database for all examples; each has a session of its own."""
+    opened = await open_store(f"sqlite:///{tmp_path}/stepwell.db")
+    yield opened
+    await opened.close()
+
+
+CALLS = st.lists(
+    st.lists(st.sampled_from(["look", "save", "pay"]), min_size=1, max_size=3), max_size=3
+)
+CRASHES = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=5)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(calls=CALLS, crashes=CRASHES)
+async def test_whatever_crashes_the_conversation_ends_as_without_them(
+    store: Store,
+    calls: list[list[str]],
+    crashes: list[tuple[int, bool]],
+) -> None:
+    turns: list[Any] = [
+        [call(name, id=f"c{step}-{place}", at=str(place)) for place, name in enumerate(names)]
+        for step, names in enumerate(calls)
+    ]
+    turns.append("The end.")
+    ends: list[list[Any]] = []
+    for how in ([], crashes):
+        tried = Tried(turns)
+        here = World(store, tried.agent, QUICK, session_id=new_id())
+        await here.begin()
+        id = await here.send("go")
+        await taken_over(here, id, how)
+        assert (await here.execution(id)).status == "completed"
+        assert await here.statuses() == ["processing", "completed"]
+        assert await here.texts("user", "assistant") == ["go", "The end."]
+        said = [(mid.replace(id, "E"), *rest) for mid, *rest in await conversation(here)]
+        ends.append([(mid.replace(here.session_id, "S"), *rest) for mid, *rest in said])
+        for name, key in set(tried.ran):
+            assert name != "pay" or tried.ran.count((name, key)) == 1
+    whole, interrupted = ends
+    assert len(whole) == len(interrupted)
+    for one, other in zip(whole, interrupted, strict=True):
+        is_unknown = other[1] == "tool" and other[2][0].tool_name == "pay" and other[2][0].is_error
+        assert one[:2] == other[:2]
+        assert is_unknown or one[2] == other[2]

@@ -1,0 +1,45 @@
+"""Places to work at, on both databases."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worker.bench_of_workers import Place, place_at
+from tests.servers.postgres_server import database_of_its_own
+
+
+@pytest.fixture
+def worker_database(postgres_url: str) -> Iterator[str]:
+    """The address of an empty database of a PostgreSQL server."""
+    with database_of_its_own(postgres_url, "stepwell_workers") as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'stepwell.db'}"
+    return request.getfixturevalue("worker_database")
+
+
+@pytest.fixture
+async def place(url: str, tmp_path: Path) -> AsyncIterator[Place]:
+    """A database of each kind in turn."""
+    async with place_at(url, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+async def sqlite_place(tmp_path: Path) -> AsyncIterator[Place]:
+    """A SQLite file."""
+    async with place_at(f"sqlite:///{tmp_path / 'stepwell.db'}", tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+async def postgres_place(worker_database: str, tmp_path: Path) -> AsyncIterator[Place]:
+    """A database of a PostgreSQL server."""
+    async with place_at(worker_database, tmp_path) as place:
+        yield place

@@ -1,0 +1,92 @@
+"""A runner of steps that only wait. What it began is in a file that outlives every process.
+
+An execution's input says what to do: ``steps``, ``seconds`` each, and ``breaks`` to raise.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stepwell.clock import SystemClock
+from stepwell.sessions.finishing import finish
+from stepwell.sessions.ports import Jobs, Store, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.runner import RunControl
+
+MAX_CRASHES = 3
+LOOK_SECONDS = 0.01
+
+
+class StepRunner:
+    """Each step waits, then is committed under the fence; heeds its control."""
+
+    def __init__(self, store: Store, jobs: Jobs, witness: Path) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._witness = witness
+        self._clock = SystemClock()
+
+    async def run(self, execution: Execution, control: RunControl) -> ExecutionStatus:
+        """Wait through the steps that are left."""
+        self._note("claim", execution)
+        if execution.crashes >= MAX_CRASHES:
+            return await self._finish(execution, ExecutionStatus.FAILED)
+        if execution.input.get("breaks"):
+            raise RuntimeError("secret words of a defect")
+        while execution.step_count < execution.input["steps"]:
+            self._note("step", execution)
+            if await self._interrupted(execution.input["seconds"], control):
+                return await self._finish(execution, ExecutionStatus.CANCELLED)
+            execution = replace(execution, step_count=execution.step_count + 1, crashes=0)
+            if execution.step_count == execution.input["steps"]:
+                break
+            if control.hands_back:
+                return await self._handed_back(execution)
+            await self._store.write(lambda tx, now=execution: tx.save_execution(now), name="step")
+            self._note("stored", execution)
+        return await self._finish(execution, ExecutionStatus.COMPLETED)
+
+    async def _interrupted(self, seconds: float, control: RunControl) -> bool:
+        until = self._clock.monotonic() + seconds
+        while True:
+            if control.abandoned_by is not None:
+                raise control.abandoned_by
+            if control.cancellation.requested:
+                return True
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                return False
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+
+    async def _handed_back(self, execution: Execution) -> ExecutionStatus:
+        waiting = replace(
+            execution, status=ExecutionStatus.PENDING, worker_id=None, lease_until=None
+        )
+
+        async def hand_back(tx: Transaction) -> None:
+            await tx.save_execution(waiting)
+            await self._jobs.enqueue(tx, waiting.id)
+
+        await self._store.write(hand_back, name="hand_back")
+        self._note("handed back", execution)
+        return ExecutionStatus.PENDING
+
+    async def _finish(self, execution: Execution, status: ExecutionStatus) -> ExecutionStatus:
+        now = self._clock.now()
+        over = replace(execution, status=status, worker_id=None, lease_until=None, completed_at=now)
+        await self._store.write(lambda tx: finish(tx, self._jobs, over, [], []), name="finish")
+        self._note("finished", over)
+        return status
+
+    def _note(self, what: str, execution: Execution) -> None:
+        """One write to a file opened for appending: lines of several processes do not mix."""
+        at = self._clock.monotonic()
+        words = [what, execution.id, execution.attempt, execution.step_count, os.getpid(), at]
+        line = "\t".join(map(str, words)) + "\n"
+        file = os.open(self._witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)

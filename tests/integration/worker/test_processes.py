@@ -1,0 +1,133 @@
+"""Worker processes that are killed, frozen and told to end, on both databases."""
+
+import asyncio
+from collections import Counter
+
+from stepwell.sessions.records import ExecutionStatus
+from tests.integration.worker.bench_of_workers import (
+    Place,
+    SenderProcess,
+    workers,
+)
+
+
+async def test_a_killed_workers_execution_is_taken_over_and_goes_on_at_its_step(
+    place: Place,
+) -> None:
+    with workers(place, 2) as processes:
+        by_pid = {process.pid: await process.ready() for process in processes}
+        ids = [(await place.send(steps=3, seconds=0.3))[0] for _ in range(4)]
+        first = [await place.noted_soon("stored", id) for id in ids]
+        victim = first[0].pid
+        killed_at = by_pid[victim].kill()
+        hit = [id for id in ids if place.noted(id=id)[-1].pid == victim]
+        rows = await place.all_over(ids)
+
+    assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
+    assert hit
+    for id in hit:
+        again = place.noted("claim", id)[1]
+        assert again.step > 0
+        # Lease, sweep and a slow machine.
+        assert again.at - killed_at < 0.9 + 0.4 + 1.5
+    assert Counter(n.id for n in place.noted("finished")) == Counter(ids)
+
+
+async def test_with_the_settings_that_come_with_it_a_takeover_takes_less_than_five_seconds(
+    place: Place,
+) -> None:
+    settings = {"lease_seconds": 3.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.5}
+    with workers(place, 2, **settings) as processes:
+        by_pid = {process.pid: await process.ready() for process in processes}
+        ids = [(await place.send(steps=1, seconds=1.0))[0] for _ in range(12)]
+        for id in ids:
+            await place.noted_soon("step", id)
+        victim = place.noted("step")[0].pid
+        killed_at = by_pid[victim].kill()
+        hit = [n.id for n in place.noted("claim") if n.pid == victim]
+        rows = await place.all_over(ids)
+
+    assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
+    took = sorted(place.noted("claim", id)[1].at - killed_at for id in hit)
+    print(f"takeover {took[0]:.2f} to {took[-1]:.2f} s")
+    assert took[-1] < 5.0
+
+
+async def test_a_frozen_worker_that_wakes_up_can_not_write(place: Place) -> None:
+    with workers(place, 2) as processes:
+        by_pid = {process.pid: await process.ready() for process in processes}
+        [id] = await place.send(steps=2, seconds=0.5)
+        frozen = by_pid[(await place.noted_soon("step", id)).pid]
+        await asyncio.sleep(0.1)
+        frozen.freeze()
+        taken = await place.noted_soon("claim", id, 2)
+        frozen.thaw()
+        [row] = await place.all_over([id])
+        # The one that woke up works on.
+        by_pid[taken.pid].kill()
+        [other] = await place.send(steps=1)
+        await place.all_over([other])
+
+    assert (row.status, row.attempt, row.crashes) == (ExecutionStatus.COMPLETED, 2, 0)
+    assert taken.pid != frozen.pid
+    finished = place.noted("finished", id)
+    assert [n.pid for n in finished] == [taken.pid]
+    stored = place.noted("stored", id)
+    assert [n.pid for n in stored] == [taken.pid]
+    assert [n.pid for n in place.noted("finished", other)] == [frozen.pid]
+
+
+async def test_an_execution_whose_worker_died_three_times_is_set_aside(place: Place) -> None:
+    with workers(place, 4) as processes:
+        by_pid = {process.pid: await process.ready() for process in processes}
+        [id] = await place.send(steps=1, seconds=30)
+        for claim in range(1, 4):
+            by_pid[(await place.noted_soon("claim", id, claim)).pid].kill()
+        [row] = await place.all_over([id])
+
+    assert (row.status, row.crashes, row.attempt) == (ExecutionStatus.FAILED, 3, 4)
+
+
+async def test_a_worker_that_is_told_to_end_hands_back_and_another_goes_on_at_once(
+    place: Place,
+) -> None:
+    with workers(place, 2, lease_seconds=20.0, heartbeat_seconds=5.0) as processes:
+        by_pid = {process.pid: await process.ready() for process in processes}
+        [id] = await place.send(steps=3, seconds=0.3)
+        ending = by_pid[(await place.noted_soon("step", id)).pid]
+        assert await ending.stopped() == 0
+        [row] = await place.all_over([id], 5.0)
+
+    assert (row.status, row.attempt, row.crashes) == (ExecutionStatus.COMPLETED, 2, 0)
+    [handed_back] = place.noted("handed back", id)
+    assert place.noted("claim", id)[1].at - handed_back.at < 1.5
+
+
+async def test_two_processes_send_while_workers_die_and_nothing_is_lost(place: Place) -> None:
+    with workers(place, 3) as processes:
+        for process in processes:
+            await process.ready()
+        senders = [SenderProcess(place, 10) for _ in range(2)]
+        for process in processes[:2]:
+            await asyncio.sleep(0.3)
+            process.kill()
+        ids = [id for sender in senders for id in await sender.ids()]
+        rows = await place.all_over(ids)
+
+    assert len(ids) == 40
+    assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
+    assert max(Counter(n.id for n in place.noted("finished")).values()) == 1
+
+
+async def test_short_executions_run_once_each_over_four_workers(place: Place) -> None:
+    # A job of Procrastinate's costs some ten milliseconds of a processor.
+    sessions = 100 if place.url.startswith("sqlite") else 20
+    with workers(place, 4, concurrency=10) as processes:
+        for process in processes:
+            await process.ready()
+        ids = [id for _ in range(sessions) for id in await place.send(10)]
+        await place.all_over(ids)
+
+    assert Counter(n.id for n in place.noted("claim")) == Counter(ids)
+    assert Counter(n.id for n in place.noted("finished")) == Counter(ids)
+    assert len({n.pid for n in place.noted("finished")}) > 1

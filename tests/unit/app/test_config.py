@@ -1,0 +1,61 @@
+"""Configuration: defaults, file, environment, command line; the later one wins."""
+
+from pathlib import Path
+
+import pytest
+
+from stepwell.app.config import AuthMode, load_config
+from stepwell.errors import ConfigurationError
+
+NO_FOLDER = Path("does-not-exist")
+
+
+def config_of(environment: dict[str, str] | None = None, **overrides: object):
+    return load_config(overrides, folder=NO_FOLDER, environment=environment or {})
+
+
+def test_without_anything_there_are_defaults() -> None:
+    config = config_of()
+    assert (config.db, config.host, config.port) == ("sqlite:///stepwell.db", "127.0.0.1", 8400)
+    assert config.auth.mode is AuthMode.DEV
+
+
+def test_the_environment_sets_fields_and_fields_of_sections() -> None:
+    config = config_of(
+        {
+            "STEPWELL_DB": "postgresql://localhost/agents",
+            "STEPWELL_PORT": "9000",
+            "STEPWELL_SESSIONS__LEASE_SECONDS": "6",
+            "STEPWELL_AUTH__MODE": "keys",
+            "STEPWELL_SERVER__ALLOWED_ORIGINS": "https://a.example, https://b.example",
+            "PATH": "/bin",
+        }
+    )
+    assert (config.db, config.port) == ("postgresql://localhost/agents", 9000)
+    assert config.sessions.lease_seconds == 6.0
+    assert config.auth.mode is AuthMode.KEYS
+    assert config.server.allowed_origins == ("https://a.example", "https://b.example")
+
+
+def test_the_command_line_wins_over_the_environment() -> None:
+    assert config_of({"STEPWELL_PORT": "9000"}, port=9001, db=None).port == 9001
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("STEPWELL_DATABASE", "x", "STEPWELL_DATABASE is no setting; known: STEPWELL_APP"),
+        ("STEPWELL_SESSIONS__LEASE", "1", "known: STEPWELL_SESSIONS__LEASE_SECONDS"),
+        ("STEPWELL_SESSIONS", "1", "STEPWELL_SESSIONS is no setting"),
+        ("STEPWELL_PORT", "many", "port"),
+        ("STEPWELL_AUTH__MODE", "magic", "magic"),
+        ("STEPWELL_SESSIONS__HEARTBEAT_SECONDS", "9", "a lease of 3.0 is renewed twice"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_named(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        config_of({name: value})
+
+
+def test_names_that_other_parts_use_are_left_alone() -> None:
+    assert config_of({"STEPWELL_PYTHON": "python3", "STEPWELL_TEST_POSTGRES": "x"}).port == 8400

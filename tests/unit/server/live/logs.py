@@ -1,0 +1,81 @@
+"""A log in memory that feeds can read: it counts reads, can be cut short and can be away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from stepwell.sessions.errors import StoreUnavailableError
+from stepwell.sessions.ports import Store, Transaction, session_topic
+from stepwell.sessions.records import LoggedEvent, Session
+from stepwell.stores.local_bus import LocalBus
+from stepwell.testing.clock import DEFAULT_START
+
+
+class LogInMemory:
+    """The events of one session, as a store that knows nothing else."""
+
+    def __init__(self, session_id: str = "s1") -> None:
+        self.bus = LocalBus()
+        self.session_id = session_id
+        self.events: list[LoggedEvent] = []
+        self.newest = 0
+        self.reads = 0
+        self.failures: list[BaseException] = []
+
+        self.owner = "ada"
+
+    def append(self, count: int = 1, text: str = "x") -> None:
+        for _ in range(count):
+            self.newest += 1
+            self.events.append(
+                LoggedEvent(
+                    id=f"e{self.newest}",
+                    tenant_id="t",
+                    session_id=self.session_id,
+                    seq=self.newest,
+                    type="agent.stream.chunk",
+                    payload={"content": text},
+                    created_at=DEFAULT_START,
+                )
+            )
+        self.bus.publish(session_topic(self.session_id))
+
+    def forget(self, up_to: int) -> None:
+        self.events = [event for event in self.events if event.seq > up_to]
+
+    def go_away(self, times: int) -> None:
+        self.failures += [StoreUnavailableError("gone for lunch")] * times
+
+    async def read(self, work: Callable[[Transaction], Awaitable[Any]], /) -> Any:
+        self.reads += 1
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop()
+        result = await work(cast("Transaction", self))
+        await asyncio.sleep(0)
+        return result
+
+    async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
+        assert session_id == self.session_id
+        return [event for event in self.events if event.seq > seq][:limit]
+
+    async def event_range(self, session_id: str, /) -> tuple[int, int]:
+        assert session_id == self.session_id
+        oldest = self.events[0].seq if self.events else self.newest + 1
+        return oldest, self.newest
+
+    async def session(self, session_id: str, /) -> Session | None:
+        if session_id != self.session_id:
+            return None
+        return Session(
+            id=session_id,
+            tenant_id="default",
+            user_id=self.owner,
+            agent_type="helper",
+            created_at=DEFAULT_START,
+            updated_at=DEFAULT_START,
+        )
+
+    @property
+    def as_store(self) -> Store:
+        return cast("Store", self)

@@ -1,0 +1,226 @@
+"""What a run tells is put in order, streamed text in few pieces, and held back where it must be."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.broadcasting.envelope import BroadcastStatus
+from stepwell.continuation import AgentStatus, StopReason
+from stepwell.events import (
+    AgentEvent,
+    AgentExecutionStarted,
+    AgentFinished,
+    AgentStepStarted,
+    EventSource,
+    StreamEventReceived,
+)
+from stepwell.messages import Usage
+from stepwell.sessions.log import ChunkCount, LogBuffer, envelope_of, message_event
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    LoggedEvent,
+    MessageRole,
+    SessionMessage,
+)
+from stepwell.testing import FakeClock, SequentialIds
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SOURCE = EventSource(agent_id="a", parent_agent_id=None, execution_id="e")
+
+
+def buffer(told_status: str | None = None) -> LogBuffer:
+    execution = Execution(
+        id="e",
+        tenant_id="t",
+        session_id="s",
+        agent_type="x",
+        definition_hash="",
+        created_at=AT,
+        updated_at=AT,
+        step_count=4,
+    )
+    return LogBuffer(
+        execution,
+        "a",
+        BroadcastConfig.standard(),
+        told_status=told_status,
+        clock=FakeClock(),
+        new_id=SequentialIds(),
+    )
+
+
+def message(text: str) -> SessionMessage:
+    return SessionMessage(
+        id=f"m-{text}",
+        tenant_id="t",
+        session_id="s",
+        role=MessageRole.INFO,
+        content=text,
+        created_at=AT + timedelta(microseconds=5),
+        agent_execution_id="e",
+    )
+
+
+def begun() -> AgentEvent:
+    return AgentExecutionStarted(SOURCE, AT, message_count=1, available_tools=(), resumed=False)
+
+
+def step(number: int) -> AgentEvent:
+    return AgentStepStarted(SOURCE, AT, step_number=number, message_count=1, available_tools=())
+
+
+def chunk(text: str, index: int, *, last: bool = False) -> AgentEvent:
+    return StreamEventReceived(
+        SOURCE, AT, step_number=1, content=text, chunk_index=index, is_complete=last
+    )
+
+
+def finished() -> AgentEvent:
+    return AgentFinished(
+        SOURCE,
+        AT,
+        status=AgentStatus.COMPLETED,
+        stop_reason=StopReason.COMPLETED,
+        outcome=None,
+        total_steps=1,
+        total_usage=Usage(),
+        duration_ms=1.0,
+    )
+
+
+async def test_messages_stand_behind_what_was_told_before_them() -> None:
+    log = buffer()
+    log.hear(begun())
+    log.say(message("first"), EventType.EXECUTION_STARTED)
+    log.hear(step(1))
+    log.say(message("second"), EventType.STEP_STARTED)
+    log.hear(chunk("Hello", 0))
+    told = await log.take()
+    assert [event.type for event in told.events] == [
+        "execution.started",
+        "agent.status",
+        "agent.step.started",
+        "step.started",
+        "agent.stream.chunk",
+    ]
+    assert [it.content for it in told.messages] == ["first", "second"]
+    assert (await log.take()).events == []
+
+
+async def test_a_message_that_comes_twice_is_told_once() -> None:
+    log = buffer()
+    log.say(message("once"), EventType.STEP_STARTED)
+    await log.take()
+    log.say(message("once"), EventType.STEP_STARTED)
+    assert (await log.take()).messages == []
+
+
+async def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
+    log = buffer()
+    log.hear(begun())
+    log.hear(step(1))
+    log.hold(ends=True)
+    log.hear(finished())
+    log.say(message("answer"), EventType.EXECUTION_COMPLETED)
+    chatter = await log.take()
+    assert [event.type for event in chatter.events] == ["agent.status", "agent.step.started"]
+    assert not chatter.messages
+    ended = await log.take(held=True)
+    assert [event.type for event in ended.events] == ["execution.completed", "agent.status"]
+    assert ended.events[1].payload["status"] == "completed"
+
+
+async def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
+    log = buffer("processing")
+    log.hear(begun())
+    log.hear(step(1))
+    log.hold(ends=True)
+    log.hear(finished())
+    await log.drop_held()
+    log.end(BroadcastStatus.FAILED, StopReason.ERROR, "it can't be stored")
+    told = await log.take(held=True)
+    assert [event.type for event in told.events] == ["agent.step.started", "agent.status"]
+    payload = told.events[1].payload
+    assert (payload["previous_status"], payload["status"]) == ("processing", "failed")
+    assert (payload["agent_id"], payload["step_count"]) == ("a", 4)
+    assert payload["error_message"] == "it can't be stored"
+
+
+async def test_a_status_that_clients_know_is_not_told_again() -> None:
+    log = buffer("processing")
+    log.begin()
+    assert (await log.take()).events == []
+    paused = buffer("paused")
+    paused.begin()
+    [event] = (await paused.take()).events
+    assert event.payload["previous_status"] == "paused"
+    assert paused.told_status == "processing"
+
+
+async def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
+    log = buffer("processing")
+    log.hear(begun())
+    log.hear(step(1))
+    log.hear(chunk("a", 0))
+    log.hear(chunk("b", 1))
+    first = await log.take()
+    log.hear(chunk("c", 2))
+    log.hear(chunk("", 3, last=True))
+    log.hear(chunk("next", 0))
+    second = await log.take()
+    told: list[Any] = [
+        (e.payload["content"], e.payload["chunk_index"], e.payload["is_complete"])
+        for e in (*first.events, *second.events)
+        if e.type == "agent.stream.chunk"
+    ]
+    assert told == [("ab", 0, False), ("c", 1, True), ("next", 0, False)]
+
+
+def test_chunks_of_two_agents_stay_apart() -> None:
+    def of(agent: str, text: str, index: int) -> dict[str, Any]:
+        payload = {"content": text, "chunk_index": index, "is_complete": False}
+        return {"type": "agent.stream.chunk", "execution_id": agent, "payload": payload}
+
+    entries = [of("x", "1", 0), of("y", "2", 0), of("x", "3", 1), of("x", "4", 2), of("y", "5", 1)]
+    told: list[Any] = ChunkCount().coalesced(entries)
+    assert [(e["execution_id"], e["payload"]["content"]) for e in told] == [
+        ("x", "1"),
+        ("y", "2"),
+        ("x", "34"),
+        ("y", "5"),
+    ]
+    assert [e["payload"]["chunk_index"] for e in told] == [0, 0, 1, 1]
+    assert entries[2]["payload"]["content"] == "3"
+
+
+def test_an_envelope_is_what_clients_see() -> None:
+    event = message_event(message("hello"), EventType.STEP_STARTED)
+    assert event == message_event(message("hello"), EventType.STEP_STARTED)
+    logged = LoggedEvent(
+        id=event.id,
+        tenant_id="t",
+        session_id="s",
+        seq=7,
+        type=event.type,
+        payload=event.payload,
+        created_at=event.created_at,
+        execution_id=event.execution_id,
+    )
+    assert envelope_of(logged) == {
+        "id": event.id,
+        "seq": 7,
+        "type": "step.started",
+        "session_id": "s",
+        "execution_id": "e",
+        "timestamp": "2026-01-01T12:00:00.000Z",
+        "payload": {
+            "message_id": "m-hello",
+            "event_type": "step.started",
+            "role": "info",
+            "content": "hello",
+            "metadata": {},
+            "agent_execution_id": "e",
+            "created_at": "2026-01-01T12:00:00.000005Z",
+        },
+    }
