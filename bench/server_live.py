@@ -18,6 +18,7 @@ EVERY_SECONDS = 0.1
 BACKLOG = 400
 """Messages of 20,000 characters that are in the log already: more than any socket buffers."""
 CUT_SECONDS = 30.0
+ESTABLISHED = "01"
 
 
 class Followers:
@@ -25,7 +26,7 @@ class Followers:
 
     def __init__(self, port: int, session_id: str, after: int) -> None:
         self._port = port
-        self._path = f"/sessions/{session_id}/events?after={after}"
+        self._path = f"/agent/sessions/{session_id}/events?after={after}"
         self.taken: list[float] = []
         self._connected = 0
         self.all_there = asyncio.Event()
@@ -75,25 +76,37 @@ async def _stalled(port: int, session_id: str) -> float:
     loop = asyncio.get_running_loop()
     with stuck:
         await loop.sock_connect(stuck, ("127.0.0.1", port))
-        await loop.sock_sendall(stuck, request(f"/sessions/{session_id}/events?after=0"))
+        await loop.sock_sendall(stuck, request(f"/agent/sessions/{session_id}/events?after=0"))
         started = time.perf_counter()
         while time.perf_counter() - started < CUT_SECONDS:
             await asyncio.sleep(0.1)
-            if stuck.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            if not _is_connected(port, stuck.getsockname()[1]):
                 return time.perf_counter() - started
     raise AssertionError(f"a client that reads nothing was not cut in {CUT_SECONDS:g} s")
+
+
+def _is_connected(port: int, of: int) -> bool:
+    """Whether the server still holds its end of that connection: what it had sent before the cut
+    keeps the other end from learning of it."""
+    with Path("/proc/net/tcp").open() as file:
+        rows = [line.split() for line in file]
+    ends = (f":{port:04X}", f":{of:04X}")
+    return any(
+        row[1].endswith(ends[0]) and row[2].endswith(ends[1]) and row[3] == ESTABLISHED
+        for row in rows
+    )
 
 
 async def slow_subscriber(port: int, server_pid: int, seconds: float) -> dict[str, float]:
     """The figures, with and without one that reads nothing."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-        made = await client.post("/sessions", json={"agent_type": "yes"})
+        made = await client.post("/agent/sessions", json={"agent_type": "yes"})
         made.raise_for_status()
         id = made.json()["id"]
-        path = f"/sessions/{id}/messages"
+        path = f"/agent/sessions/{id}/messages"
         for number in range(BACKLOG):
             await _said(client, path, f"{number} " + "x" * 20_000)
-        newest = (await client.get(f"/sessions/{id}")).json()["last_seq"]
+        newest = (await client.get(f"/agent/sessions/{id}")).json()["last_seq"]
         followers = Followers(port, id, newest)
         tasks = [asyncio.create_task(followers.follow()) for _ in range(FOLLOWERS)]
         try:

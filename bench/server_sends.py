@@ -81,6 +81,7 @@ def serve(url: str, told: Connection) -> None:
     )
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen(1024)
     told.send((listening.getsockname()[1], os.getpid()))
     config = uvicorn.Config(app, log_level="error", http=LiveHttpProtocol, access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
@@ -153,11 +154,11 @@ async def http_rate(url: str, seconds: float) -> float:
 
             async def send(caller: int, count: int) -> None:
                 if count % PER_SESSION == 0:
-                    made = await client.post("/sessions", json={"agent_type": "yes"})
+                    made = await client.post("/agent/sessions", json={"agent_type": "yes"})
                     made.raise_for_status()
                     sessions[caller] = made.json()["id"]
                 answer = await client.post(
-                    f"/sessions/{sessions[caller]}/messages", json={"content": "Is it so?"}
+                    f"/agent/sessions/{sessions[caller]}/messages", json={"content": "Is it so?"}
                 )
                 answer.raise_for_status()
 

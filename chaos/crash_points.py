@@ -7,7 +7,7 @@ tool call. The process tells the witness which point it dies at, then kills itse
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from chaos.witness import WitnessLine
@@ -25,13 +25,15 @@ class CrashPoints:
         self._seen: set[str] = set()
         self._armed: str | None = None
         self._skip = 0
+        self._also: frozenset[str] = frozenset()
         self._open_writes = 0
         self._gate = asyncio.Event()
         self._gate.set()
 
-    def arm(self, point: str | None, skip: int = 0) -> None:
-        """Die the next time but ``skip`` that this point is reached; None for none."""
-        self._armed, self._skip = point, skip
+    def arm(self, point: str | None, skip: int = 0, also: Iterable[str] = ()) -> None:
+        """Die the next time but ``skip`` that this point is reached, or as soon as one of the
+        others is; None for none."""
+        self._armed, self._skip, self._also = point, skip, frozenset(also)
 
     def reach(self, point: str) -> None:
         """This point is reached."""
@@ -40,9 +42,9 @@ class CrashPoints:
             self.witness.tell("saw", point=point)
         if point == self._armed:
             self._skip -= 1
-            if self._skip < 0:
-                self.witness.tell("crash", point=point, pid=os.getpid())
-                os.kill(os.getpid(), signal.SIGKILL)
+        if point in self._also or (point == self._armed and self._skip < 0):
+            self.witness.tell("crash", point=point, pid=os.getpid())
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def freeze(self) -> None:
         """Stop this process as soon as it has no transaction open: a frozen one would hold up all

@@ -20,10 +20,12 @@ from stepwell.sessions.errors import SessionError
 from stepwell.sessions.ports import Store
 
 TICK = 0.05
-ARMED_SECONDS = 4.0
+ARMED_SECONDS = 3.0
 """A crash point that is not reached in this time is tried in another process."""
 TOOL_POINTS = ("before:tool", "in:tool", "after:tool")
 SENDER_WRITES = ("send", "answer")
+RARE = (":pause",)
+"""Points that are reached seldom are armed in every worker, beside another one."""
 
 
 class Harness:
@@ -128,10 +130,10 @@ class Harness:
         free = [child for child in whole if child.armed is None]
         if free:
             self._next_damage = now + self._dice.uniform(0.2, 0.9)
-            await self._hurt_one(self._dice.choice(free))
+            await self._hurt_one(self._dice.choice(free), oldest=free[0])
         self._arm_sender()
 
-    async def _hurt_one(self, child: Child) -> None:
+    async def _hurt_one(self, child: Child, *, oldest: Child) -> None:
         options = ["kill"] * max(0, self._settings.kills - self._random_kills)
         options += ["freeze"] * (self._settings.freezes - self._freezes)
         options += ["restart"] * (self._settings.restarts - self._restarts)
@@ -143,8 +145,9 @@ class Harness:
                 self._witness.tell("kill", worker=child.name, pid=child.pid)
             case "freeze":
                 self._freezes += 1
-                child.frozen_until = time.monotonic() + self._settings.lease_seconds * 1.7
-                child.say(freeze=True)
+                # The oldest has most to do; a new one may have nothing yet.
+                oldest.frozen_until = time.monotonic() + self._settings.lease_seconds * 1.7
+                oldest.say(freeze=True)
             case "restart":
                 self._restarts += 1
                 immediate = self._restarts % 2 == 0
@@ -152,8 +155,9 @@ class Harness:
                 await asyncio.to_thread(self._database.restart, immediate=immediate)
                 self._witness.tell("restarted")
             case "arm":
-                point = self._rarest(self._missing(of_sender=False))
-                child.arm(point, self._dice.randint(0, 3))
+                missing = self._missing(of_sender=False)
+                rare = [point for point in missing if point.endswith(RARE)]
+                child.arm(self._one_of(missing), self._dice.randint(0, 3), rare)
             case _:
                 pass
 
@@ -162,13 +166,11 @@ class Harness:
         if child is None or not child.is_ready or child.armed is not None:
             return
         if missing := self._missing(of_sender=True):
-            child.arm(self._rarest(missing), self._dice.randint(0, 1))
+            child.arm(self._one_of(missing), self._dice.randint(0, 1))
 
-    def _rarest(self, missing: Counter[str]) -> str:
-        armed = {child.armed for child in self._workers}
-        most = max(missing.values())
-        names = sorted(name for name, count in missing.items() if count == most)
-        return self._dice.choice([name for name in names if name not in armed] or names)
+    def _one_of(self, missing: Counter[str]) -> str:
+        """One of the points, the more often the more hits it needs."""
+        return self._dice.choices(list(missing), list(missing.values()))[0]
 
     def _missing(self, *, of_sender: bool) -> Counter[str]:
         """How many hits each crash point of the workers, or of the sender, still needs."""

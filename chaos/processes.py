@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -70,9 +70,9 @@ class Child:
         """Send an order."""
         return say(self.pipe, order)
 
-    def arm(self, point: str | None, skip: int = 0) -> None:
-        """Let it die at that crash point."""
-        if self.say(arm=point, skip=skip):
+    def arm(self, point: str | None, skip: int = 0, also: Sequence[str] = ()) -> None:
+        """Let it die at that crash point, or at one of the others."""
+        if self.say(arm=point, skip=skip, also=list(also)):
             self.armed, self.armed_at = point, time.monotonic()
 
     def kill(self) -> None:

@@ -69,7 +69,7 @@ class Sender:
         if "allow" in order:
             self._allowed = order["allow"]
         if "arm" in order:
-            self._store.points.arm(order["arm"], order.get("skip", 0))
+            self._store.points.arm(order["arm"], order["skip"], order["also"])
 
     async def run(self) -> None:
         """Send and answer until killed."""

@@ -21,7 +21,7 @@ async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connecti
 
     def heard(order: dict[str, Any]) -> None:
         if "arm" in order:
-            points.arm(order["arm"], order.get("skip", 0))
+            points.arm(order["arm"], order["skip"], order["also"])
         if "freeze" in order:
             points.freeze()
 

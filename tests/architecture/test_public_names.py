@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 import stepwell
+import stepwell.app
 import stepwell.events
 import stepwell.testing
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
-    for room in (stepwell, stepwell.events, stepwell.testing):
+    for room in (stepwell, stepwell.app, stepwell.events, stepwell.testing):
         for name in room.__all__:
             value = getattr(room, name)
             if inspect.isclass(value) or inspect.isroutine(value):

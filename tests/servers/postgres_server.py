@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import create_server
@@ -27,6 +27,8 @@ _OPTIONS = {
     "max_connections": "200",
     "max_worker_processes": "2",
     "autovacuum": "off",
+    # Only a crash of the machine would show the difference.
+    "fsync": "off",
 }
 
 
@@ -50,8 +52,9 @@ def postgres_programs() -> Path | None:
 class PostgresServer:
     """A server that can be ended and started again at the same address."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, options: Mapping[str, str]) -> None:
         self._programs, self._folder = programs, folder
+        self._options = {**_OPTIONS, **options}
         self._process: subprocess.Popen[bytes] | None = None
         with create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -76,7 +79,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
-        options = {**_OPTIONS, "port": str(self.port)}
+        options = {**self._options, "port": str(self.port)}
         command = [self._programs / "postgres", "-D", self._folder / "data"]
         settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         self._process = subprocess.Popen(
@@ -112,10 +115,10 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_running(programs: Path) -> Iterator[PostgresServer]:
-    """A server that runs while the block lasts, and keeps nothing."""
+def postgres_running(programs: Path, **options: str) -> Iterator[PostgresServer]:
+    """A server that runs while the block lasts, and keeps nothing; `fsync="on"` to measure."""
     with tempfile.TemporaryDirectory(prefix="stepwell-postgres-") as folder:
-        server = PostgresServer(programs, Path(folder))
+        server = PostgresServer(programs, Path(folder), options)
         try:
             server.prepare()
             server.start()

@@ -1,1 +1,78 @@
-"""The composition root: puts store, worker and server together; alone reads the environment."""
+"""The app server: ``AgentApp`` puts store, worker and server together. Only this room reads the
+environment. Needs the extra ``stepwell[server]``, on PostgreSQL ``stepwell[postgres]``.
+"""
+
+from stepwell.app.agent_app import AgentApp
+from stepwell.app.config import AuthConfig, AuthMode, Config, load_config
+from stepwell.server.auth import (
+    ApiKeys,
+    Authenticator,
+    ClaimNames,
+    DevAuthenticator,
+    JwtAuthenticator,
+    KeyRing,
+    several,
+)
+from stepwell.server.services import Services
+from stepwell.server.settings import ServerSettings
+from stepwell.sessions.contexts import AllowedContexts, Context, ContextResolver
+from stepwell.sessions.errors import (
+    ConflictError,
+    NotThereError,
+    RefusedError,
+    SessionError,
+    TooManyError,
+)
+from stepwell.sessions.intake import NewMessage, NewSession, Sent
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import (
+    Execution,
+    ExecutionStatus,
+    MessageRole,
+    Session,
+    SessionMessage,
+    SessionStatus,
+    WhenBusy,
+)
+from stepwell.sessions.retention import RetentionPolicy
+from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
+
+__all__ = [
+    "AgentApp",
+    "AllowedContexts",
+    "ApiKeys",
+    "AuthConfig",
+    "AuthMode",
+    "Authenticator",
+    "ClaimNames",
+    "Config",
+    "ConflictError",
+    "Context",
+    "ContextResolver",
+    "DevAuthenticator",
+    "Execution",
+    "ExecutionStatus",
+    "JwtAuthenticator",
+    "KeyRing",
+    "MessageRole",
+    "NewMessage",
+    "NewSession",
+    "NotThereError",
+    "Principal",
+    "RefusedError",
+    "RetentionPolicy",
+    "Sent",
+    "ServerSettings",
+    "Services",
+    "Session",
+    "SessionError",
+    "SessionMessage",
+    "SessionSettings",
+    "SessionStatus",
+    "TooManyError",
+    "WhenBusy",
+    "WhenChanged",
+    "WhenUnknown",
+    "load_config",
+    "several",
+]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stepwell.agent import Agent, AgentContract
 from stepwell.app.authenticators import authenticator_for
 from stepwell.app.config import AuthMode, Config, load_config
+from stepwell.app.measured import MeasuredStore
 from stepwell.app.secrets import with_app_secret
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
@@ -24,8 +25,11 @@ from stepwell.server.auth import (
     KeyRing,
     as_authenticator,
     refuse_open_bind,
+    several,
 )
 from stepwell.server.live.feed import Feeds
+from stepwell.server.live.tokens import StreamTokens
+from stepwell.server.metrics import Metrics
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
@@ -203,9 +207,11 @@ class AgentApp:
 
     async def _built(self) -> Parts:
         config = self.config
-        store = await open_store(config.db, clock=self._clock)
+        metrics = Metrics()
+        opened = await open_store(config.db, clock=self._clock)
+        store = MeasuredStore(opened, metrics.writes, self._clock)
         jobs = jobs_for(config.db)
-        services = self._services(config, store, jobs)
+        services = replace(self._services(config, store, jobs), metrics=metrics)
         runs_here = config.worker if config.worker is not None else config.db.startswith("sqlite")
         worker = self._worker(config, store, jobs) if runs_here else None
         return Parts(store, services, worker, make_asgi(services))
@@ -218,6 +224,8 @@ class AgentApp:
             authenticate = authenticator_for(config.auth, keys, clock)
         else:
             authenticate = as_authenticator(self._authenticate)
+        # A browser's EventSource can't send headers: it is given a short-lived token instead.
+        tokens = StreamTokens(settings.app_secret, clock)
         return Services(
             store=store,
             agents=agents,
@@ -226,7 +234,7 @@ class AgentApp:
             ),
             lifecycle=Lifecycle(store, jobs, agents, settings=sessions, clock=clock),
             reader=Reader(store),
-            authenticate=authenticate,
+            authenticate=several(authenticate, tokens),
             authorize=self._authorize,
             keys=keys,
             feeds=Feeds(store, clock, settings),
@@ -237,7 +245,8 @@ class AgentApp:
     def _worker(self, config: Config, store: Store, jobs: Jobs) -> Worker:
         settings, clock = config.sessions, self._clock
         runner = Runner(store, jobs, self.agents, settings=settings, clock=clock)
-        work = Work(store, runner, settings=settings, worker_id=f"worker-{new_id()}", clock=clock)
+        name = f"worker-{new_id()}"
+        work = Work(store, runner, settings=settings, worker_id=name, clock=clock, jobs=jobs)
         return worker_for(config.db, store, work, settings, clock)
 
     def _start_tasks(self, parts: Parts) -> None:

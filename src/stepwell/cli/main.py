@@ -9,6 +9,12 @@ from stepwell.errors import ConfigurationError
 
 CONFIGURATION_FAULT = 5
 
+EXTRA_OF = {
+    **dict.fromkeys(("aiosqlite", "alembic", "fastapi", "jwt", "sqlalchemy", "uvicorn"), "server"),
+    **dict.fromkeys(("procrastinate", "psycopg"), "postgres"),
+}
+"""Which extra brings a package."""
+
 
 COMMANDS = {
     "serve": "Serve agents: the HTTP API, live channels and a worker.",
@@ -50,6 +56,12 @@ def main() -> None:
     """Run the command line; a fault in the configuration ends it with code 5 and its text."""
     try:
         stepwell()
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA_OF:
+            raise
+        extra = EXTRA_OF[error.name]
+        click.echo(f"stepwell: {error}; install it with: pip install 'stepwell[{extra}]'", err=True)
+        sys.exit(CONFIGURATION_FAULT)
     except ConfigurationError as error:
         click.echo(f"stepwell: {error}", err=True)
         sys.exit(CONFIGURATION_FAULT)

@@ -115,8 +115,7 @@ class Histogram(_Family):
 
 
 class Metrics:
-    """What this process counts. Workers in the same process may be given ``steps`` and
-    ``writes``."""
+    """What this process counts. Transactions named ``step`` are steps that it ran."""
 
     def __init__(self) -> None:
         self.requests = Counter(
@@ -140,7 +139,6 @@ class Metrics:
         self.executions = Gauge(
             "stepwell_executions", "Executions that are not over, by status.", ("status",)
         )
-        self.steps = Histogram("stepwell_step_seconds", "Time of a step that this process ran.")
         self.writes = Histogram(
             "stepwell_write_seconds", "Time of a transaction, by its name.", ("name",)
         )

@@ -21,10 +21,9 @@ def answered_by(call_id: str, answer: Any) -> Decide:
     question as AG-UI clients know it, which an older question of the same call does not have."""
 
     def decide(execution: Execution, state: AgentState | None) -> TakenUp:
-        asked = _asked(execution, state, call_id)
-        assert state is not None and asked.call_id is not None  # noqa: PT018 - for the types
-        answered = _with_answer(state, asked.call_id, answer)
-        text = _text(answered, _not_stored(answered, asked.call_id, answer))
+        paused, asked = _asked(execution, state, call_id)
+        answered = _with_answer(paused, asked, answer)
+        text = _text(answered, _not_stored(answered, asked, answer))
         goes_on = not answered.pending
         changed = replace(
             execution,
@@ -36,22 +35,22 @@ def answered_by(call_id: str, answer: Any) -> Decide:
     return decide
 
 
-def _asked(execution: Execution, state: AgentState | None, call_id: str) -> Pending:
-    waiting = () if state is None else state.pending
+def _asked(execution: Execution, state: AgentState | None, named: str) -> tuple[AgentState, str]:
+    """The state that waits, and the call in it that the answer is for."""
     if execution.status is not ExecutionStatus.PAUSED or state is None:
         raise ConflictError(
             f"execution {execution.id} is {execution.status} and waits for no answer",
             code="not_waiting",
         )
-    for pending in waiting:
-        question = question_id(execution.id, state.step_count, pending.call_id)
-        if call_id == question or (pending.call_id is not None and call_id == pending.call_id):
-            if pending.kind is PendingKind.BUDGET or pending.call_id is None:
-                break
-            return pending
-    listed = ", ".join(_named(pending) for pending in waiting) or "(none)"
+    for pending in state.pending:
+        call_id = pending.call_id
+        if call_id is None or pending.kind is PendingKind.BUDGET:
+            continue
+        if named in (call_id, question_id(execution.id, state.step_count, call_id)):
+            return state, call_id
+    listed = ", ".join(_named(pending) for pending in state.pending) or "(none)"
     raise ConflictError(
-        f"execution {execution.id} waits for no answer to {call_id!r:.80}; waiting: {listed}",
+        f"execution {execution.id} waits for no answer to {named!r:.80}; waiting: {listed}",
         code="not_waiting",
     )
 

@@ -80,7 +80,8 @@ class AgentDirectory:
 def _named(agents: Any) -> "Iterable[tuple[str, str, Agent]]":
     if isinstance(agents, Mapping):
         for name, given in cast("Mapping[str, Any]", agents).items():
-            yield name, _description(given), _built(given, name)
+            agent = _built(given, name)
+            yield name, _description(given), agent
         return
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
         raise ConfigurationError(
@@ -161,7 +162,7 @@ def _told(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
             "timeout": plan.timeout,
             "cumulative_timeout": plan.cumulative_timeout,
             "at_limit": str(plan.at_limit),
-            "stop_on_finish_reasons": [str(it) for it in plan.stop_on_finish_reasons],
+            "stop_on_finish_reasons": sorted(str(it) for it in plan.stop_on_finish_reasons),
         },
         "error_policy": _plain(plan.effective_error_policy),
         "output": None if format is None else _plain(format),

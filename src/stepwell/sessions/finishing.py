@@ -10,6 +10,9 @@ from stepwell.sessions.log import Told, append
 from stepwell.sessions.ports import Jobs, NewEvent, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, SessionMessage
 
+MOST_SUBAGENTS = 10_000
+"""More than any execution has."""
+
 
 async def finish(
     tx: Transaction,
@@ -44,11 +47,11 @@ async def finish(
 
 async def end_subagents(tx: Transaction, execution: Execution, *, but_paused: bool = False) -> None:
     """Those that never told how they ended: their parent is over, or its worker died."""
-    for child in await tx.executions(parent_execution_id=execution.id):
-        await end_subagents(tx, child, but_paused=but_paused)
+    for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
         is_left = but_paused and child.status is ExecutionStatus.PAUSED
         if child.status.is_over or is_left:
             continue
+        await end_subagents(tx, child, but_paused=but_paused)
         why = "its worker died" if but_paused else "the execution that ran it ended"
         await tx.save_execution(
             replace(

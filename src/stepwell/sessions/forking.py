@@ -4,7 +4,8 @@ The messages are copied, the state is stored whole under new ids; the old sessio
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,8 +32,9 @@ from stepwell.sessions.records import (
 )
 from stepwell.sessions.sending import Desk, Sent
 from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.state import AgentState
+from stepwell.state import AgentState, Answered, Pending
 
+Asked = TypeVar("Asked", Pending, Answered)
 MOST_EXECUTIONS = 1_000_000
 
 
@@ -170,7 +172,7 @@ class Forking:
             initial_context_url=old.initial_context_url,
         )
 
-    def _message(self, session: Session, at: Any) -> SessionMessage | None:
+    def _message(self, session: Session, at: datetime) -> SessionMessage | None:
         if self._text is None:
             return None
         return SessionMessage(
@@ -183,7 +185,7 @@ class Forking:
             agent_execution_id=self._execution_id,
         )
 
-    def _note(self, session: Session, at: Any) -> SessionMessage:
+    def _note(self, session: Session, at: datetime) -> SessionMessage:
         return SessionMessage(
             id=derived_id(self._session_id, "forked"),
             tenant_id=session.tenant_id,
@@ -225,7 +227,7 @@ class Forking:
             state = state.with_message(Message.user(message.content, id=message.id))
         return state
 
-    def _snapshot(self, execution: Execution, state: AgentState, at: Any) -> Snapshot:
+    def _snapshot(self, execution: Execution, state: AgentState, at: datetime) -> Snapshot:
         """A whole one. What did not go on belongs to no step of the new execution."""
         chain = SnapshotChain(self._desk.settings.snapshot_growth)
         id = derived_id(self._session_id, "snapshot")
@@ -248,7 +250,7 @@ def renamed(state: AgentState, agent_id: str, new_id: IdFactory) -> AgentState:
     return replace(state, execution=replace(execution, pending=pending, answered=answered))
 
 
-def _kept(asked: Any, new_id: IdFactory, parent_agent_id: str) -> Any:
+def _kept(asked: Asked, new_id: IdFactory, parent_agent_id: str) -> Asked:
     child = asked.kept
     if not isinstance(child, AgentState):
         return asked

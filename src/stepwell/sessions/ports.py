@@ -291,7 +291,7 @@ class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, Protocol
 
     @property
     def connection(self) -> Any:
-        """The driver's own, for a queue that keeps its jobs in the same database."""
+        """The database's own connection, for a queue that keeps its jobs in the same database."""
         ...
 
     def tell(self, topic: str, /) -> None:

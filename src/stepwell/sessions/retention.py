@@ -4,7 +4,7 @@ Every transaction is bounded by one execution, one session's log or one session.
 loadable: a snapshot whose chain goes is made whole first. Running it again changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution, Session, Snapshot
 
 ALL = 1_000_000_000
+EVENTS_AT_ONCE = 5_000
 _SERIALIZER = AgentStateSerializer()
 
 
@@ -89,17 +90,12 @@ class Retention:
         return deleted
 
     async def _delete_events(self, session_id: str, before: datetime) -> int:
-        up_to = await self._store.read(lambda tx: _last_before(tx, session_id, before))
-        if not up_to:
-            return 0
-
-        async def work(transaction: Transaction) -> int:
-            session = await transaction.session(session_id, lock=True)
-            if session is None:
-                return 0
-            return await transaction.delete_events(session_id, up_to=up_to)
-
-        return await self._store.write(work, name="retention")
+        kept, last = await self._store.read(lambda tx: _last_before(tx, session_id, before))
+        deleted = 0
+        while kept < last:
+            kept = min(kept + EVENTS_AT_ONCE, last)
+            deleted += await self._store.write(_event_deletion(session_id, kept), name="retention")
+        return deleted
 
     async def _delete_snapshots(self, session_id: str, keep: int) -> int:
         session, finished = await self._store.read(lambda tx: _finished(tx, session_id))
@@ -158,12 +154,11 @@ def older_executions(session: Session, finished: Sequence[Execution], keep: int)
     return older
 
 
-async def _last_before(transaction: Transaction, session_id: str, at: datetime) -> int:
-    """The newest event that is older; 0 if none is. The log is in order of time, so it is found by
-    halving."""
-    low, high = await transaction.event_range(session_id)
-    low -= 1  # all up to low are older, all from high + 1 on are not
-    oldest = low
+async def _last_before(transaction: Transaction, session_id: str, at: datetime) -> tuple[int, int]:
+    """The number before the oldest event, and that of the newest one that is older than a time:
+    the same if none is. The log is in order of time, so it is found by halving."""
+    oldest, high = await transaction.event_range(session_id)
+    low = oldest - 1  # all up to low are older, all from high + 1 on are not
     while low < high:
         middle = (low + high + 1) // 2
         event = next(iter(await transaction.events_after(session_id, middle - 1, limit=1)), None)
@@ -171,10 +166,19 @@ async def _last_before(transaction: Transaction, session_id: str, at: datetime) 
             low = middle
         else:
             high = middle - 1
-    return low if low > oldest else 0
+    return oldest - 1, low
 
 
-def _deletion(session_id: str, before: datetime):
+def _event_deletion(session_id: str, up_to: int) -> Callable[[Transaction], Awaitable[int]]:
+    async def work(transaction: Transaction) -> int:
+        if await transaction.session(session_id, lock=True) is None:
+            return 0
+        return await transaction.delete_events(session_id, up_to=up_to)
+
+    return work
+
+
+def _deletion(session_id: str, before: datetime) -> Callable[[Transaction], Awaitable[int]]:
     async def work(transaction: Transaction) -> int:
         session = await transaction.session(session_id, lock=True)
         if session is None or session.updated_at >= before:

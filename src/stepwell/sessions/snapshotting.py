@@ -1,5 +1,5 @@
 """The snapshots that a running execution leaves: each is an increment on the one before, and costs
-what a step added. A chain begins whole, and anew when it is many times the size of the state that it holds.
+what a step added. A chain begins whole, and anew when it is many times the size of its state.
 """
 
 from datetime import datetime

@@ -3,31 +3,41 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, bindparam, case, exists, func, literal_column, or_, tuple_, update
+from sqlalchemy import and_, case, exists, func, or_, tuple_, update
 
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import Lease
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import tables as t
-from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, records_of, saving
+from stepwell.stores.rows import (
+    KEY,
+    Rows,
+    adding,
+    bound,
+    by_id,
+    given,
+    literally,
+    records_of,
+    saving,
+)
 from stepwell.stores.session_rows import SessionRowsMixin
 
 _C = t.executions.c
 _OLDER = t.executions.alias("older")
 
 # Literal words, so that the partial indexes serve these conditions.
-_UNFINISHED = literal_column(f"agent_executions.{t.UNFINISHED}")
-_OLDER_UNFINISHED = literal_column(f"older.{t.UNFINISHED}")
+_UNFINISHED = literally(f"agent_executions.{t.UNFINISHED}")
+_OLDER_UNFINISHED = literally(f"older.{t.UNFINISHED}")
 _TOP = _C.parent_execution_id.is_(None)
-_PENDING = _C.status == literal_column("'pending'")
-_RUNNING = _C.status == literal_column("'running'")
+_PENDING = _C.status == literally("'pending'")
+_RUNNING = _C.status == literally("'running'")
 _IN_ORDER = (_C.created_at, _C.id)
 
 _EXECUTION = records_of(t.executions).where(by_id(t.executions))
 _LOCKED = _EXECUTION.with_for_update(key_share=True)
 _ADD = adding(t.executions)
 
-_OWN = and_(by_id(t.executions), _C.attempt == bindparam("own_attempt"))
+_OWN = and_(by_id(t.executions), _C.attempt == given("own_attempt"))
 _GIVEN_LEASE = bound(t.executions, "lease_until")
 _GIVEN_WISH = bound(t.executions, "cancel_requested")
 _SAVE = (
@@ -38,7 +48,7 @@ _SAVE = (
         lease_until=case(
             (
                 and_(
-                    bound(t.executions, "status") == literal_column("'running'"),
+                    bound(t.executions, "status") == literally("'running'"),
                     _C.lease_until > _GIVEN_LEASE,
                 ),
                 _C.lease_until,
@@ -55,7 +65,7 @@ _SAVE = (
 
 _IS_HEAD = or_(
     _C.session_id.is_(None),
-    ~exists(literal_column("1"))
+    ~exists(literally("1"))
     .select_from(_OLDER)
     .where(
         _OLDER.c.session_id == _C.session_id,
@@ -70,7 +80,7 @@ _CLAIM = (
     update(t.executions)
     .where(by_id(t.executions), _FREE)
     .values(
-        status=literal_column("'running'"),
+        status=literally("'running'"),
         crashes=case((_RUNNING, _C.crashes + 1), else_=_C.crashes),
         attempt=_C.attempt + 1,
         worker_id=bound(t.executions, "worker_id"),
@@ -83,9 +93,9 @@ _CLAIM = (
 _CLAIMABLE = (
     records_of(t.executions)
     .with_only_columns(_C.id)
-    .where(literal_column("agent_executions.status IN ('pending', 'running')"), _FREE)
+    .where(literally("agent_executions.status IN ('pending', 'running')"), _FREE)
     .order_by(*_IN_ORDER)
-    .limit(bindparam("most"))
+    .limit(given("most"))
 )
 _RENEW = (
     update(t.executions)
@@ -95,18 +105,17 @@ _RENEW = (
 )
 _OPEN = (
     records_of(t.executions)
-    .where(_C.session_id == bindparam("session"), _TOP, _UNFINISHED)
+    .where(_C.session_id == given("session"), _TOP, _UNFINISHED)
     .order_by(*_IN_ORDER)
 )
-_LISTED = records_of(t.executions).order_by(*_IN_ORDER).limit(bindparam("most"))
-_ALL = _LISTED
-_OF_SESSION = _LISTED.where(_C.session_id == bindparam("session"))
-_OF_PARENT = _LISTED.where(_C.parent_execution_id == bindparam("parent"))
-_OF_BOTH = _OF_SESSION.where(_C.parent_execution_id == bindparam("parent"))
+_LISTED = records_of(t.executions).order_by(*_IN_ORDER).limit(given("most"))
+_OF_SESSION = _LISTED.where(_C.session_id == given("session"))
+_OF_PARENT = _LISTED.where(_C.parent_execution_id == given("parent"))
+_OF_BOTH = _OF_SESSION.where(_C.parent_execution_id == given("parent"))
 _COUNT_OF_USER = (
     records_of(t.executions)
     .with_only_columns(func.count())
-    .where(_C.tenant_id == bindparam("tenant"), _C.user_id == bindparam("user"))
+    .where(_C.tenant_id == given("tenant"), _C.user_id == given("user"))
     .where(_TOP, _UNFINISHED)
 )
 _COUNTS = (
@@ -190,16 +199,16 @@ class ExecutionRowsMixin(SessionRowsMixin, Rows):
         limit: int = 100,
     ) -> Sequence[Execution]:
         """Those of a session, or the subagents of an execution, oldest first."""
-        given = {"session": session_id, "parent": parent_execution_id}
-        values = {name: value for name, value in given.items() if value is not None}
-        queries = {
-            (): _ALL,
-            ("session",): _OF_SESSION,
-            ("parent",): _OF_PARENT,
-            ("session", "parent"): _OF_BOTH,
-        }
-        query = queries[tuple(values)]
-        return await self._all(self._codecs.execution, query, most=limit, **values)
+        codec = self._codecs.execution
+        if session_id is None:
+            if parent_execution_id is None:
+                return await self._all(codec, _LISTED, most=limit)
+            return await self._all(codec, _OF_PARENT, parent=parent_execution_id, most=limit)
+        if parent_execution_id is None:
+            return await self._all(codec, _OF_SESSION, session=session_id, most=limit)
+        return await self._all(
+            codec, _OF_BOTH, session=session_id, parent=parent_execution_id, most=limit
+        )
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
         """How many executions of a user wait, run or are paused; subagents' left out."""

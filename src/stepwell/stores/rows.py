@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import (
+    BindParameter,
+    ColumnClause,
     ClauseElement,
     ColumnElement,
     Insert,
@@ -13,6 +15,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     insert,
+    literal_column,
     select,
     tuple_,
     update,
@@ -100,6 +103,18 @@ KEY = "row_key"
 def by_id(table: Table) -> ColumnElement[bool]:
     """The row with the id that goes along as ``row_key``."""
     return table.c.id == bindparam(KEY)
+
+
+def literally(sql: str) -> Any:
+    """Words of SQL as they are: a partial index serves conditions with literal words only."""
+    words: ColumnClause[Any] = literal_column(sql)
+    return words
+
+
+def given(name: str) -> Any:
+    """A value that goes along under that name."""
+    value: BindParameter[Any] = bindparam(name)
+    return value
 
 
 def records_of(table: Table) -> Any:

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 
 from stepwell.sessions.ports import SessionFilter
-from stepwell.stores.rows import before, records_of
+from stepwell.stores.rows import before, given, literally, records_of
 from stepwell.stores.tables import messages, sessions
 
 FOLD = "lower"
@@ -19,10 +19,10 @@ def sessions_query(
 ) -> tuple[Any, dict[str, Any]]:
     """The statement, and the values that go with it."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
-    query = records_of(sessions).where(sessions.c.tenant_id == bindparam("tenant"))
+    query = records_of(sessions).where(sessions.c.tenant_id == given("tenant"))
     for name in ("user_id", "status", "agent_type"):
         if (value := getattr(which, name)) is not None:
-            query = query.where(sessions.c[name] == bindparam(f"only_{name}"))
+            query = query.where(sessions.c[name] == given(f"only_{name}"))
             values[f"only_{name}"] = value
     for place, word in enumerate(_words(which.search)):
         query = query.where(_says(f"word_{place}"))
@@ -31,7 +31,7 @@ def sessions_query(
         query = query.where(before(sessions, "updated_at"))
         values["cursor_time"], values["cursor_id"] = cursor
     newest = query.order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
-    return newest.limit(bindparam("most")), values
+    return newest.limit(given("most")), values
 
 
 def pattern(word: str) -> str:
@@ -49,12 +49,12 @@ def _words(search: str | None) -> list[str]:
 
 
 def _says(name: str) -> ColumnElement[bool]:
-    word: Any = bindparam(name)
+    word: Any = given(name)
     folded = getattr(func, FOLD)
     said = (
-        select(literal_column("1"))
+        select(literally("1"))
         .where(messages.c.session_id == sessions.c.id)
-        .where(messages.c.role.in_([literal_column("'user'"), literal_column("'assistant'")]))
+        .where(messages.c.role.in_([literally("'user'"), literally("'assistant'")]))
         .where(folded(messages.c.content).like(word, escape="!"))
     )
     return or_(folded(sessions.c.title).like(word, escape="!"), said.exists())

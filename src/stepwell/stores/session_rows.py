@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Table, and_, bindparam, func, literal_column, select, true, update
+from sqlalchemy import Table, and_, func, select, true, update
 
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
@@ -20,6 +20,8 @@ from stepwell.stores.rows import (
     before,
     bound,
     by_id,
+    given,
+    literally,
     records_of,
     saving,
 )
@@ -40,17 +42,17 @@ _BY_KEY = records_of(t.messages).where(
     t.messages.c.tenant_id == bound(t.messages, "tenant_id", "tenant"),
     t.messages.c.idempotency_key == bound(t.messages, "idempotency_key", "key"),
 )
-_OF_SESSION = records_of(t.messages).where(t.messages.c.session_id == bindparam("session"))
+_OF_SESSION = records_of(t.messages).where(t.messages.c.session_id == given("session"))
 _TIME_UP = (t.messages.c.created_at, t.messages.c.id)
 _TIME_DOWN = (t.messages.c.created_at.desc(), t.messages.c.id.desc())
-_LAST = _OF_SESSION.order_by(*_TIME_DOWN).limit(bindparam("most"))
+_LAST = _OF_SESSION.order_by(*_TIME_DOWN).limit(given("most"))
 _BEFORE = _LAST.where(before(t.messages, "created_at"))
-_FIRST = _OF_SESSION.order_by(*_TIME_UP).limit(bindparam("most"))
+_FIRST = _OF_SESSION.order_by(*_TIME_UP).limit(given("most"))
 _AFTER = _FIRST.where(after(t.messages, "created_at"))
 _SPOKEN_TO = (
     records_of(t.messages)
-    .where(t.messages.c.agent_execution_id == bindparam("execution"))
-    .where(literal_column("role") == literal_column("'user'"))
+    .where(t.messages.c.agent_execution_id == given("execution"))
+    .where(literally("role") == literally("'user'"))
     .order_by(*_TIME_UP)
 )
 _NEWEST_TIME = (
@@ -65,9 +67,9 @@ _NEWEST_SEQ = (
 )
 _EVENTS_AFTER = (
     records_of(t.events)
-    .where(t.events.c.session_id == bindparam("session"), t.events.c.seq > bindparam("after"))
+    .where(t.events.c.session_id == given("session"), t.events.c.seq > given("after"))
     .order_by(t.events.c.seq)
-    .limit(bindparam("most"))
+    .limit(given("most"))
 )
 _RANGE = select(
     t.sessions.c.last_seq,
@@ -80,7 +82,7 @@ _RANGE = select(
 @cache
 def _counter_and_known(table: Table, column: str, count: int) -> Any:
     """The counter of a session, locked, and which of so many ids are in a table already."""
-    known = and_(true(), table.c.id.in_([bindparam(f"id_{place}") for place in range(count)]))
+    known = and_(true(), table.c.id.in_([given(f"id_{place}") for place in range(count)]))
     return (
         select(t.sessions.c[column], table.c.id)
         .select_from(t.sessions.outerjoin(table, known))

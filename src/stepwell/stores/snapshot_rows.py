@@ -3,42 +3,41 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Insert, Table, bindparam, delete, func, literal_column, select
+from sqlalchemy import Insert, Table, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
 from stepwell.stores import tables as t
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.rows import KEY, Rows, adding, by_id, records_of
+from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
 _ADD = adding(t.snapshots)
 _SNAPSHOT = records_of(t.snapshots).where(by_id(t.snapshots))
 _WITHOUT_TEXT = [
-    literal_column("''").label("state_json") if column.name == "state_json" else column
-    for column in _C
+    literally("''").label("state_json") if column.name == "state_json" else column for column in _C
 ]
 _OF_EXECUTION = (
     select(*_WITHOUT_TEXT)
-    .where(_C.agent_execution_id == bindparam("execution"))
+    .where(_C.agent_execution_id == given("execution"))
     .order_by(_C.created_at, _C.step_number, _C.position, _C.id)
 )
 _CHAIN = (
     select(_C.position, _C.state_json)
-    .where(_C.chain_id == bindparam("chain"), _C.position <= bindparam("last"))
+    .where(_C.chain_id == given("chain"), _C.position <= given("last"))
     .order_by(_C.position)
 )
 _SIZE = (
-    select(_C.position == literal_column("0"), func.sum(func.length(_C.state_json)))
-    .where(_C.chain_id == bindparam("chain"))
-    .group_by(_C.position == literal_column("0"))
+    select(_C.position == literally("0"), func.sum(func.length(_C.state_json)))
+    .where(_C.chain_id == given("chain"))
+    .group_by(_C.position == literally("0"))
 )
 
 
 def _of_step(table: Table) -> Any:
     return records_of(table).where(
-        table.c.execution_id == bindparam("execution"), table.c.step_number == bindparam("step")
+        table.c.execution_id == given("execution"), table.c.step_number == given("step")
     )
 
 
@@ -48,7 +47,7 @@ _CALLS = _of_step(t.ledger_calls).order_by(t.ledger_calls.c.started_at, t.ledger
 
 def _settled(table: Table) -> Any:
     return delete(table).where(
-        table.c.execution_id == bindparam("execution"), table.c.step_number <= bindparam("step")
+        table.c.execution_id == given("execution"), table.c.step_number <= given("step")
     )
 
 

@@ -7,13 +7,11 @@ from typing import Any
 from sqlalchemy import (
     Text,
     and_,
-    bindparam,
     cast,
     delete,
     exists,
     false,
     func,
-    literal_column,
     or_,
     select,
     update,
@@ -23,20 +21,30 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import SizeReport
 from stepwell.sessions.records import ApiKey, Execution, Snapshot
 from stepwell.stores import tables as t
-from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, records_of, saving
+from stepwell.stores.rows import (
+    KEY,
+    Rows,
+    adding,
+    bound,
+    by_id,
+    given,
+    literally,
+    records_of,
+    saving,
+)
 
 _ADD_KEY = adding(t.api_keys)
 _SAVE_KEY = saving(t.api_keys, ("created_at",)).where(by_id(t.api_keys)).returning(t.api_keys.c.id)
-_BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == bindparam("start"))
+_BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == given("start"))
 _KEYS = (
     records_of(t.api_keys)
-    .where(t.api_keys.c.tenant_id == bindparam("tenant"))
+    .where(t.api_keys.c.tenant_id == given("tenant"))
     .order_by(t.api_keys.c.created_at, t.api_keys.c.id)
 )
-_KEYS_OF_USER = _KEYS.where(t.api_keys.c.user_id == bindparam("user"))
+_KEYS_OF_USER = _KEYS.where(t.api_keys.c.user_id == given("user"))
 
 _X = t.executions.c
-_OVER = ~literal_column(f"(agent_executions.{t.UNFINISHED})")
+_OVER = ~literally(f"(agent_executions.{t.UNFINISHED})")
 _AT = bound(t.sessions, "updated_at", "at")
 _ENDED_LATER = func.coalesce(_X.completed_at, _X.updated_at) >= _AT
 _OF_SESSION = _X.session_id == t.sessions.c.id
@@ -44,16 +52,16 @@ _FINISHED_BEFORE = (
     select(t.sessions.c.id)
     .where(
         t.sessions.c.updated_at < _AT,
-        ~exists(literal_column("1"))
+        ~exists(literally("1"))
         .select_from(t.executions)
         .where(_OF_SESSION, or_(~_OVER, _ENDED_LATER)),
     )
     .order_by(t.sessions.c.updated_at, t.sessions.c.id)
-    .limit(bindparam("most"))
+    .limit(given("most"))
 )
 _FINISHED = (
     records_of(t.executions)
-    .where(_X.session_id == bindparam("session"), _OVER)
+    .where(_X.session_id == given("session"), _OVER)
     .order_by(_X.created_at, _X.id)
 )
 
@@ -61,14 +69,14 @@ _S = t.snapshots.c
 _PLACE = select(_S.chain_id, _S.position).where(by_id(t.snapshots))
 _LATER = (
     update(t.snapshots)
-    .where(_S.chain_id == bindparam("old_chain"), _S.position > bindparam("old_place"))
-    .values(chain_id=bound(t.snapshots, "chain_id"), position=_S.position - bindparam("old_place"))
+    .where(_S.chain_id == given("old_chain"), _S.position > given("old_place"))
+    .values(chain_id=bound(t.snapshots, "chain_id"), position=_S.position - given("old_place"))
 )
 _REWRITE = saving(t.snapshots, ()).where(by_id(t.snapshots))
 _NEWER = t.snapshots.alias("newer")
 _DELETE_EVENTS = (
     delete(t.events)
-    .where(t.events.c.session_id == bindparam("session"), t.events.c.seq <= bindparam("last"))
+    .where(t.events.c.session_id == given("session"), t.events.c.seq <= given("last"))
     .returning(t.events.c.seq)
 )
 _DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
@@ -76,18 +84,18 @@ _DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
 
 def _deletion(kept: int) -> Any:
     """Deletes the snapshots of an execution that nothing which stays is built on."""
-    names = [bindparam(f"kept_{place}") for place in range(kept)]
+    names = [given(f"kept_{place}") for place in range(kept)]
     newer = _NEWER.c
     stays = or_(
-        newer.agent_execution_id != bindparam("execution"),
+        newer.agent_execution_id != given("execution"),
         newer.id.in_(names) if names else false(),
     )
     needed = (
-        exists(literal_column("1"))
+        exists(literally("1"))
         .select_from(_NEWER)
         .where(newer.chain_id == _S.chain_id, newer.position > _S.position, stays)
     )
-    mine = _S.agent_execution_id == bindparam("execution")
+    mine = _S.agent_execution_id == given("execution")
     deletable = and_(mine, ~needed, ~_S.id.in_(names)) if names else and_(mine, ~needed)
     return delete(t.snapshots).where(deletable).returning(_S.id)
 
@@ -96,12 +104,12 @@ def _measure(tenant: bool) -> Any:
     def one(table: Any, size: Any) -> Any:
         counted = select(func.count(), func.coalesce(func.sum(func.length(size)), 0))
         counted = counted.select_from(table)
-        return counted.where(table.c.tenant_id == bindparam("tenant")) if tenant else counted
+        return counted.where(table.c.tenant_id == given("tenant")) if tenant else counted
 
     return [
-        one(t.sessions, literal_column("''")),
+        one(t.sessions, literally("''")),
         one(t.messages, t.messages.c.content),
-        one(t.executions, literal_column("''")),
+        one(t.executions, literally("''")),
         one(t.snapshots, _S.state_json),
         one(t.events, cast(t.events.c.payload, Text)),
     ]

@@ -55,6 +55,8 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 """What a payload must have to be read."""
 
 
+STEPS = (EnvelopeType.STEP_STARTED, EnvelopeType.STEP_COMPLETED)
+
 LATE_CHUNKS = 32
 """What is late is not very late: all but so many chunks are put together once."""
 
@@ -91,22 +93,32 @@ class Text:
 
     def assembled(self) -> Assembled:
         """Puts the text together up to the first chunk that is missing; chunk 0 begins it anew."""
-        self._settled = self._up_to(len(self.chunks) - LATE_CHUNKS, self._settled)
-        return self._up_to(len(self.chunks), self._settled)
+        self._settled = _up_to(self.chunks, len(self.chunks) - LATE_CHUNKS, self._settled)
+        return _up_to(self.chunks, len(self.chunks), self._settled)
 
-    def _up_to(self, end: int, now: Assembled) -> Assembled:
-        if end <= now.used:
-            return now
-        pieces, next, is_whole = [now.content], now.next, now.is_whole
-        for chunk in self.chunks[now.used : end]:
-            payload = chunk["payload"]
-            if payload["chunk_index"] == 0:
-                pieces, next, is_whole = [], 0, False
-            if payload["chunk_index"] == next:
-                next += 1
-                pieces.append(payload["content"])
-                is_whole = payload.get("is_complete") is True
-        return Assembled(end, next, "".join(pieces), is_whole)
+    def since(self, start: Json | None) -> "Text | None":
+        """What was said since its step began; none if nothing was."""
+        if start is None or self.first is None or place(start) < place(self.first):
+            return self
+        rest = Text()
+        rest.chunks = [chunk for chunk in self.chunks if place(start) < place(chunk)]
+        rest.first = rest.chunks[0] if rest.chunks else None
+        return rest if rest.chunks else None
+
+
+def _up_to(chunks: list[Json], end: int, now: Assembled) -> Assembled:
+    if end <= now.used:
+        return now
+    pieces, next, is_whole = [now.content], now.next, now.is_whole
+    for chunk in chunks[now.used : end]:
+        payload = chunk["payload"]
+        if payload["chunk_index"] == 0:
+            pieces, next, is_whole = [], 0, False
+        if payload["chunk_index"] == next:
+            next += 1
+            pieces.append(payload["content"])
+            is_whole = payload.get("is_complete") is True
+    return Assembled(end, next, "".join(pieces), is_whole)
 
 
 class Run:
@@ -117,6 +129,20 @@ class Run:
         self.first = self.last = entry
         self.entries: list[Json] = []
         self.texts: dict[int, Text] = {}
+
+    def beginnings(self) -> dict[int, Json]:
+        """Where each step began last: one that another worker begins anew is told anew, unless it
+        was done."""
+        begun: dict[int, Json] = {}
+        done: set[int] = set()
+        of_steps = [entry for entry in self.entries if entry["type"] in STEPS]
+        for entry in sorted(of_steps, key=place):
+            number = entry["payload"]["step_number"]
+            if entry["type"] == EnvelopeType.STEP_COMPLETED:
+                done.add(number)
+            elif number not in done:
+                begun[number] = entry
+        return begun
 
 
 class Fold:

@@ -40,8 +40,10 @@ class View:
         self._begun_in: dict[str, int] = {}
         self._waiting: set[str] = set()
         self._placed: set[str] = set()
+        self._first_in: dict[str, int] = {}
+        self._starts = run.beginnings()
         self._depth = depth
-        self._children: list[tuple[Run, str]] = []
+        self._children: list[tuple[Run, Json]] = []
         self._read(fold)
         self._end(fold, is_over)
 
@@ -55,8 +57,7 @@ class View:
         if content:
             id, is_error = f"{self._run.id}:status", self.word == "failed"
             self.shown.append(new_status(id, content, error=is_error, folded=False))
-        for child, call_id in self._children if self._depth < DEEPEST else ():
-            block = self._blocks[call_id]
+        for child, block in self._children if self._depth < DEEPEST else ():
             is_done = block["state"] not in {"running", "waiting"}
             view = View(fold, child, is_done, frozenset(), self._depth + 1)
             block["children"] += view.shown
@@ -65,18 +66,21 @@ class View:
         """What happened, in order, with texts and subagents where they began."""
         run = self._run
         happened: list[tuple[Json, Text | Run | None]] = [(entry, None) for entry in run.entries]
-        happened += [(text.first, text) for text in run.texts.values() if text.first]
+        texts = (text.since(self._starts.get(step)) for step, text in run.texts.items())
+        happened += [(text.first, text) for text in texts if text is not None and text.first]
         happened += [(child.first, child) for child in fold.children_of(run.id)]
         for entry, what in sorted(happened, key=lambda one: place(one[0])):
             if isinstance(what, Run):
                 call_id = text_of(entry["payload"].get("parent_tool_call_id")) or what.id
                 if call_id not in self._blocks:
                     self._begin(call_id, {})
-                self._children.append((what, call_id))
+                self._children.append((what, self._blocks[call_id]))
                 continue
             if is_count(entry["payload"].get("step_number")):
                 self._step = entry["payload"]["step_number"]
             if what is None:
+                if self._starts.get(self._step) is entry:
+                    self._drop(self._step)
                 self._read_entry(entry["type"], entry["payload"])
                 continue
             self.word = "processing"
@@ -107,6 +111,17 @@ class View:
             case _:
                 pass
 
+    def _drop(self, step: int) -> None:
+        """What an earlier attempt did in a step that begins anew."""
+        for id in [id for id, first in self._first_in.items() if first == step]:
+            block = self._blocks.pop(id)
+            del self._first_in[id]
+            self._begun_in.pop(id, None)
+            self._waiting.discard(id)
+            if id in self._placed:
+                self._placed.discard(id)
+                self.shown = [one for one in self.shown if one is not block]
+
     def _complete(self, id: str, payload: Json) -> None:
         content = text_of(payload.get("error")) or text_of(payload.get("result_summary"))
         is_pending = payload.get("outcome") == "pending"
@@ -132,6 +147,7 @@ class View:
         if id not in self._blocks:
             self._blocks[id] = new_block(id, "", "", "running")
         block = self._blocks[id]
+        self._first_in.setdefault(id, self._step)
         if id not in self._placed and f"{self._run.id}:{self._step}" not in self._hidden:
             self._placed.add(id)
             self.shown.append(block)

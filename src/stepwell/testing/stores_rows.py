@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from stepwell.sessions.ports import NewEvent, Store, Transaction
 from stepwell.sessions.records import (
     Execution,
@@ -25,40 +27,68 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+_SESSION = Session(
+    id="s",
+    tenant_id=TENANT,
+    user_id="ada",
+    agent_type="helper",
+    created_at=START,
+    updated_at=START,
+)
+_MESSAGE = SessionMessage(
+    id="m",
+    tenant_id=TENANT,
+    session_id="s",
+    role=MessageRole.USER,
+    content="Hello",
+    created_at=START,
+)
+_EXECUTION = Execution(
+    id="x",
+    tenant_id=TENANT,
+    user_id="ada",
+    agent_type="helper",
+    definition_hash="h",
+    created_at=START,
+    updated_at=START,
+)
+_EVENT = NewEvent(id="e", type="message.sent", payload={"n": 1}, created_at=START)
+_SNAPSHOT = Snapshot(
+    id="c0",
+    tenant_id=TENANT,
+    agent_execution_id="x",
+    chain_id="c0",
+    position=0,
+    step_number=0,
+    state_json="{}",
+    created_at=START,
+)
+
+
 def a_session(id: str = "s", **fields: Any) -> Session:
     """A session."""
-    values = {"tenant_id": TENANT, "user_id": "ada", "agent_type": "helper"}
-    return Session(id=id, **{**values, "created_at": START, "updated_at": START, **fields})
+    return replace(_SESSION, id=id, **fields)
 
 
 def a_message(id: str, session_id: str = "s", **fields: Any) -> SessionMessage:
     """Something that a user says."""
-    values: dict[str, Any] = {"tenant_id": TENANT, "role": MessageRole.USER, "content": "Hello"}
-    return SessionMessage(
-        id=id, session_id=session_id, **{**values, "created_at": START, **fields}
-    )
+    return replace(_MESSAGE, id=id, session_id=session_id, **fields)
 
 
 def an_execution(id: str = "x", session_id: str | None = "s", **fields: Any) -> Execution:
     """An execution that waits."""
-    values = {"tenant_id": TENANT, "user_id": "ada", "agent_type": "helper"}
-    times = {"created_at": START, "updated_at": START}
-    return Execution(
-        id=id, session_id=session_id, **{"definition_hash": "h", **values, **times, **fields}
-    )
+    return replace(_EXECUTION, id=id, session_id=session_id, **fields)
 
 
 def an_event(id: str, **fields: Any) -> NewEvent:
     """An envelope."""
-    values: dict[str, Any] = {"type": "message.sent", "payload": {"n": 1}, "created_at": START}
-    return NewEvent(id=id, **{**values, **fields})
+    return replace(_EVENT, id=id, **fields)
 
 
 def a_snapshot(id: str, position: int, **fields: Any) -> Snapshot:
     """A snapshot of execution x in a chain that begins with c0."""
-    values = {"tenant_id": TENANT, "agent_execution_id": "x", "chain_id": "c0"}
-    more = {"position": position, "step_number": position, "created_at": at(position)}
-    return Snapshot(id=id, **{**values, **more, "state_json": f'{{"n": {position}}}', **fields})
+    place = {"position": position, "step_number": position, "created_at": at(position)}
+    return replace(_SNAPSHOT, id=id, **{**place, "state_json": f'{{"n": {position}}}', **fields})
 
 
 async def write(store: Store, work: Callable[[Transaction], Awaitable[Result]]) -> Result:

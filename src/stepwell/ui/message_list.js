@@ -227,19 +227,42 @@ const NOTHING = { used: 0, next: 0, content: "", isWhole: false };
 
 /** Puts a text together up to the first chunk that is missing; chunk 0 begins the response anew.
  * All but the last chunks are put together once, since what is late is not very late. */
-function assembled(text) {
+function assembled(text, chunks = text.chunks) {
   const upTo = (end, from) => {
     const now = { ...from };
     for (; now.used < end; now.used++) {
-      const { content, chunk_index: index, is_complete: isLast } = text.chunks[now.used].payload;
+      const { content, chunk_index: index, is_complete: isLast } = chunks[now.used].payload;
       if (index === 0) Object.assign(now, { next: 0, content: "", isWhole: false });
       if (index !== now.next) continue;
       Object.assign(now, { next: index + 1, content: now.content + content, isWhole: isLast === true });
     }
     return now;
   };
+  if (chunks !== text.chunks) return upTo(chunks.length, NOTHING);
   text.settled = upTo(text.chunks.length - LATE_CHUNKS, text.settled);
   return upTo(text.chunks.length, text.settled);
+}
+
+/** Where each step began last: one that another worker begins anew is told anew, unless it was done. */
+function beginnings(entries) {
+  const [begun, done] = [new Map(), new Set()];
+  const ofSteps = entries.filter(({ type }) => type === STEP_STARTED || type === STEP_COMPLETED);
+  for (const entry of ofSteps.sort(inOrder)) {
+    const number = entry.payload.step_number;
+    if (entry.type === STEP_STARTED && !done.has(number)) begun.set(number, entry);
+    if (entry.type === STEP_COMPLETED) done.add(number);
+  }
+  return begun;
+}
+
+/** The texts where they begin, without what an attempt said that is told anew. */
+function textsOf(run, begun) {
+  return [...run.texts].flatMap(([number, text]) => {
+    const start = begun.get(number);
+    if (!start || inOrder(start, text.first) < 0) return [{ ...text.first, text, chunks: text.chunks }];
+    const chunks = text.chunks.filter((chunk) => inOrder(start, chunk) < 0);
+    return chunks.length ? [{ ...chunks[0], text, chunks }] : [];
+  });
 }
 
 /** The executions that a parent's calls began, in order; those that a user began if there is none. */
@@ -253,7 +276,7 @@ const currentOf = (fold) => childrenOf(fold).sort((a, b) => inOrder(a.last, b.la
 /** Messages and status of an execution. One that `isOver` shows no status and waits for nothing. */
 function view(fold, run, isOver, hidden, depth = 0) {
   const [shown, blocks, running, children] = [[], new Map(), new Map(), []];
-  const [waiting, placed] = [new Set(), new Set()];
+  const [waiting, placed, firstIn] = [new Set(), new Set(), new Map()];
   let [told, word, step] = [{}, "processing", 0];
   const show = (message, number = step) => {
     if (!hidden.has(`${run.id}:${number}`)) shown.push(message);
@@ -265,6 +288,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
   const begin = (id, { tool_name: name, args_summary: summary }) => {
     if (!blocks.has(id)) blocks.set(id, newBlock(id, "", "", "running"));
     const block = blocks.get(id);
+    if (!firstIn.has(block)) firstIn.set(block, step);
     if (!placed.has(block) && !hidden.has(`${run.id}:${step}`)) placed.add(show(block));
     waiting.delete(block);
     running.set(block, step);
@@ -279,13 +303,23 @@ function view(fold, run, isOver, hidden, depth = 0) {
     for (const block of waiting) block.state = state;
     waiting.clear();
   };
-  const texts = [...run.texts.values()].map((text) => ({ ...text.first, text }));
+  const dropFrom = (number) => {
+    for (const [id, block] of blocks) {
+      if (firstIn.get(block) !== number) continue;
+      blocks.delete(id);
+      running.delete(block);
+      waiting.delete(block);
+      if (placed.delete(block)) shown.splice(shown.indexOf(block), 1);
+    }
+  };
+  const starts = beginnings(run.entries);
   const begun = childrenOf(fold, run.id).map((child) => ({ ...child.first, type: "child", child }));
-  for (const { type, payload, text, child } of [...run.entries, ...texts, ...begun].sort(inOrder)) {
+  const happened = [...run.entries, ...textsOf(run, starts), ...begun].sort(inOrder);
+  for (const { id: envelope, type, payload, text, chunks, child } of happened) {
     if (!child && isCount(payload.step_number)) step = payload.step_number;
     if (text || type.endsWith(".started")) word = "processing";
     if (text) {
-      const { content, isWhole } = assembled(text);
+      const { content, isWhole } = assembled(text, chunks);
       showText(content, step, !isWhole);
     }
     if (child) {
@@ -300,6 +334,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
       if (isPending) waiting.add(Object.assign(block, { state: "waiting" }));
     }
     if (type === STATUS) [told, word] = [payload, payload.status];
+    if (type === STEP_STARTED && starts.get(step)?.id === envelope) dropFrom(step);
     if (type === STEP_STARTED) giveUpBefore(step);
     if (type === STEP_COMPLETED) giveUpBefore(step + 1);
     if (type === STATUS && word !== "processing") giveUpBefore(Infinity);

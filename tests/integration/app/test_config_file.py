@@ -35,5 +35,5 @@ def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str,
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nowhere.toml can't be read"):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml can't be read"):
         load_config(file=tmp_path / "nowhere.toml", environment={})

@@ -202,8 +202,10 @@ async def serving(
 
 
 @asynccontextmanager
-async def listening(served: Served, *, app: Any = None) -> AsyncIterator[Address]:
-    """The app on a free port of loopback, served by uvicorn, with an embedded worker."""
+async def listening(
+    served: Served, *, app: Any = None, works: bool = True
+) -> AsyncIterator[Address]:
+    """The app on a free port of loopback, served by uvicorn, with an embedded worker if wanted."""
     config = uvicorn.Config(
         app or served.app, ws="websockets-sansio", lifespan="off", log_config=None, access_log=False
     )
@@ -211,15 +213,16 @@ async def listening(served: Served, *, app: Any = None) -> AsyncIterator[Address
     worker = EmbeddedWorker(served.store, served.work)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        serve = asyncio.create_task(server.serve(sockets=[listener]))
-        works = asyncio.create_task(worker.run())
+        tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
         try:
             while not server.started:
-                assert not serve.done(), "the server did not start"
+                assert not tasks[0].done(), "the server did not start"
                 await asyncio.sleep(0.01)
+            if works:
+                tasks.append(asyncio.create_task(worker.run()))
             yield Address(served=served, url=f"http://127.0.0.1:{port}")
         finally:
             await worker.stop()
             await served.services.feeds.close()
             server.should_exit = True
-            await asyncio.gather(serve, works)
+            await asyncio.gather(*tasks)

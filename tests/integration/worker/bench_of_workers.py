@@ -106,6 +106,14 @@ class Place:
         """The rows, once all are over."""
         return [await self.until(id, lambda found: found.status.is_over, seconds) for id in ids]
 
+    async def all_finished(self, ids: list[str], seconds: float = 30.0) -> list[Execution]:
+        """The same, and the witness knows: a runner notes the end after its commit."""
+        rows = await self.all_over(ids, seconds)
+        async with asyncio.timeout(seconds):
+            while not {n.id for n in self.noted("finished")} >= set(ids):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return rows
+
     def noted(self, what: str | None = None, id: str | None = None) -> list[Noted]:
         """What the witness saw."""
         if not self.witness.exists():

@@ -16,12 +16,13 @@ async def test_a_killed_workers_execution_is_taken_over_and_goes_on_at_its_step(
 ) -> None:
     with workers(place, 2) as processes:
         by_pid = {process.pid: await process.ready() for process in processes}
-        ids = [(await place.send(steps=3, seconds=0.3))[0] for _ in range(4)]
+        ids = [(await place.send(steps=5, seconds=0.3))[0] for _ in range(4)]
         first = [await place.noted_soon("stored", id) for id in ids]
         victim = first[0].pid
         killed_at = by_pid[victim].kill()
-        hit = [id for id in ids if place.noted(id=id)[-1].pid == victim]
-        rows = await place.all_over(ids)
+        last = {id: place.noted(id=id)[-1] for id in ids}
+        hit = [id for id in ids if last[id].pid == victim and last[id].what != "finished"]
+        rows = await place.all_finished(ids)
 
     assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
     assert hit
@@ -62,11 +63,11 @@ async def test_a_frozen_worker_that_wakes_up_can_not_write(place: Place) -> None
         frozen.freeze()
         taken = await place.noted_soon("claim", id, 2)
         frozen.thaw()
-        [row] = await place.all_over([id])
+        [row] = await place.all_finished([id])
         # The one that woke up works on.
         by_pid[taken.pid].kill()
         [other] = await place.send(steps=1)
-        await place.all_over([other])
+        await place.all_finished([other])
 
     assert (row.status, row.attempt, row.crashes) == (ExecutionStatus.COMPLETED, 2, 0)
     assert taken.pid != frozen.pid
@@ -126,7 +127,7 @@ async def test_short_executions_run_once_each_over_four_workers(place: Place) ->
         for process in processes:
             await process.ready()
         ids = [id for _ in range(sessions) for id in await place.send(10)]
-        await place.all_over(ids)
+        await place.all_finished(ids)
 
     assert Counter(n.id for n in place.noted("claim")) == Counter(ids)
     assert Counter(n.id for n in place.noted("finished")) == Counter(ids)

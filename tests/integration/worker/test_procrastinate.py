@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from stepwell.ids import new_id
 from stepwell.sessions.ports import Transaction
@@ -69,7 +70,7 @@ async def test_a_send_makes_one_job_for_the_head(postgres_place: Place) -> None:
 async def test_a_rollback_leaves_neither_row_nor_job(postgres_place: Place) -> None:
     await ensure_tables(conninfo(postgres_place.url))
     [kept] = await postgres_place.send()
-    session_id = new_id()
+    other = new_id()
 
     class Refused(Exception):
         pass
@@ -77,14 +78,15 @@ async def test_a_rollback_leaves_neither_row_nor_job(postgres_place: Place) -> N
     async def begin(tx: Transaction) -> None:
         found = await tx.execution(kept)
         assert found is not None
-        await tx.save_execution(found)
-        await postgres_place.jobs.enqueue(tx, session_id)
+        await tx.add_execution(replace(found, id=other))
+        await postgres_place.jobs.enqueue(tx, other)
         raise Refused
 
     with pytest.raises(Refused):
         await postgres_place.store.write(begin, name="send")
 
     assert await jobs_of(postgres_place) == [(kept, "todo")]
+    assert await postgres_place.store.read(lambda tx: tx.execution(other)) is None
 
 
 async def test_doubles_do_not_pile_up_and_do_not_break_the_transaction(
@@ -112,7 +114,7 @@ async def test_a_session_runs_through_by_the_chain_and_leaves_no_jobs(
     # The sweeper comes too late to help.
     async with working(postgres_place, poll_seconds=30.0):
         ids = await postgres_place.send(20)
-        rows = await postgres_place.all_over(ids, 10.0)
+        rows = await postgres_place.all_finished(ids, 10.0)
 
     assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
     finished = [n.id for n in postgres_place.noted("finished")]

@@ -1,7 +1,5 @@
 """Agents by name, each prepared once; the hash of a definition says whether it changed."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -103,34 +101,6 @@ def test_a_secret_header_changes_no_hash_and_is_in_no_config() -> None:
     other = agent(settings=ModelSettings(extra_headers={"x-key": "secret-2"}))
     assert hash_of(one) == hash_of(other)
     assert "secret" not in str(AgentDirectory({"x": one}).get("x").config)
-
-
-PROGRAM = """
-from enum import Enum
-from typing import Literal
-from stepwell.agent import Agent
-from stepwell.sessions.directory import AgentDirectory
-from stepwell.testing import ScriptedModel
-def pick(color: Literal["red", "blue"], sizes: set[int]) -> str:
-    "Pick one."
-    return color
-made = Agent(ScriptedModel(["x"]), tools=[pick], stop_on_finish_reasons={"length", "error"})
-print(AgentDirectory({"x": made}).get("x").definition_hash)
-"""
-
-
-def test_the_hash_is_the_same_in_every_process() -> None:
-    hashes = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(hashes) == 1
 
 
 async def test_a_prepared_agent_runs_also_without_a_session() -> None:

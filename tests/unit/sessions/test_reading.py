@@ -4,7 +4,7 @@ from msgspec import json
 
 from stepwell.agent import Agent
 from stepwell.errors import ModelError
-from stepwell.messages import Message, TextPart, ThinkingPart
+from stepwell.messages import ThinkingPart
 from stepwell.models import ModelResponse
 from stepwell.sessions.reading_steps import step_as_data
 from stepwell.testing import MockTool, ScriptedModel, call
@@ -49,9 +49,8 @@ async def test_a_failed_step_tells_its_error() -> None:
 
 
 async def test_thinking_stands_apart_from_the_text() -> None:
-    parts = (ThinkingPart(text="Hm. "), ThinkingPart(text="Four?"), TextPart("Four."))
-    thought = ModelResponse(message=Message.assistant("Four."))
-    thought = ModelResponse(message=Message.of("assistant", parts))
-    state = await Agent(ScriptedModel([thought, "Yes."])).run("2 + 2?")
+    thinking = (ThinkingPart(text="Hm. "), ThinkingPart(text="Four?"))
+    thought = ModelResponse(text="Four.", thinking=thinking)
+    state = await Agent(ScriptedModel([thought])).run("2 + 2?")
     step = step_as_data(state.steps[0])
     assert (step["thinking"], step["text"]) == ("Hm. Four?", "Four.")

@@ -11,7 +11,8 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 class DevAuthenticator:
-    """Everybody on this machine is ``dev``, or who they say in ``X-Stepwell-User``.
+    """Everybody on this machine is ``dev``, or who they say in ``X-Stepwell-User``; ``dev`` is an
+    administrator, the others are unless told otherwise plain users.
 
     The client's address and the Host header must be loopback: a page in the browser whose name was
     pointed at 127.0.0.1 (DNS rebinding) still sends its own name as Host. What a proxy passed on
@@ -26,12 +27,13 @@ class DevAuthenticator:
         """The developer, if it is really them."""
         if not _is_local(request) or any(name in request.headers for name in _FORWARDED):
             return None
-        name = "dev"
+        name, is_admin = "dev", True
         if "x-stepwell-user" in request.headers:
+            is_admin = self._is_admin
             name = (only_header(request, "x-stepwell-user") or "").strip()
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
             return None
-        return Principal(user_id=name, tenant_id=self._tenant_id, is_admin=self._is_admin)
+        return Principal(user_id=name, tenant_id=self._tenant_id, is_admin=is_admin)
 
 
 def _is_local(request: HTTPConnection) -> bool:

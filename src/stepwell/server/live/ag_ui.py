@@ -58,7 +58,7 @@ def _wish(given: RunInput) -> Wish:
         # With an answer the client sends its whole list again; nothing in it is new.
         return Wish(answers=answers)
     text = "\n\n".join(_text(message) for message in said)
-    return Wish(text=text, key=f"ag-ui:{given.thread_id[:80]}:{said[-1].id[:80]}")
+    return Wish(text=text, named=("ag-ui", given.thread_id, said[-1].id))
 
 
 def _text(message: SentUser) -> str:

@@ -72,7 +72,7 @@ def _read(body: bytes) -> tuple[dict[str, Any], Sequence[UiMessage]]:
 def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Execution | None) -> Wish:
     last = messages[-1]
     if last.role == "user":
-        return Wish(text=_text(last), key=f"ai-sdk:{posted.get('id', '')!s:.80}:{last.id:.80}")
+        return Wish(text=_text(last), named=("ai-sdk", str(posted.get("id")), last.id))
     if paused is None:
         return Wish()
     found = ((asked["call_id"], _answer_to(asked, paused, messages)) for asked in paused.pending)

@@ -8,7 +8,8 @@ from msgspec import Struct
 from stepwell.broadcasting.client_stream import question_id
 from stepwell.server.live.story import Followed
 from stepwell.sessions.errors import ConflictError, RefusedError
-from stepwell.sessions.intake import NewMessage, NewSession, Sent
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.intake import NewMessage, Sent
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, ExecutionStatus, Session
@@ -23,13 +24,12 @@ NO_ANSWER = object()
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """A message, under a key that makes it count once, and answers by the id of their question or
-    of the call that asked."""
+    """A message, named as its client names it so that it counts once, and answers by the id of
+    their question or of the call that asked."""
 
     text: str | None = None
-    key: str = ""
+    named: tuple[str, ...] = ()
     answers: tuple[tuple[str, Any], ...] = ()
-    agent_type: str | None = None
 
 
 class _Standing(Struct, frozen=True):
@@ -96,8 +96,7 @@ async def _sent(services: "Services", who: Principal, session: Session | None, w
     message = NewMessage(
         content=wish.text or "",
         session_id=None if session is None else session.id,
-        new_session=NewSession(agent_type=wish.agent_type),
-        idempotency_key=wish.key or None,
+        idempotency_key=derived_id("client" if session is None else session.id, *wish.named),
     )
     return await services.intake.send_message(who, message)
 

@@ -23,6 +23,7 @@ _BUNDLE_SECONDS = 0.02
 _MOST_BYTES = 7_500
 _AGAIN_SECONDS = 0.5
 _READY_SECONDS = 5.0
+_LAST_WORDS_SECONDS = 1.0
 
 
 class PostgresBus:
@@ -40,6 +41,7 @@ class PostgresBus:
         self._listener: asyncio.Task[None] | None = None
         self._teller: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
+        self._all_told: asyncio.Future[None] | None = None
 
     @property
     def reaches_all(self) -> bool:
@@ -69,11 +71,11 @@ class PostgresBus:
 
     async def close(self) -> None:
         """Tell what is untold, then end both connections."""
-        if self._teller is not None and self._untold:
+        if self._untold:
+            self._all_told = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    while self._untold:
-                        await asyncio.sleep(_BUNDLE_SECONDS)
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await self._all_told
         for task in (self._teller, self._listener):
             if task is not None:
                 task.cancel()
@@ -99,6 +101,8 @@ class PostgresBus:
                 self._untold.pop(topic, None)
             if self._untold:
                 self._wanted.set()
+            elif self._all_told is not None and not self._all_told.done():
+                self._all_told.set_result(None)
             await asyncio.sleep(_BUNDLE_SECONDS)
 
     async def _listen(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.agent import Agent
 from stepwell.ids import new_id
 from stepwell.server.asgi import make_asgi
 from stepwell.server.auth import several
@@ -26,7 +27,7 @@ from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session
 from stepwell.worker.embedded import EmbeddedWorker
-from tests.integration.server.serving import APP_SECRET, Served, headers_of, serving
+from tests.integration.server.serving import APP_SECRET, Served, agents, headers_of, serving
 
 ADA = Principal(user_id="ada")
 
@@ -74,10 +75,16 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
 
 
 @asynccontextmanager
-async def living(folder: Path, *, works: bool = False, **settings: Any) -> AsyncIterator[Live]:
+async def living(
+    folder: Path,
+    *,
+    works: bool = False,
+    made_agents: Callable[[], Mapping[str, Agent]] = agents,
+    **settings: Any,
+) -> AsyncIterator[Live]:
     """The whole server on a free port, with a worker if it ``works``."""
     server = ServerSettings(app_secret=APP_SECRET, **settings)
-    async with serving(folder, server=server) as made:
+    async with serving(folder, server=server, made_agents=made_agents) as made:
         services = made.services
         tokens = StreamTokens(APP_SECRET, services.clock)
         services = replace(services, authenticate=several(tokens, services.authenticate))

@@ -10,11 +10,17 @@ from tests.unit.server.auth.rows import connection
 HOST = ("Host", "localhost:8000")
 
 
-async def test_everybody_is_dev() -> None:
-    assert await DevAuthenticator().authenticate(connection([HOST])) == Principal(user_id="dev")
+async def test_everybody_is_dev_an_administrator() -> None:
+    found = await DevAuthenticator().authenticate(connection([HOST]))
+    assert found == Principal(user_id="dev", is_admin=True)
 
 
-async def test_or_who_they_say() -> None:
+async def test_or_who_they_say_a_plain_user() -> None:
+    request = connection([HOST, ("X-Stepwell-User", "ada")])
+    assert await DevAuthenticator().authenticate(request) == Principal(user_id="ada")
+
+
+async def test_or_who_they_say_as_configured() -> None:
     request = connection([HOST, ("X-Stepwell-User", " ada ")])
     assert await DevAuthenticator(tenant_id="t", is_admin=True).authenticate(request) == Principal(
         user_id="ada", tenant_id="t", is_admin=True

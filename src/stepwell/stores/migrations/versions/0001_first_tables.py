@@ -17,6 +17,7 @@ def upgrade() -> None:
     _sessions()
     _events()
     _executions()
+    _indexes_of_executions()
     _session_messages()
     _ledger_calls()
     _ledger_turns()
@@ -152,6 +153,9 @@ def _executions() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="agent_executions_pkey"),
     )
+
+
+def _indexes_of_executions() -> None:
     op.create_index(
         "agent_executions_by_status",
         "agent_executions",

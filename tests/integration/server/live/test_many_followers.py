@@ -1,0 +1,131 @@
+"""Many follow one session: who comes again misses nothing, who stops reading harms nobody."""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from stepwell.clock import SystemClock
+from stepwell.sessions.records import Session
+from tests.integration.server.live.living import Live, Stream, living, raw_stream, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+OTHERS = 200
+EVENTS = 25
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    folder = tmp_path_factory.mktemp("many")
+    settings = {"live_connections_per_user": 300, "live_buffer_bytes": 20_000}
+    async with living(folder, live_cut_seconds=1.0, **settings) as made:
+        yield made
+
+
+async def test_reconnects_at_random_points_of_a_live_stream_miss_and_repeat_nothing(
+    live: Live,
+) -> None:
+    session = await live.session()
+    chance = random.Random(6)
+    last, reconnects = 400, 0
+
+    async def write() -> None:
+        written = 0
+        while written < last:
+            count = min(chance.randint(1, 9), last - written)
+            await live.log(session, *["x" * 100] * count)
+            written += count
+            await asyncio.sleep(0.005)
+
+    async def follow(client: httpx2.AsyncClient) -> list[int]:
+        nonlocal reconnects
+        told: list[int] = []
+        while len(told) < last:
+            path = f"/agent/sessions/{session.id}/events?after={told[-1] if told else 0}"
+            async with client.stream("GET", path) as response:
+                reconnects += 1
+                wanted = min(chance.randint(1, 20), last - len(told))
+                told += [one.id or 0 for one in await Stream(response).events(wanted)]
+        return told
+
+    async with asyncio.timeout(40), live.client() as client:
+        *all_told, _ = await asyncio.gather(*(follow(client) for _ in range(8)), write())
+    assert all(told == list(range(1, last + 1)) for told in all_told)
+    assert reconnects >= 250
+
+
+class Follower:
+    """Notes when each event comes."""
+
+    def __init__(self, clock: SystemClock) -> None:
+        self._clock = clock
+        self._open = b""
+        self.times: dict[int, float] = {}
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        while piece := await reader.read(65536):
+            now = self._clock.monotonic()
+            *lines, self._open = (self._open + piece).split(b"\n")
+            for line in lines:
+                if found := re.match(rb"id: (\d+)", line):
+                    self.times.setdefault(int(found[1]), now)
+
+
+@asynccontextmanager
+async def following(live: Live, session: Session) -> AsyncIterator[list[Follower]]:
+    clock = SystemClock()
+    followers = [Follower(clock) for _ in range(OTHERS)]
+    async with AsyncExitStack() as stack:
+        tasks = []
+        for one in followers:
+            reader = await stack.enter_async_context(raw_stream(live, session))
+            tasks.append(asyncio.create_task(one.read(reader)))
+        await until(lambda: live.services.feeds.following >= OTHERS, 10)
+        yield followers
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await until(lambda: live.services.feeds.following == 0)
+
+
+async def p99(live: Live, session: Session, followers: list[Follower], first: int) -> float:
+    """How long it takes until an event that is logged has come to nearly all."""
+    clock = SystemClock()
+    delays: list[float] = []
+    for number in range(first, first + EVENTS):
+        began = clock.monotonic()
+        await live.log(session, "x" * 200)
+        await until(lambda: all(number in one.times for one in followers), 10)  # noqa: B023
+        delays += [one.times[number] - began for one in followers]
+    return sorted(delays)[int(len(delays) * 0.99)]
+
+
+def most_buffered(live: Live) -> int:
+    """The bytes that wait in this process for the slowest connection."""
+    connections: set[Any] = live.server.server_state.connections
+    sizes = [one.transport.get_write_buffer_size() for one in connections]
+    return max(sizes, default=0)
+
+
+async def test_a_reader_that_stops_costs_little_and_does_not_slow_the_others(live: Live) -> None:
+    quick, stuck = await live.session(), await live.session()
+    async with following(live, quick) as followers:
+        await p99(live, quick, followers, 1)  # until all is warm
+        alone = await p99(live, quick, followers, EVENTS + 1)
+        async with raw_stream(live, stuck) as reader:
+            await reader.readuntil(b"retry: 1000\n\n")
+            for _ in range(12):
+                await live.log(stuck, *["x" * 50_000] * 10)
+            await until(lambda: most_buffered(live) > 0)
+            beside = await p99(live, quick, followers, 2 * EVENTS + 1)
+            assert most_buffered(live) < 256 * 1024
+            await until(lambda: live.services.feeds.following == OTHERS)
+    # Other programs run on this machine as well, so a tenth is for the measurement by hand.
+    print(f"p99 alone {alone * 1000:.1f} ms, beside a reader that stopped {beside * 1000:.1f} ms")
+    assert beside < alone * 1.5 + 0.05

@@ -1,0 +1,80 @@
+"""Fresh databases: copies of one that was migrated once, so that a test starts at once."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from stepwell.sessions.ports import Store
+from stepwell.stores.opening import open_store
+from tests.servers.postgres_server import database_of_its_own
+
+_numbers = count()
+
+
+async def _migrated(url: str) -> None:
+    await (await open_store(url)).close()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    asyncio.run(_migrated(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def sqlite_file(sqlite_template: Path, tmp_path: Path) -> Path:
+    """A file with our tables and nothing in them."""
+    return Path(shutil.copy(sqlite_template, tmp_path / "stepwell.db"))
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_url: str) -> Iterator[str]:
+    """The name of a migrated database."""
+    with database_of_its_own(postgres_url, "stepwell_template") as url:
+        asyncio.run(_migrated(url))
+        yield "stepwell_template"
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str, postgres_template: str) -> Iterator[str]:
+    """The URL of a database with our tables and nothing in them."""
+    name = f"stepwell_test_{next(_numbers)}"
+    with database_of_its_own(postgres_url, name, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres(postgres_url: str) -> Iterator[str]:
+    """The URL of a database without any table."""
+    with database_of_its_own(postgres_url, f"stepwell_empty_{next(_numbers)}") as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    """The URL of a fresh database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('sqlite_file')}"
+    return request.getfixturevalue("postgres_database")
+
+
+@pytest.fixture
+async def store(database: str) -> AsyncIterator[Store]:
+    """A store on it."""
+    opened = await open_store(database)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def second_store(database: str) -> AsyncIterator[Store]:
+    """Another one on the same, as a second process has it."""
+    opened = await open_store(database)
+    yield opened
+    await opened.close()

@@ -1,0 +1,17 @@
+"""What somebody else does to a database."""
+
+import sqlite3
+
+import psycopg
+
+
+def run_sql(url: str, statement: str) -> None:
+    """Run a statement on that database, past the store."""
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        with connection:
+            connection.execute(statement)
+        connection.close()
+    else:
+        with psycopg.connect(url) as connection:
+            connection.execute(statement)

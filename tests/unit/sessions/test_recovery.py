@@ -1,0 +1,191 @@
+"""What a call comes to that an earlier attempt began."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stepwell.errors import SerializationError
+from stepwell.messages import ToolCall
+from stepwell.serialization.calls import finished_to_json
+from stepwell.sessions.records import CallStatus, Execution, LedgerCall, LedgerTurn
+from stepwell.sessions.recovery import (
+    UNKNOWN_OUTCOME,
+    Asked,
+    Recovered,
+    as_result,
+    set_aside_by_change,
+    set_aside_by_crashes,
+    what_it_came_to,
+)
+from stepwell.sessions.settings import WhenUnknown
+from stepwell.state import Answered, ToolOutcome
+from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
+from stepwell.tools.results import Finished, blank, completed
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CALL = ToolCall(id="c", name="pay", arguments={"to": "ada"})
+STARTED = LedgerCall(
+    tenant_id="t",
+    execution_id="e",
+    step_number=2,
+    call_id="c",
+    tool_name="pay",
+    effect=ToolEffect.EXTERNAL,
+    attempt=1,
+    status=CallStatus.STARTED,
+    started_at=AT,
+)
+
+
+def ended(value: Any = "paid") -> LedgerCall:
+    result = finished_to_json(completed(blank(CALL, AT), value))
+    return replace(STARTED, status=CallStatus.FINISHED, result=result)
+
+
+def came_to(
+    row: LedgerCall | None,
+    *,
+    call: ToolCall = CALL,
+    effect: ToolEffect = ToolEffect.EXTERNAL,
+    answer: Any = None,
+    when: WhenUnknown = WhenUnknown.TELL,
+    replayed: bool = True,
+) -> Finished | None:
+    found = Recovered.of(2, None, [] if row is None else [row])
+    answered = None
+    if answer is not None:
+        kept = {UNKNOWN_OUTCOME: {"began_at": "noon"}}
+        answered = Answered(call=call, answer=answer, kept=kept, by_hook=True)
+    asked = Asked(
+        call=call,
+        effect=effect,
+        answered=answered,
+        known=found.call(2, call),
+        is_replayed=replayed,
+    )
+    return what_it_came_to(asked, when, AT)
+
+
+def test_a_call_that_nobody_began_may_run() -> None:
+    assert came_to(None) is None
+
+
+def test_a_call_that_ended_has_its_result() -> None:
+    finished = came_to(ended())
+    assert finished is not None
+    assert (finished.execution.outcome, finished.execution.text) == ("completed", "paid")
+
+
+def test_without_the_models_turn_other_arguments_are_another_call() -> None:
+    other = replace(CALL, arguments={"to": "bob"})
+    assert came_to(ended(), call=other, replayed=False) is None
+    assert came_to(ended(), call=other, replayed=True) is not None
+    assert came_to(ended(), replayed=False) is not None
+
+
+def test_a_call_of_another_tool_or_step_is_another_call() -> None:
+    assert came_to(ended(), call=replace(CALL, name="look")) is None
+    found = Recovered.of(2, None, [STARTED])
+    assert found.call(3, CALL) is None
+
+
+@pytest.mark.parametrize("effect", [ToolEffect.PURE, ToolEffect.IDEMPOTENT])
+def test_what_may_be_repeated_runs_again(effect: ToolEffect) -> None:
+    assert came_to(replace(STARTED, effect=effect), effect=effect) is None
+
+
+@pytest.mark.parametrize("then", list(ToolEffect))
+def test_a_tool_that_was_external_when_it_began_is_not_repeated(then: ToolEffect) -> None:
+    finished = came_to(STARTED, effect=then)
+    assert finished is not None
+    assert finished.execution.outcome is ToolOutcome.UNKNOWN
+    assert finished.execution.is_error
+    assert finished.execution.error is None
+    assert "2026-01-01T12:00:00+00:00" in finished.execution.text
+
+
+def test_a_person_can_be_asked() -> None:
+    finished = came_to(STARTED, when=WhenUnknown.ASK)
+    assert finished is not None
+    asked = finished.waits_for
+    assert asked is not None
+    assert (asked.by_hook, asked.resumes, asked.call_id) == (True, True, "c")
+    assert finished.signal is not None
+    assert finished.signal.reason == "input_required"
+
+
+def test_a_call_that_began_again_after_an_answer_is_unknown_again() -> None:
+    finished = came_to(STARTED, answer="retry", when=WhenUnknown.ASK)
+    assert finished is not None
+    assert finished.waits_for is not None
+
+
+@pytest.mark.parametrize("answer", ["done", " DONE ", {"outcome": "done"}])
+def test_done_is_a_result(answer: Any) -> None:
+    finished = came_to(None, answer=answer)
+    assert finished is not None
+    assert finished.execution.succeeded
+
+
+def test_failed_is_a_failure_and_retry_runs() -> None:
+    finished = came_to(None, answer="failed")
+    assert finished is not None
+    assert finished.execution.outcome is ToolOutcome.FAILED
+    assert came_to(None, answer="retry") is None
+
+
+@pytest.mark.parametrize("answer", ["maybe", {"outcome": 3}, {"x": 1}, 7, ["done"], True])
+def test_any_other_answer_is_asked_for_again(answer: Any) -> None:
+    finished = came_to(None, answer=answer)
+    assert finished is not None
+    assert finished.waits_for is not None
+    assert "noon" in finished.waits_for.prompt
+
+
+def test_an_answer_to_another_question_decides_nothing() -> None:
+    answered = Answered(call=CALL, answer="done", kept={"other": 1}, by_hook=True)
+    asked = Asked(
+        call=CALL,
+        effect=ToolEffect.EXTERNAL,
+        answered=answered,
+        known=None,
+        is_replayed=True,
+    )
+    assert what_it_came_to(asked, WhenUnknown.TELL, AT) is None
+
+
+def test_a_hook_can_give_the_same_result() -> None:
+    value = as_result(completed(blank(CALL, AT), ToolOutput(value={"n": 1}, cost=0.5)))
+    assert (value.value, value.cost) == ({"n": 1}, 0.5)
+    failure = as_result(completed(blank(CALL, AT), ToolFailure("no")))
+    assert failure.value == ToolFailure("no")
+    asked = InputRequired(prompt="Which?", resumes=True, kept=1)
+    assert as_result(completed(blank(CALL, AT), asked)) == asked
+
+
+def test_what_cannot_be_read_is_an_error_before_anything_runs() -> None:
+    turn = LedgerTurn(tenant_id="t", execution_id="e", step_number=2, response="{", created_at=AT)
+    with pytest.raises(SerializationError):
+        Recovered.of(2, turn, [])
+    with pytest.raises(SerializationError):
+        Recovered.of(2, None, [replace(ended(), result="[]")])
+
+
+def test_what_was_set_aside_says_how_to_go_on() -> None:
+    execution = Execution(
+        id="e",
+        tenant_id="t",
+        agent_type="helper",
+        definition_hash="",
+        created_at=AT,
+        updated_at=AT,
+        crashes=3,
+        step_count=6,
+    )
+    crashed = set_aside_by_crashes(execution, ("pay", "look"))
+    assert "died 3 times in step 7 while running pay, look" in crashed.text
+    assert "/executions/e/resume" in crashed.text
+    assert "step 7" in set_aside_by_crashes(execution, ()).text
+    assert "accept_change" in set_aside_by_change(execution).text
