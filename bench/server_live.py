@@ -18,6 +18,8 @@ EVERY_SECONDS = 0.1
 BACKLOG = 400
 """Messages of 20,000 characters that are in the log already: more than any socket buffers."""
 CUT_SECONDS = 30.0
+STALLED = 20
+"""Memory is measured with so many that read nothing, for one could not be told from noise."""
 ESTABLISHED = "01"
 
 
@@ -112,11 +114,12 @@ async def slow_subscriber(port: int, server_pid: int, seconds: float) -> dict[st
         try:
             await followers.all_there.wait()
             await _send_for(client, path, 2.0)
-            without, before = await _measured(followers, client, path, seconds, server_pid)
+            without = await _measured(followers, client, path, seconds)
             stalled = asyncio.create_task(_stalled(port, id))
             await _send_for(client, path, 1.0)
-            with_one, during = await _measured(followers, client, path, seconds, server_pid)
+            with_one = await _measured(followers, client, path, seconds)
             cut_after = await stalled
+            held = await _held_bytes(port, id, server_pid)
         finally:
             for task in tasks:
                 task.cancel()
@@ -125,23 +128,34 @@ async def slow_subscriber(port: int, server_pid: int, seconds: float) -> dict[st
         "live_p99_ms": without * 1e3,
         "live_p99_beside_slow_ms": with_one * 1e3,
         "live_p99_ratio": with_one / without,
-        "slow_subscriber_bytes": max(0.0, during - before),
+        "slow_subscriber_bytes": max(0.0, held),
         "slow_subscriber_cut_s": cut_after,
         "live_followers": FOLLOWERS,
     }
 
 
 async def _measured(
-    followers: Followers, client: httpx2.AsyncClient, path: str, seconds: float, pid: int
-) -> tuple[float, float]:
-    """The p99 of delivery, and the server's memory at the end."""
+    followers: Followers, client: httpx2.AsyncClient, path: str, seconds: float
+) -> float:
+    """The p99 of delivery."""
     followers.taken.clear()
     await _send_for(client, path, seconds)
-    memory = _resident_bytes(pid)
     await asyncio.sleep(0.5)
     if len(followers.taken) < FOLLOWERS * seconds:
         raise AssertionError(f"only {len(followers.taken)} messages reached the followers")
-    return statistics.quantiles(followers.taken, n=100)[98], memory
+    return statistics.quantiles(followers.taken, n=100)[98]
+
+
+async def _held_bytes(port: int, session_id: str, pid: int) -> float:
+    """What the server's memory grows by for each client that reads nothing."""
+    before = _resident_bytes(pid)
+    tasks = [asyncio.create_task(_stalled(port, session_id)) for _ in range(STALLED)]
+    await asyncio.sleep(4.0)
+    during = _resident_bytes(pid)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return (during - before) / STALLED
 
 
 def _resident_bytes(pid: int) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from chaos.evidence import Evidence, SubscriberLog
+from chaos.evidence import Evidence
+from chaos.log_faults import LogFaults
 from chaos.scenario import STEPS, UNKNOWN, Scenario, scenario, scenario_in, unknown_in
 from chaos.takeovers import InFlight, Takeovers
 from stepwell.sessions.records import Execution, ExecutionStatus, MessageRole, SessionMessage
@@ -65,7 +66,7 @@ def checked(evidence: Evidence, demands: Demands) -> Report:
     """The report on a run."""
     outcome = _Outcomes(evidence)
     effects = _Effects(evidence.witness)
-    logs = _Logs(evidence)
+    logs = LogFaults(evidence)
     every = [event for log in evidence.events.values() for event in log]
     flights = Takeovers(evidence.witness, evidence.executions, every)
     hits = Counter(line["point"] for line in evidence.witness if line["op"] == "crash")
@@ -269,40 +270,3 @@ def _duplicate_messages(messages: Sequence[SessionMessage]) -> Iterator[str]:
     for key, count in counted.items():
         if count > 1:
             yield f"{count} messages of one event: {key}"
-
-
-class _Logs:
-    """The event logs have no holes, and every subscriber saw exactly what is in them."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.gaps: list[str] = []
-        self.duplicates: list[str] = []
-        self.disorder: list[str] = []
-        self._true = {
-            session: [(event.seq, event.id) for event in events]
-            for session, events in evidence.events.items()
-        }
-        for session, events in self._true.items():
-            if [seq for seq, _ in events] != list(range(1, len(events) + 1)):
-                self.gaps.append(f"the log of session {session} is not numbered from 1 on")
-            if len({id for _, id in events}) != len(events):
-                self.duplicates.append(f"the log of session {session} has an event twice")
-        for session, log in evidence.events.items():
-            ends = Counter(e.execution_id for e in log if e.type == "execution.completed")
-            twice = [execution for execution, count in ends.items() if count > 1]
-            self.duplicates.extend(f"execution {id} completed twice in {session}" for id in twice)
-        for log in evidence.subscribers:
-            self._compare(log)
-
-    def _compare(self, log: SubscriberLog) -> None:
-        who = f"{log.subscriber} of session {log.session_id}"
-        numbers = [seq for seq, _ in log.seen]
-        true = self._true.get(log.session_id, [])
-        if len(set(numbers)) != len(numbers):
-            self.duplicates.append(f"{who} was told an event twice")
-        if numbers != sorted(numbers):
-            self.disorder.append(f"{who} was told events out of order")
-        if missing := set(true) - {(seq, id) for seq, id in log.seen}:
-            self.gaps.append(f"{who} missed {len(missing)} of {len(true)}, first {min(missing)}")
-        if unheard := {(seq, id) for seq, id in log.seen} - set(true):
-            self.disorder.append(f"{who} was told what is not in the log: {sorted(unheard)[:3]}")

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.db == "sqlite" or options.postgres_url:
         given["restarts"] = 0
     settings = ChaosSettings(**given)
+    # However it is ended, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as temporary:
         folder = Path(options.folder or temporary)

@@ -20,12 +20,15 @@ from stepwell.sessions.errors import SessionError
 from stepwell.sessions.ports import Store
 
 TICK = 0.05
+MOST_UNEXPECTED = 10
+"""Processes that end by themselves, before the run is given up."""
 ARMED_SECONDS = 3.0
 """A crash point that is not reached in this time is tried in another process."""
 TOOL_POINTS = ("before:tool", "in:tool", "after:tool")
 SENDER_WRITES = ("send", "answer")
-RARE = (":pause",)
-"""Points that are reached seldom are armed in every worker, beside another one."""
+RARE = (":pause", ":sweep", ":clear_jobs")
+"""Points that are reached seldom, or only when a worker begins: armed beside another one, and in
+every second new worker from the start."""
 
 
 class Harness:
@@ -62,7 +65,7 @@ class Harness:
         self._reader = Child("reader", reader.main, self._settings, self._place)
         self._next_damage = time.monotonic() + 0.5
         looked_at = 0.0
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and len(self.unexpected) < MOST_UNEXPECTED:
             self._respawn()
             self._thaw()
             if time.monotonic() - looked_at > 0.25:
@@ -92,7 +95,10 @@ class Harness:
         while len(self._workers) < self._settings.workers:
             self._started += 1
             name = f"worker-{self._started}"
-            self._workers.append(Child(name, worker.main, self._settings, self._place))
+            child = Child(name, worker.main, self._settings, self._place)
+            if self._dice.random() < 0.5:
+                child.say(arm=None, skip=0, also=self._rare())
+            self._workers.append(child)
         if self._sender is not None and not self._sender.lives:
             self._bury(self._sender)
             self._sender = None
@@ -155,9 +161,8 @@ class Harness:
                 await asyncio.to_thread(self._database.restart, immediate=immediate)
                 self._witness.tell("restarted")
             case "arm":
-                missing = self._missing(of_sender=False)
-                rare = [point for point in missing if point.endswith(RARE)]
-                child.arm(self._one_of(missing), self._dice.randint(0, 3), rare)
+                point = self._one_of(self._missing(of_sender=False))
+                child.arm(point, self._dice.randint(0, 3), self._rare())
             case _:
                 pass
 
@@ -167,6 +172,10 @@ class Harness:
             return
         if missing := self._missing(of_sender=True):
             child.arm(self._one_of(missing), self._dice.randint(0, 1))
+
+    def _rare(self) -> list[str]:
+        missing = self._missing(of_sender=False)
+        return [point for point in missing if point.endswith(RARE)]
 
     def _one_of(self, missing: Counter[str]) -> str:
         """One of the points, the more often the more hits it needs."""

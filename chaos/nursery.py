@@ -18,9 +18,10 @@ from chaos.agent import AGENT, chaos_agent
 from chaos.crash_points import CrashPoints
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.stores.opening import open_store
+from stepwell.stores.postgres import postgres_store
 from stepwell.worker import procrastinate_worker
 
-LOADED = (chaos, procrastinate, procrastinate_worker, psycopg, psycopg_pool)
+LOADED = (chaos, postgres_store, procrastinate, procrastinate_worker, psycopg, psycopg_pool)
 
 
 async def _warm_up() -> None:

@@ -1,16 +1,19 @@
 """``stepwell serve``: an application over HTTP, with its worker where it runs on SQLite."""
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import click
+import uvicorn
 from msgspec.structs import replace
 
 from stepwell.app.agent_app import AgentApp
 from stepwell.app.loading import load_app
 from stepwell.cli.options import configuration, configuration_options, start_logging
 from stepwell.server.auth import is_loopback_bind
+from stepwell.server.live.line import LiveHttpProtocol
 
 
 @click.command("serve")
@@ -39,28 +42,44 @@ def command(app: str | None, config: Path | None, **options: Any) -> None:
 
 
 async def _served(application: AgentApp, host: str, port: int) -> None:
-    import uvicorn
+    # Before the server, so that a fault in the configuration is told as such.
+    async with application.running():
+        server = _Server(application, host, port)
+        announcing = asyncio.create_task(_announced(server, application))
+        try:
+            await server.serve()
+        finally:
+            announcing.cancel()
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            host=host,
-            port=port,
-            ws="websockets-sansio",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=int(application.config.sessions.shutdown_seconds) + 5,
+
+class _Server(uvicorn.Server):
+    """Ends live streams first when it shuts down: it would wait for them."""
+
+    def __init__(self, application: AgentApp, host: str, port: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                host=host,
+                port=port,
+                http=LiveHttpProtocol,
+                ws="websockets-sansio",
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=10,
+            )
         )
-    )
-    announcing = asyncio.create_task(_announced(server, application))
-    try:
-        await server.serve()
-    finally:
-        announcing.cancel()
+        self._application = application
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the rest."""
+        await self._application.services.feeds.close()
+        await super().shutdown(sockets)
 
 
-async def _announced(server: Any, application: AgentApp) -> None:
+async def _announced(server: _Server, application: AgentApp) -> None:
     """Tell where it listens, once it does."""
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.02)

@@ -36,8 +36,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
     """Origins whose pages may call; empty means only the server's own."""
     live_buffer_bytes: int = MIB
-    """What a live reader may leave unread before it is cut."""
-    live_cut_seconds: float = 10.0
+    """What of a session's newest events is kept in memory for its followers; who is further behind
+    reads the database."""
+    live_cut_seconds: float = 8.0
     """How long a live reader may accept nothing before it is cut."""
     live_connections_per_user: int = 50
     ping_seconds: float = 15.0

@@ -11,7 +11,6 @@ from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import tables as t
 from stepwell.stores.rows import (
     KEY,
-    Rows,
     adding,
     bound,
     by_id,
@@ -126,7 +125,7 @@ _COUNTS = (
 )
 
 
-class ExecutionRowsMixin(SessionRowsMixin, Rows):
+class ExecutionRowsMixin(SessionRowsMixin):
     """See ``sessions.ports.ExecutionRows``."""
 
     async def add_execution(self, execution: Execution, /) -> None:

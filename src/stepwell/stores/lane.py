@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
-from sqlalchemy import ClauseElement, Dialect, Insert, Select, bindparam, insert
+from sqlalchemy import ClauseElement, Dialect, Insert, Select, bindparam
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.stores.codec import written
+from stepwell.stores.types import SQLITE
 
 Row = Sequence[Any]
 
@@ -70,19 +72,12 @@ class Statements:
     def bundled(
         self, adding: Insert, rows: Sequence[Mapping[str, Any]]
     ) -> tuple[Prepared, Mapping[str, Any]]:
-        """One statement that adds all of these rows, and its values."""
+        """One statement that adds those of the rows whose id is not there and gives their ids, and
+        its values."""
         known = self._bundles.get((adding, len(rows)))
         if known is None:
-            columns = adding.table.c
-            named = [
-                {
-                    column.name: bindparam(f"{column.name}_{place}", type_=column.type)
-                    for column in columns
-                }
-                for place in range(len(rows))
-            ]
             known = self._bundles[adding, len(rows)] = self.written(
-                insert(adding.table).values(named)
+                _bundle(adding, len(rows), self.dialect)
             )
         values = {
             f"{name}_{place}": value
@@ -90,6 +85,17 @@ class Statements:
             for name, value in row.items()
         }
         return known, values
+
+
+def _bundle(adding: Insert, count: int, dialect: str) -> ClauseElement:
+    insert = sqlite.insert if dialect == SQLITE else postgresql.insert
+    columns = adding.table.c
+    rows = [
+        {column.name: bindparam(f"{column.name}_{place}", type_=column.type) for column in columns}
+        for place in range(count)
+    ]
+    unless_there = insert(adding.table).values(rows).on_conflict_do_nothing(index_elements=["id"])
+    return unless_there.returning(columns.id)
 
 
 class Lane(Protocol):
@@ -113,8 +119,8 @@ class Lane(Protocol):
         """The same for one that may take its time, or was put together for this one use."""
         ...
 
-    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """Add all of these rows."""
+    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
+        """Add those of these few rows whose id is not there; gives the ids of those added."""
         ...
 
     async def database_bytes(self) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import (
     BindParameter,
-    ColumnClause,
     ClauseElement,
+    ColumnClause,
     ColumnElement,
     Insert,
     Table,

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Table, and_, func, select, true, update
+from sqlalchemy import func, select
 
-from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
 from stepwell.sessions.records import LoggedEvent, Session, SessionMessage
 from stepwell.stores import tables as t
+from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
     KEY,
-    Rows,
     adding,
     after,
     before,
@@ -35,6 +34,7 @@ _SESSION = records_of(t.sessions).where(by_id(t.sessions))
 _LOCKED = _SESSION.with_for_update(key_share=True)
 _ADD = adding(t.sessions)
 _SAVE = saving(t.sessions, ("created_at", "last_seq", "last_message_at")).where(by_id(t.sessions))
+_SAVE_WITH_COUNTERS = saving(t.sessions, ("created_at",)).where(by_id(t.sessions))
 
 _ADD_MESSAGE = adding(t.messages)
 _MESSAGE = records_of(t.messages).where(by_id(t.messages))
@@ -55,16 +55,7 @@ _SPOKEN_TO = (
     .where(literally("role") == literally("'user'"))
     .order_by(*_TIME_UP)
 )
-_NEWEST_TIME = (
-    update(t.sessions)
-    .where(by_id(t.sessions))
-    .values(last_message_at=bound(t.sessions, "last_message_at"))
-)
-
 _ADD_EVENT = adding(t.events)
-_NEWEST_SEQ = (
-    update(t.sessions).where(by_id(t.sessions)).values(last_seq=bound(t.sessions, "last_seq"))
-)
 _EVENTS_AFTER = (
     records_of(t.events)
     .where(t.events.c.session_id == given("session"), t.events.c.seq > given("after"))
@@ -79,39 +70,43 @@ _RANGE = select(
 ).where(by_id(t.sessions))
 
 
-@cache
-def _counter_and_known(table: Table, column: str, count: int) -> Any:
-    """The counter of a session, locked, and which of so many ids are in a table already."""
-    known = and_(true(), table.c.id.in_([given(f"id_{place}") for place in range(count)]))
-    return (
-        select(t.sessions.c[column], table.c.id)
-        .select_from(t.sessions.outerjoin(table, known))
-        .where(by_id(t.sessions))
-        .with_for_update(key_share=True, of=t.sessions)
-    )
-
-
-class SessionRowsMixin(Rows):
+class SessionRowsMixin(CountedRows):
     """See ``sessions.ports.SessionRows``."""
 
     async def add_session(self, session: Session, /) -> None:
         """A new session."""
         await self._lane.rows(_ADD, self._codecs.session.values(session))
+        self._count_from(session)
 
     async def session(self, session_id: str, /, *, lock: bool = False) -> Session | None:
         """The session; locked, nobody else writes to it until the transaction ends."""
+        await self.write_counters()
         query = _LOCKED if lock else _SESSION
-        return await self._one(self._codecs.session, query, **{KEY: session_id})
+        found = await self._one(self._codecs.session, query, **{KEY: session_id})
+        if lock and found is not None:
+            self._count_from(found)
+        return found
 
     async def save_session(self, session: Session, /) -> None:
         """Its fields as they are now, but for the two counters."""
-        values = self._codecs.session.values(session)
-        await self._lane.rows(_SAVE, {**values, KEY: session.id})
+        counters = self._counters.get(session.id)
+        if counters is None or not counters.changed:
+            await self._lane.rows(_SAVE, self._saved(session))
+            return
+        counted = replace(
+            session, last_seq=counters.last_seq, last_message_at=counters.last_message_at
+        )
+        await self._lane.rows(_SAVE_WITH_COUNTERS, self._saved(counted))
+        counters.changed = False
+
+    def _saved(self, session: Session) -> dict[str, Any]:
+        return {**self._codecs.session.values(session), KEY: session.id}
 
     async def sessions(
         self, which: SessionFilter, *, before: tuple[datetime, str] | None = None, limit: int
     ) -> Sequence[Session]:
         """Newest first by ``(updated_at, id)``, those before that pair."""
+        await self.write_counters()
         query, values = sessions_query(which, before, limit)
         return self._codecs.session.records(await self._scan(query, **values))
 
@@ -121,22 +116,21 @@ class SessionRowsMixin(Rows):
         """New messages of a locked session, each with a time later than that of the one before."""
         if not messages:
             return []
-        newest, known = await self._counter(
-            session, t.messages, "last_message_at", [message.id for message in messages]
-        )
-        last: datetime | None = self._time(newest)
-        added: list[SessionMessage] = []
-        for message in messages:
-            if message.id in known:
-                continue
-            known.add(message.id)
-            time = message.created_at
-            last = time if last is None else max(time, last + _TICK)
-            added.append(replace(message, session_id=session.id, created_at=last))
+        counters = await self._counted(session.id)
+        begin = counters.last_message_at
+
+        def timed(left_out: set[str]) -> list[tuple[str, SessionMessage]]:
+            last, made = begin, dict[str, SessionMessage]()
+            for message in messages:
+                if message.id not in left_out and message.id not in made:
+                    time = message.created_at
+                    last = time if last is None else max(time, last + _TICK)
+                    made[message.id] = replace(message, session_id=session.id, created_at=last)
+            return list(made.items())
+
+        added = await self._add_new(_ADD_MESSAGE, self._codecs.message, timed)
         if added:
-            codec = self._codecs.message
-            await self._lane.many(_ADD_MESSAGE, [codec.values(message) for message in added])
-            await self._run(_NEWEST_TIME, last_message_at=last, **{KEY: session.id})
+            counters.last_message_at, counters.changed = added[-1].created_at, True
         return added
 
     async def message(self, message_id: str, /) -> SessionMessage | None:
@@ -181,31 +175,19 @@ class SessionRowsMixin(Rows):
         """Log these of a locked session under its next numbers."""
         if not events:
             return []
-        last, known = await self._counter(
-            session, t.events, "last_seq", [event.id for event in events]
-        )
-        added: list[LoggedEvent] = []
-        for event in events:
-            if event.id in known:
-                continue
-            known.add(event.id)
-            last += 1
-            added.append(
-                LoggedEvent(
-                    id=event.id,
-                    tenant_id=session.tenant_id,
-                    session_id=session.id,
-                    seq=last,
-                    type=event.type,
-                    payload=event.payload,
-                    created_at=event.created_at,
-                    execution_id=event.execution_id,
-                )
-            )
+        counters = await self._counted(session.id)
+
+        def numbered(left_out: set[str]) -> list[tuple[str, LoggedEvent]]:
+            new: dict[str, NewEvent] = {}
+            for event in events:
+                if event.id not in left_out:
+                    new.setdefault(event.id, event)
+            numbers = count(counters.last_seq + 1)
+            return [(id, _logged(session, event, next(numbers))) for id, event in new.items()]
+
+        added = await self._add_new(_ADD_EVENT, self._codecs.event, numbered)
         if added:
-            codec = self._codecs.event
-            await self._lane.many(_ADD_EVENT, [codec.values(event) for event in added])
-            await self._run(_NEWEST_SEQ, last_seq=last, **{KEY: session.id})
+            counters.last_seq, counters.changed = added[-1].seq, True
             self._tell(session_topic(session.id))
         return added
 
@@ -217,21 +199,22 @@ class SessionRowsMixin(Rows):
 
     async def event_range(self, session_id: str, /) -> tuple[int, int]:
         """The oldest number that is still there and the newest; (1, 0) if nothing was logged."""
+        await self.write_counters()
         rows = await self._run(_RANGE, **{KEY: session_id})
         if not rows:
             return 1, 0
         newest, oldest = rows[0]
         return (newest + 1 if oldest is None else oldest), newest
 
-    async def _counter(
-        self, session: Session, table: Table, column: str, ids: Sequence[str]
-    ) -> tuple[Any, set[str]]:
-        query = _counter_and_known(table, column, len(ids))
-        named = {f"id_{place}": id for place, id in enumerate(ids)}
-        rows = await self._run(query, **{KEY: session.id}, **named)
-        if not rows:
-            raise NotThereError("session", session.id)
-        return rows[0][0], {row[1] for row in rows if row[1] is not None}
 
-    def _time(self, value: Any) -> datetime | None:
-        return None if value is None else self._codecs.time(value)
+def _logged(session: Session, event: NewEvent, seq: int) -> LoggedEvent:
+    return LoggedEvent(
+        id=event.id,
+        tenant_id=session.tenant_id,
+        session_id=session.id,
+        seq=seq,
+        type=event.type,
+        payload=event.payload,
+        created_at=event.created_at,
+        execution_id=event.execution_id,
+    )

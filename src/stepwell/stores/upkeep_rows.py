@@ -21,9 +21,9 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import SizeReport
 from stepwell.sessions.records import ApiKey, Execution, Snapshot
 from stepwell.stores import tables as t
+from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
     KEY,
-    Rows,
     adding,
     bound,
     by_id,
@@ -118,7 +118,7 @@ def _measure(tenant: bool) -> Any:
 _MEASURES = {tenant: _measure(tenant) for tenant in (True, False)}
 
 
-class UpkeepRowsMixin(Rows):
+class UpkeepRowsMixin(CountedRows):
     """See ``sessions.ports.UpkeepRows``."""
 
     async def add_api_key(self, key: ApiKey, /) -> None:
@@ -176,6 +176,7 @@ class UpkeepRowsMixin(Rows):
     async def delete_session(self, session_id: str, /) -> None:
         """Delete a session with all that belongs to it."""
         await self._scan(_DELETE_SESSION, **{KEY: session_id})
+        self._counters.pop(session_id, None)
 
     async def size(self, tenant_id: str | None = None) -> SizeReport:
         """How much is kept; the bytes are those of the whole database."""

@@ -185,12 +185,35 @@ class SessionConformance:
         assert await store.read(lambda tx: tx.event_range("s")) == (1, 0)
         first = [an_event("a", payload={"text": "\u2028 \x00"}), an_event("b", execution_id="x")]
         logged = await write(store, lambda tx: tx.append_events(session, first))
-        again = [an_event("b"), an_event("c"), an_event("c")]
+        again = [an_event("c"), an_event("b"), an_event("d"), an_event("c")]
         more = await write(store, lambda tx: tx.append_events(session, again))
-        assert [(e.id, e.seq) for e in (*logged, *more)] == [("a", 1), ("b", 2), ("c", 3)]
+        numbers = [(e.id, e.seq) for e in (*logged, *more)]
+        assert numbers == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
         assert await store.read(lambda tx: tx.events_after("s", 0, limit=9)) == [*logged, *more]
         assert await store.read(lambda tx: tx.events_after("s", 1, limit=1)) == [logged[1]]
-        assert await store.read(lambda tx: tx.event_range("s")) == (1, 3)
+        assert await store.read(lambda tx: tx.event_range("s")) == (1, 4)
+
+    async def test_counters_are_right_within_a_transaction_as_well(self, store: Store) -> None:
+        session = a_session()
+
+        async def work(tx: Transaction) -> None:
+            await tx.add_session(session)
+            await tx.append_events(session, [an_event(f"e{n}") for n in range(40)])
+            await tx.add_messages(session, [a_message(f"m{n}") for n in range(40)])
+            assert await tx.event_range("s") == (1, 40)
+            await tx.append_events(session, [an_event("e40")])
+            await tx.save_session(replace(session, title="New"))
+            await tx.add_messages(session, [a_message("m40")])
+            seen = await tx.session("s")
+            assert seen is not None
+            assert (seen.last_seq, seen.title) == (41, "New")
+            assert seen.last_message_at == START + 40 * _TICK
+            await tx.append_events(session, [an_event("e41")])
+
+        await write(store, work)
+        stored = await store.read(lambda tx: tx.session("s"))
+        assert stored is not None
+        assert (stored.last_seq, stored.last_message_at) == (42, START + 40 * _TICK)
 
     async def test_the_log_remembers_its_numbers_when_it_is_pruned(self, store: Store) -> None:
         session = a_session()

@@ -229,7 +229,8 @@ class ToolExecutor:
         if known is not None:
             self._tell_started(call, batch)
             return known
-        finished = await self._ran(ready, batch)
+        # The run may have been ended while the ledger wrote.
+        finished = self._unrun(call, batch) if batch.is_halted else await self._ran(ready, batch)
         await self._ledger.end(entry, self._without_secrets(finished))
         return finished
 

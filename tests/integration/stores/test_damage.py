@@ -72,11 +72,17 @@ async def test_damaged_pages_are_an_error_that_names_the_file(sqlite_file: Path)
         await make(store, a_session(f"s{n}", title="x" * 500))
     await store.close()
     _damage(sqlite_file)
-    store = await open_store(f"sqlite:///{sqlite_file}")
-    which = SessionFilter(tenant_id=TENANT)
     with pytest.raises(DamagedDataError, match=r"stepwell\.db is damaged"):
+        await _all_sessions(f"sqlite:///{sqlite_file}")
+
+
+async def _all_sessions(url: str) -> None:
+    store = await open_store(url)
+    try:
+        which = SessionFilter(tenant_id=TENANT)
         await store.read(lambda tx: tx.sessions(which, limit=500))
-    await store.close()
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pydantic import SecretStr
 
 from stepwell.agent import Agent
 from stepwell.clock import SystemClock
+from stepwell.continuation import Cancellation
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.models import ModelResponse
 from stepwell.state import ToolOutcome
@@ -56,6 +57,22 @@ async def test_what_the_ledger_knows_is_not_run_again() -> None:
     assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.UNKNOWN
     assert state.messages[2].text == "Error: nobody knows"
     assert look.calls == []
+
+
+async def test_a_run_that_is_cancelled_while_the_ledger_writes_does_not_run_the_tool() -> None:
+    cancellation, look = Cancellation(), MockTool.returning("look", "seen")
+
+    class Slow(Book):
+        async def begin(self, entry: LedgerEntry, /) -> Finished | None:
+            cancellation.request("enough")
+            return await super().begin(entry)
+
+    book = Slow()
+    agent = with_book(Agent(ScriptedModel([call("look", id="c1"), "Done."]), tools=[look]), book)
+    state = await agent.run("Look", cancellation=cancellation)
+    assert look.calls == []
+    assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.NOT_RUN
+    assert book.ended[0].execution.outcome is ToolOutcome.NOT_RUN
 
 
 async def test_secret_arguments_do_not_reach_the_ledger() -> None:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar
@@ -99,13 +100,13 @@ class Feeds:
                 self._store, self._clock, session_id, self._tail_bytes
             )
         feed.followers += 1
-        try:
+        with ExitStack() as leaving:
+            leaving.callback(self.leave, feed)
             if self._is_closed:
                 feed.close()
-            return LiveSubscription(self, feed, *await feed.entered(after))
-        except BaseException:
-            self.leave(feed)
-            raise
+            position, reset = await feed.entered(after)
+            leaving.pop_all()
+        return LiveSubscription(self, feed, position, reset)
 
     def leave(self, feed: "_SessionFeed") -> None:
         """One follower less; the last one lets the reader end."""

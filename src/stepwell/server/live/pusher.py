@@ -28,6 +28,7 @@ from stepwell.server.live.pusher_words import (
     read_message,
 )
 from stepwell.server.live.response import first_of
+from stepwell.server.live.seats import counted
 from stepwell.server.live.watching import access_lost
 from stepwell.server.policy import may_follow
 from stepwell.sessions.errors import StoreUnavailableError, TooManyError
@@ -58,7 +59,8 @@ async def serve_pusher(
     await websocket.accept()
     socket = _Socket(services, websocket, limits)
     try:
-        await socket.converse(app_key)
+        with counted(services.metrics, "socket"):
+            await socket.converse(app_key)
     except SlowReaderError as error:
         logger.info("a socket is cut: %s", error)
         line.abort()

@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from stepwell.server.live.feed import LiveSubscription
 from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
+from stepwell.server.live.seats import counted
 from stepwell.server.live.watching import access_lost
 from stepwell.server.policy import may_follow
 from stepwell.sessions.principal import Principal
@@ -48,7 +49,7 @@ class LiveResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it. What fails before the first byte is told as any other error."""
         feeds, line = self._services.feeds, line_of(scope)
-        with feeds.seats.taken(self._who):
+        with feeds.seats.taken(self._who), counted(self._services.metrics, "stream"):
             async with await feeds.subscribe(self._session_id, self._after) as subscription:
                 start = {"status": self.status_code, "headers": self.raw_headers}
                 await send({"type": "http.response.start", **start})

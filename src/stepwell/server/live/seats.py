@@ -1,9 +1,10 @@
-"""How many live streams each user has open."""
+"""How many live streams each user has open, and all together."""
 
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from stepwell.server.metrics import Metrics
 from stepwell.sessions.errors import TooManyError
 from stepwell.sessions.principal import Principal
 
@@ -32,3 +33,13 @@ class Seats:
             self._taken[user] -= 1
             if not self._taken[user]:
                 del self._taken[user]
+
+
+@contextmanager
+def counted(metrics: Metrics, kind: str) -> Generator[None]:
+    """One more open connection for the length of a block."""
+    metrics.live_connections.add(1, kind=kind)
+    try:
+        yield
+    finally:
+        metrics.live_connections.add(-1, kind=kind)

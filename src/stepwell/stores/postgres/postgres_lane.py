@@ -30,7 +30,6 @@ _PASSING = (
     errors.InsufficientResources,
     errors.ObjectInUse,
 )
-_BUNDLE = 16
 _SIZES = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
     "WHERE c.relkind = 'r' AND c.relname IN "
@@ -98,10 +97,9 @@ class PostgresLane:
         """The same for one that was put together for this one use."""
         return await self._fetch(self._statements.written(statement), values)
 
-    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """Add all of these rows, in one statement each time if they are not too many."""
-        for start in range(0, len(rows), _BUNDLE):
-            await self._fetch(*self._statements.bundled(adding, rows[start : start + _BUNDLE]))
+    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
+        """Add those of these few rows whose id is not there; gives the ids of those added."""
+        return await self._fetch(*self._statements.bundled(adding, rows))
 
     async def commit(self) -> None:
         """End the transaction."""

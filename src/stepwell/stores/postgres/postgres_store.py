@@ -1,6 +1,7 @@
 """A store in a PostgreSQL server, for any number of processes."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from sqlalchemy import URL, text
@@ -41,11 +42,10 @@ class PostgresStore:
     async def open(cls, url: URL, *, clock: Clock, migrate: bool) -> "PostgresStore":
         """Connect, and bring the tables to this version."""
         store = cls(url, clock)
-        try:
-            await patiently(lambda: store._migrated(migrate), clock)
-        except BaseException:
-            await store.close()
-            raise
+        async with AsyncExitStack() as unless_ready:
+            unless_ready.push_async_callback(store.close)
+            await patiently(lambda: store._migrated(migrate), clock, "open")
+            unless_ready.pop_all()
         return store
 
     @property
@@ -97,6 +97,7 @@ class PostgresStore:
         transaction = SqlTransaction(lane, self._codecs)
         try:
             result = await work(transaction)
+            await transaction.write_counters()
             await lane.commit()
         except LostConnection:
             await connection.invalidate()

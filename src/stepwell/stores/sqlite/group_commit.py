@@ -64,13 +64,12 @@ class GroupCommit:
         try:
             await writer.turn
             await work()
-        except BaseException:
-            # Its place may still be in the queue: then the turn is cancelled and it is passed over.
-            writer.turn.cancel()
+            writer.worked.set_result(True)
+        finally:
             if not writer.worked.done():
+                # It raised or was cancelled; if it still waits for its turn, it is passed over.
+                writer.turn.cancel()
                 writer.worked.set_result(False)
-            raise
-        writer.worked.set_result(True)
         await writer.committed
 
     async def close(self) -> None:
@@ -107,14 +106,16 @@ class GroupCommit:
             _answer(failed, error)
 
     async def _commit(self, batch: list[_Writer]) -> None:
+        committed = False
         try:
             await self._lane.command("BEGIN IMMEDIATE")
             await self._serve(batch)
             await self._lane.command("COMMIT")
-        except BaseException:
-            with suppress(PassingFault, StepwellError, sqlite3.Error):
-                await self._lane.command("ROLLBACK")
-            raise
+            committed = True
+        finally:
+            if not committed:
+                with suppress(PassingFault, StepwellError, sqlite3.Error):
+                    await self._lane.command("ROLLBACK")
         _answer(batch, None)
 
     async def _serve(self, batch: list[_Writer]) -> None:

@@ -99,11 +99,11 @@ class SqliteLane:
             found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
             return list(found)
 
-    async def many(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """Add all of these rows."""
-        prepared = self._statements.prepared(adding)
+    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
+        """Add those of these few rows whose id is not there; gives the ids of those added."""
+        prepared, values = self._statements.bundled(adding, rows)
         with sqlite_faults(self._path):
-            self._direct.executemany(prepared.text, [prepared.values(row) for row in rows])
+            return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
     def quick_command(self, text: str) -> None:
         """Run a bare command that waits for nothing, such as SAVEPOINT."""

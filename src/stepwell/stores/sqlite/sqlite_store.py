@@ -64,7 +64,7 @@ class SqliteStore:
         """Open or make that file; its folders are made as well."""
         path = _private(path)
         store = cls(path, clock)
-        await patiently(lambda: store._prepare(migrate), clock)
+        await patiently(lambda: store._prepare(migrate), clock, "open")
         return store
 
     @property
@@ -88,6 +88,7 @@ class SqliteStore:
                 token = _inside_write.set(True)
                 try:
                     results.append(await work(transaction))
+                    await transaction.write_counters()
                 finally:
                     _inside_write.reset(token)
 
@@ -122,29 +123,27 @@ class SqliteStore:
     async def _prepare(self, migrate: bool) -> None:
         await self._lock.acquire()
         try:
-            lane = await self._connect()
-            try:
+            async with AsyncExitStack() as unless_ready:
+                lane = await self._connect()
+                unless_ready.push_async_callback(lane.connection.close)
                 await check_or_migrate(lane.connection, migrate=migrate)
-            except BaseException:
-                await lane.connection.close()
-                raise
+                unless_ready.pop_all()
         finally:
             self._lock.release()
         self._writer = lane
         self._group = GroupCommit(lane, self._lock, self._clock)
 
     async def _connect(self, *, query_only: bool = False) -> SqliteLane:
-        async with self._opened.one_by_one:
-            connection = await self._engine.connect()
-            driver = await self._opened.driver(connection)
-        try:
+        async with AsyncExitStack() as unless_ready:
+            async with self._opened.one_by_one:
+                connection = await self._engine.connect()
+                unless_ready.push_async_callback(connection.close)
+                driver = await self._opened.driver(connection)
             lane = SqliteLane(connection, driver, self._path, self._statements)
             for pragma in (*_PRAGMAS, f"query_only={int(query_only)}"):
                 await lane.command(f"PRAGMA {pragma}")
             lane.know_letters()
-        except BaseException:
-            await connection.close()
-            raise
+            unless_ready.pop_all()
         return lane
 
     @asynccontextmanager

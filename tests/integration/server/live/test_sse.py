@@ -30,6 +30,7 @@ async def test_a_stream_tells_the_log_and_then_what_is_new(live: Live) -> None:
     await live.log(session, "one", "two")
     async with streaming(live, session) as stream:
         told = await stream.events(2)
+        assert live.services.metrics.live_connections.value(kind="stream") == 1
         await live.log(session, "three")
         told += await stream.events(1)
     assert stream.response.headers["content-type"].startswith("text/event-stream")

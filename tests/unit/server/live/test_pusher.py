@@ -15,6 +15,7 @@ from stepwell.server.auth import KeyRing
 from stepwell.server.live.channel_auth import authorize_channel, sign
 from stepwell.server.live.feed import Feeds
 from stepwell.server.live.pusher import SocketLimits, serve_pusher
+from stepwell.server.metrics import Metrics
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.errors import NotThereError, RefusedError
@@ -39,6 +40,7 @@ def services_of(log: LogInMemory, **settings: Any) -> Services:
         feeds=Feeds(log.as_store, clock, chosen),
         authorize=None,
         keys=KeyRing(log.as_store, clock),
+        metrics=Metrics(),
     )
     return cast("Services", made)
 
@@ -118,6 +120,7 @@ async def connected(
             await serving
             await services.feeds.close()
         assert services.feeds.following == 0
+        assert services.metrics.live_connections.value(kind="socket") == 0
 
 
 @asynccontextmanager

@@ -1,0 +1,132 @@
+"""How one file is written to: batches, one lock, one writer."""
+
+import asyncio
+import fcntl
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stepwell.sessions.errors import StoreUnavailableError
+from stepwell.sessions.ports import Transaction
+from stepwell.stores.opening import open_store
+from stepwell.stores.retrying import PassingFault
+from stepwell.stores.sqlite import file_lock
+from stepwell.stores.sqlite.file_lock import FileLock
+from stepwell.testing.stores_rows import a_session, an_event, make, write
+
+
+async def test_writes_that_wait_share_a_commit(sqlite_file: Path) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    session = a_session()
+    await make(store, session)
+    seen: list[int] = []
+
+    def committed() -> int:
+        connection = sqlite3.connect(sqlite_file)
+        count = connection.execute("SELECT count(*) FROM agent_events").fetchone()[0]
+        connection.close()
+        return count
+
+    async def say(n: int) -> None:
+        async def work(tx: Transaction) -> None:
+            await tx.append_events(session, [an_event(f"e{n}")])
+            seen.append(committed())
+
+        await write(store, work)
+        # Whoever returns has been committed.
+        assert committed() > n // 64
+
+    await asyncio.gather(*(say(n) for n in range(50)))
+    await store.close()
+    # While they ran, most of those before them were not committed yet.
+    assert len(set(seen)) <= 25
+    assert committed() == 50
+
+
+async def test_a_write_inside_of_a_write_is_refused(sqlite_file: Path) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+
+    async def outer(tx: Transaction) -> None:
+        await make(store, a_session())
+
+    with pytest.raises(RuntimeError, match="inside of another write"):
+        await write(store, outer)
+    await make(store, a_session())
+    await store.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await make(store, a_session("late"))
+
+
+async def test_a_read_can_write_nothing(sqlite_file: Path) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    await make(store, a_session())
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        await store.read(lambda tx: tx.delete_session("s"))
+    assert await store.read(lambda tx: tx.session("s")) is not None
+    await store.close()
+
+
+async def test_every_write_holds_the_lock_beside_the_file(sqlite_file: Path) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    lock = Path(f"{sqlite_file}-lock").open("w")  # noqa: ASYNC230, SIM115
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    writing = asyncio.create_task(make(store, a_session()))
+    await asyncio.sleep(0.2)
+    # Readers and the loop go on meanwhile.
+    assert await store.read(lambda tx: tx.session("s")) is None
+    assert not writing.done()
+    lock.close()
+    await asyncio.wait_for(writing, 5)
+    await store.close()
+
+
+async def test_a_lock_that_is_given_up_is_left_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_lock, "_LONGEST_WAIT", 0.05)
+    first, second, third = (FileLock(tmp_path / "x-lock") for _ in range(3))
+    await first.acquire()
+    with pytest.raises(PassingFault, match="another process holds"):
+        await second.acquire()
+    waiting = asyncio.create_task(third.acquire())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    first.release()
+    monkeypatch.setattr(file_lock, "_LONGEST_WAIT", 5)
+    # Those who gave up have let go, or do so when they get it.
+    await second.acquire()
+    second.release()
+
+
+async def test_a_foreign_writer_is_waited_for_and_then_given_up_on(
+    sqlite_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stepwell.stores.sqlite import sqlite_store
+    from stepwell.testing import FakeClock
+
+    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0.01)
+    store = await open_store(f"sqlite:///{sqlite_file}", clock=FakeClock())
+    foreign = sqlite3.connect(sqlite_file, isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailableError, match="locked"):
+        await make(store, a_session())
+    foreign.execute("COMMIT")
+    foreign.close()
+    await make(store, a_session())
+    await store.close()
+
+
+async def test_the_log_of_the_file_does_not_grow_without_end(sqlite_file: Path) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    session = a_session()
+    await make(store, session)
+    for n in range(12):
+        events = [an_event(f"e{n}-{k}", payload={"text": "x" * 500}) for k in range(1000)]
+        await write(store, lambda tx, events=events: tx.append_events(session, events))
+    log = Path(f"{sqlite_file}-wal").stat().st_size  # noqa: ASYNC240
+    size = (await store.read(lambda tx: tx.size())).event_characters
+    await store.close()
+    assert log < size

@@ -1,0 +1,107 @@
+"""The parts of stores that need no database."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from stepwell.errors import SerializationError
+from stepwell.sessions.errors import ConflictError, StoreUnavailableError
+from stepwell.sessions.records import Execution, Session
+from stepwell.stores import tables
+from stepwell.stores.codec import RecordCodec, clean_text, json_of
+from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.postgres.postgres_bus import bundles
+from stepwell.stores.retrying import Clash, PassingFault, patiently
+from stepwell.stores.searching import pattern
+from stepwell.stores.types import SQLITE, microseconds_of, time_of
+from stepwell.testing import FakeClock
+from stepwell.testing.stores_rows import an_execution
+
+
+def test_times_are_exact_to_the_microsecond() -> None:
+    for time in (
+        datetime(2026, 1, 1, 12, 0, 0, 123457, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ):
+        assert time_of(microseconds_of(time)) == time
+
+
+def test_a_record_survives_its_row() -> None:
+    codec = RecordCodec(Execution, tables.executions, SQLITE)
+    execution = an_execution(pending=({"kind": "approval"},), cost=0.1)
+    row = [codec.values(execution)[name] for name in codec.names]
+    assert codec.record(row) == execution
+
+
+def test_a_row_that_does_not_fit_is_named() -> None:
+    codec = RecordCodec(Session, tables.sessions, SQLITE)
+    with pytest.raises(DamagedDataError, match=r"agent_sessions \(id 'broken'\)"):
+        codec.record(["broken", *(None for _ in codec.names[1:])])
+
+
+def test_a_table_has_exactly_the_fields_of_its_record() -> None:
+    with pytest.raises(KeyError):
+        RecordCodec(Execution, tables.sessions, SQLITE)
+
+
+@pytest.mark.parametrize("value", [{"x": object()}, {"x": {1, 2}, "y": lambda: 0}])
+def test_what_is_no_json_is_refused(value: object) -> None:
+    with pytest.raises(SerializationError, match="JSON only"):
+        json_of(value)
+
+
+def test_text_is_left_alone_unless_no_database_can_hold_it() -> None:
+    for text in ("", "plain", "Größe \U0001f600", "a\nb\tc"):
+        assert clean_text(text) is text
+    assert clean_text("a\x00\udce9") == "a\ufffd\ufffd"
+
+
+def test_a_word_with_wildcards_is_looked_for_literally() -> None:
+    assert pattern("a_B%!") == "%a!_b!%!!%"
+
+
+def test_topics_are_bundled_within_what_a_notification_holds() -> None:
+    topics = [f"session:{n:036}" for n in range(1000)]
+    made = bundles("me", topics)
+    assert len(made) < 10
+    assert all(len(bundle.encode()) < 8000 for bundle in made)
+    assert [topic for bundle in made for topic in bundle.split("\n")[1:]] == topics
+    assert {bundle.split("\n")[0] for bundle in made} == {"me"}
+
+
+async def test_what_passes_is_tried_again() -> None:
+    clock, faults = FakeClock(), [PassingFault("busy")] * 3
+
+    async def act() -> str:
+        if faults:
+            raise faults.pop()
+        return "done"
+
+    assert await patiently(act, clock) == "done"
+    assert len(clock.slept) == 3
+    assert clock.slept == sorted(clock.slept)
+
+
+async def test_patience_ends() -> None:
+    clock = FakeClock()
+
+    async def act() -> None:
+        raise PassingFault("the disk is full")
+
+    with pytest.raises(StoreUnavailableError, match="did not do 'send' for 15 s, last: the disk"):
+        await patiently(act, clock, "send")
+    assert 15 <= clock.monotonic() < 17
+
+
+async def test_a_clash_that_stays_is_a_conflict() -> None:
+    tries = 0
+
+    async def act() -> None:
+        nonlocal tries
+        tries += 1
+        raise Clash("it is there already")
+
+    with pytest.raises(ConflictError, match="already"):
+        await patiently(act, FakeClock())
+    assert tries == 5
