@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import Boolean, Column, Table
+from sqlalchemy import Boolean, Column, Table, Text
 
 from stepwell.broadcasting.json_text import json_text, whole_characters
 from stepwell.errors import SerializationError
@@ -110,7 +110,7 @@ def _writer(column: Column[Any], dialect: str) -> Convert:
         return microseconds_of if dialect == SQLITE else _as_is
     if isinstance(column.type, JsonText):
         return json_of
-    return lambda value: written(value, dialect)
+    return _text if isinstance(column.type, Text) else _as_is
 
 
 def _reader(column: Column[Any], dialect: str) -> Convert | None:
@@ -125,3 +125,9 @@ def _reader(column: Column[Any], dialect: str) -> Convert | None:
 
 def _as_is(value: Any) -> Any:
     return value
+
+
+def _text(value: Any) -> Any:
+    if type(value) is str:
+        return clean_text(value)
+    return value.value if isinstance(value, Enum) else value
