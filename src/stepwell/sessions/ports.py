@@ -168,9 +168,11 @@ class ExecutionRows(Protocol):
         *,
         session_id: str | None = None,
         parent_execution_id: str | None = None,
+        after: tuple[datetime, str] | None = None,
         limit: int = 100,
     ) -> Sequence[Execution]:
-        """Those of a session, or the subagents of an execution, oldest first."""
+        """Those of a session, or the subagents of an execution, oldest first by ``(created_at,
+        id)``; those after that pair."""
         ...
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
