@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stepwell.sessions.log import Told, append
 from stepwell.sessions.ports import Jobs, NewEvent, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, SessionMessage
+from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
 
 MOST_SUBAGENTS = 10_000
 """More than any execution has."""
@@ -32,17 +32,28 @@ async def finish(
     if session is None:
         return
     await append(tx, session, Told(messages, events))
+    waiting = await tx.unfinished(session.id)
     await tx.save_session(
         replace(
             session,
-            last_execution_id=execution.id,
+            last_execution_id=await _newest(tx, session, waiting[-1] if waiting else execution),
             last_snapshot_id=execution.last_snapshot_id or session.last_snapshot_id,
             updated_at=max(session.updated_at, execution.updated_at),
         )
     )
-    waiting = await tx.unfinished(session.id)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await jobs.enqueue(tx, waiting[0].id)
+
+
+async def _newest(tx: Transaction, session: Session, execution: Execution) -> str:
+    """The session's newest execution: this one, or the one that it knows as its last. That may
+    have been sent while this one ran, and may even be over already, if it was cancelled."""
+    known = None
+    if session.last_execution_id not in (None, execution.id):
+        known = await tx.execution(session.last_execution_id or "")
+    if known is None:
+        return execution.id
+    return max((execution, known), key=lambda it: (it.created_at, it.id)).id
 
 
 async def end_subagents(tx: Transaction, execution: Execution, *, but_paused: bool = False) -> None:

@@ -40,6 +40,10 @@ def envelope_of(event: LoggedEvent) -> dict[str, Any]:
     }
 
 
+_NOT_TOLD = ("fingerprint",)
+"""Of a message's metadata: by which intake knows a send that is repeated."""
+
+
 def message_event(message: SessionMessage, type: EventType) -> NewEvent:
     """What is logged with a session message. Its id follows from the message's."""
     return NewEvent(
@@ -52,7 +56,7 @@ def message_event(message: SessionMessage, type: EventType) -> NewEvent:
             "event_type": str(type),
             "role": str(message.role),
             "content": message.content,
-            "metadata": dict(message.metadata),
+            "metadata": {k: v for k, v in message.metadata.items() if k not in _NOT_TOLD},
             "agent_execution_id": message.agent_execution_id,
             "created_at": _exact(message.created_at),
         },

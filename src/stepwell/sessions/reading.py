@@ -13,6 +13,11 @@ from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.reading_steps import message_as_data, step_as_data
 from stepwell.sessions.records import Execution, SessionMessage, Snapshot
+from stepwell.sessions.removed_snapshots import (
+    has_no_states_any_more,
+    require_states,
+    states_removed_text,
+)
 from stepwell.state import AgentState
 
 _SERIALIZER = AgentStateSerializer()
@@ -44,7 +49,8 @@ class Reader:
         return _SERIALIZER.serialize(await self.state_of(snapshot_id))
 
     async def state_at(self, execution_id: str, step_number: int | None = None) -> AgentState:
-        """The newest state of an execution, or the newest before the step after that one."""
+        """The newest state of an execution, or the newest before the step after that one. Raises
+        ``StatesRemovedError`` if retention has deleted them."""
         snapshots = await self._store.read(lambda tx: _snapshots(tx, execution_id))
         fitting = snapshots
         if step_number is not None:
@@ -60,12 +66,15 @@ class Reader:
         return await self.state_of(fitting[-1].id)
 
     async def steps(self, execution_id: str) -> list[dict[str, Any]]:
-        """Every step of an execution with its tools, usage, times and the decision after it."""
+        """Every step of an execution with its tools, usage, times and the decision after it.
+        Raises ``StatesRemovedError`` if retention has deleted them."""
         execution, state = await self._newest(execution_id)
+        require_states(execution)
         return _steps(execution, state)
 
     async def trace(self, execution_id: str) -> dict[str, Any]:
-        """All of it: the execution, why it stands where it does, steps, subagents, messages."""
+        """All of it: the execution, why it stands where it does, steps, subagents, messages. The
+        steps are missing if retention has deleted the states."""
         execution, state = await self._newest(execution_id)
 
         async def work(transaction: Transaction) -> tuple[list[Any], list[Any], int]:
@@ -105,8 +114,11 @@ class Reader:
 
 async def _snapshots(transaction: Transaction, execution_id: str) -> Sequence[Snapshot]:
     snapshots = await transaction.snapshots(execution_id)
-    if not snapshots and await transaction.execution(execution_id) is None:
-        raise NotThereError("execution", execution_id)
+    if not snapshots:
+        execution = await transaction.execution(execution_id)
+        if execution is None:
+            raise NotThereError("execution", execution_id)
+        require_states(execution)
     return snapshots
 
 
@@ -119,6 +131,9 @@ def _steps(execution: Execution, state: AgentState | None) -> list[dict[str, Any
 def _explained(execution: Execution, state: AgentState | None) -> str:
     if execution.error_message:
         return execution.error_message
+    if has_no_states_any_more(execution):
+        why = "" if execution.stop_reason is None else f" ({execution.stop_reason})"
+        return f"The execution is {execution.status}{why}; {states_removed_text(execution)}."
     if state is None or state.execution is None or state.execution.id != execution.id:
         return f"The execution is {execution.status}; no step of it is stored."
     return state.explain()

@@ -1,4 +1,5 @@
-"""What is deleted with time: step snapshots, the event log, whole sessions. Run now and then.
+"""What is deleted with time: the states of executions, the event log, whole sessions. Run now and
+then; only sessions in which nothing runs or waits are touched.
 
 Every transaction is bounded by one execution, one session's log or one session. What is kept stays
 loadable: a snapshot whose chain goes is made whole first. Running it again changes nothing.
@@ -15,7 +16,8 @@ from stepwell.errors import ConfigurationError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.reading import Reader
-from stepwell.sessions.records import Execution, Session, Snapshot
+from stepwell.sessions.records import Execution, Snapshot
+from stepwell.sessions.removed_snapshots import has_no_states_any_more, without_states
 
 ALL = 1_000_000_000
 EVENTS_AT_ONCE = 5_000
@@ -32,8 +34,8 @@ class RetentionPolicy(Struct, frozen=True, kw_only=True):
     """
 
     keep_executions: int | None = None
-    """Step snapshots are kept of so many newest executions of a session, always of its last one;
-    older executions keep the final one, whole."""
+    """States are kept of so many newest executions of a session, and always of the one that it
+    goes on from; older ones keep their row, messages, decision and output."""
     events_days: float | None = None
     """Older events are deleted from the logs of sessions in which nothing runs or waits."""
     sessions_days: float | None = None
@@ -78,7 +80,7 @@ class Retention:
                 before = now - timedelta(days=policy.events_days)
                 events += await self._delete_events(session_id, before)
             if policy.keep_executions is not None:
-                snapshots += await self._delete_snapshots(session_id, policy.keep_executions)
+                snapshots += await self._delete_states(session_id, policy.keep_executions)
         return RetentionReport(
             deleted_snapshots=snapshots, deleted_events=events, deleted_sessions=sessions
         )
@@ -97,61 +99,125 @@ class Retention:
             deleted += await self._store.write(_event_deletion(session_id, kept), name="retention")
         return deleted
 
-    async def _delete_snapshots(self, session_id: str, keep: int) -> int:
-        session, finished = await self._store.read(lambda tx: _finished(tx, session_id))
-        if session is None:
-            return 0
+    async def _delete_states(self, session_id: str, keep: int) -> int:
+        removal = await self._store.read(lambda tx: _removal(tx, session_id, keep))
+        for snapshot_id in removal.new_heads:
+            if not await self._make_whole(session_id, snapshot_id):
+                return 0
         deleted = 0
-        for execution in older_executions(session, finished, keep):
-            deleted += await self._only_final(session_id, execution)
+        for execution in removal.executions:
+            work = _state_deletion(session_id, execution, self._clock.now())
+            deleted += await self._store.write(work, name="retention")
         return deleted
 
-    async def _only_final(self, session_id: str, execution: Execution) -> int:
-        """Leave an execution only the snapshot that it ended with."""
-        snapshots = await self._store.read(lambda tx: tx.snapshots(execution.id))
-        if len(snapshots) < 2:
-            return 0
-        final = next((it for it in snapshots if it.id == execution.last_snapshot_id), snapshots[-1])
-        whole = None
-        if not final.is_whole:
-            whole = _SERIALIZER.to_json(await self._reader.state_of(final.id)).decode()
+    async def _make_whole(self, session_id: str, snapshot_id: str) -> bool:
+        """Let a snapshot stand without those before it; whether it does."""
+        state = await self._reader.state_of(snapshot_id)
+        document = _SERIALIZER.to_json(state).decode()
 
-        async def work(transaction: Transaction) -> int:
-            await transaction.session(session_id, lock=True)
-            now = await transaction.execution(execution.id, lock=True)
-            newest = await transaction.snapshot(final.id)
-            if now is None or not now.status.is_over or newest is None:
-                return 0
-            if whole is not None and not newest.is_whole:
-                await transaction.rewrite_snapshot(_made_whole(newest, whole))
-            return await transaction.delete_snapshots(execution.id, keep=[final.id])
+        async def work(transaction: Transaction) -> bool:
+            if not await _is_quiet(transaction, session_id):
+                return False
+            snapshot = await transaction.snapshot(snapshot_id)
+            if snapshot is None:
+                return False
+            if not snapshot.is_whole:
+                await transaction.rewrite_snapshot(
+                    replace(snapshot, chain_id=snapshot.id, position=0, state_json=document)
+                )
+            return True
 
         return await self._store.write(work, name="retention")
 
 
-def _made_whole(snapshot: Snapshot, document: str) -> Snapshot:
-    return replace(snapshot, chain_id=snapshot.id, position=0, state_json=document)
+class Removal(Struct, frozen=True, kw_only=True):
+    """What is to be done about the snapshots of a session."""
+
+    executions: Sequence[Execution] = ()
+    """Those that lose theirs, in the order in which that can be done: what is built on others
+    goes before them."""
+    new_heads: Sequence[str] = ()
+    """Snapshots that stay and are built on some that go."""
 
 
-async def _finished(
-    transaction: Transaction, session_id: str
-) -> tuple[Session | None, Sequence[Execution]]:
+async def _removal(transaction: Transaction, session_id: str, keep: int) -> Removal:
     session = await transaction.session(session_id)
-    return session, await transaction.finished_executions(session_id)
+    if session is None:
+        return Removal()
+    last = None
+    if session.last_snapshot_id is not None:
+        last = await transaction.snapshot(session.last_snapshot_id)
+    finished = await transaction.finished_executions(session_id)
+    owner_id = None if last is None else last.agent_execution_id
+    older = [
+        execution
+        for execution in older_executions(finished, keep, owner_id)
+        if not has_no_states_any_more(execution)
+        and (execution.last_snapshot_id or await transaction.snapshots(execution.id))
+    ]
+    if not older:
+        return Removal()
+    going = {execution.id for execution in older}
+    staying = [
+        snapshot
+        for execution in finished
+        if execution.id not in going and not has_no_states_any_more(execution)
+        for snapshot in await transaction.snapshots(execution.id)
+    ]
+    older.sort(key=lambda it: (it.completed_at or it.updated_at, it.id), reverse=True)
+    return Removal(executions=older, new_heads=new_heads(staying))
 
 
-def older_executions(session: Session, finished: Sequence[Execution], keep: int) -> list[Execution]:
-    """Those that keep only their final snapshot, oldest first; subagents go with their parent."""
+def older_executions(
+    finished: Sequence[Execution], keep: int, owner_id: str | None
+) -> list[Execution]:
+    """Those that keep no states, oldest first; subagents go with their parent. The owner of the
+    session's last snapshot is never among them."""
     roots = [it for it in finished if it.parent_execution_id is None]
-    kept = {it.id for it in roots[-keep:]} | {session.last_execution_id}
+    kept = {it.id for it in roots[-keep:]} | {owner_id}
     older: list[Execution] = []
     for execution in sorted(finished, key=lambda it: (it.created_at, it.id)):
-        owner = execution.parent_execution_id or execution.id
-        if execution.id in kept or owner in kept:
+        if execution.id in kept or (execution.parent_execution_id or execution.id) in kept:
             kept.add(execution.id)  # and so are its own subagents
         else:
             older.append(execution)
     return older
+
+
+def new_heads(staying: Sequence[Snapshot]) -> list[str]:
+    """The snapshots that stay, of which the one right before in their chain does not."""
+    places = {(it.chain_id, it.position) for it in staying}
+    return [
+        it.id for it in staying if not it.is_whole and (it.chain_id, it.position - 1) not in places
+    ]
+
+
+async def _is_quiet(transaction: Transaction, session_id: str) -> bool:
+    """Lock the session; whether nothing runs or waits in it, so that nobody builds on its chain."""
+    if await transaction.session(session_id, lock=True) is None:
+        return False
+    return not await transaction.unfinished(session_id)
+
+
+def _state_deletion(
+    session_id: str, execution: Execution, at: datetime
+) -> Callable[[Transaction], Awaitable[int]]:
+    async def work(transaction: Transaction) -> int:
+        if not await _is_quiet(transaction, session_id):
+            return 0
+        now = await transaction.execution(execution.id, lock=True)
+        if now is None or _mark(now) != _mark(execution):
+            return 0  # it was taken up again meanwhile
+        deleted = await transaction.delete_snapshots(execution.id, keep=())
+        if not await transaction.snapshots(execution.id):
+            await transaction.save_execution(without_states(now, at))
+        return deleted
+
+    return work
+
+
+def _mark(execution: Execution) -> tuple[object, ...]:
+    return execution.status, execution.last_snapshot_id, execution.attempt
 
 
 async def _last_before(transaction: Transaction, session_id: str, at: datetime) -> tuple[int, int]:

@@ -49,8 +49,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     flush_seconds: float = 0.075
     """Chatter of a running step, such as streamed text, is logged so often."""
     snapshot_growth: float = 4.0
-    """A whole snapshot is written when the increments since the last one are so many times its
-    size."""
+    """A whole snapshot is written when a chain, the whole one with its increments, is so many times
+    the size of the state that it leads to."""
     max_unfinished_per_user: int = 100
     max_message_characters: int = 100_000
     broadcast: BroadcastConfig = BroadcastConfig.standard()

@@ -45,6 +45,15 @@ class SnapshotChain:
         self._is_newest = await tx.chain_size(snapshot.chain_id) == self._sizes
         return self._state
 
+    async def has_its_place(self, tx: Transaction) -> bool:
+        """Whether the newest one is where it was loaded: retention may since have made a chain of
+        its own of it, and what follows it must follow there."""
+        if self._newest is None:
+            return True
+        now = await tx.snapshot(self._newest.id)
+        place = (self._newest.chain_id, self._newest.position)
+        return now is not None and (now.chain_id, now.position) == place
+
     def next(
         self, execution: Execution, state: AgentState, *, id: str, at: datetime, is_final: bool
     ) -> Snapshot:
@@ -76,7 +85,7 @@ class SnapshotChain:
         chain = sum(self._sizes)
         if chain <= self._growth * self._whole_size:
             return False
-        self._whole_size = len(_SERIALIZER.to_json(state))
+        self._whole_size = len(_SERIALIZER.to_json(state).decode())
         return chain > self._growth * self._whole_size
 
     def stored(self, snapshot: Snapshot, state: AgentState) -> None:

@@ -22,6 +22,7 @@ from stepwell.sessions.records import (
     Session,
     SessionStatus,
 )
+from stepwell.sessions.removed_snapshots import has_no_states_any_more
 from stepwell.sessions.sending import Desk
 from stepwell.sessions.snapshotting import SnapshotChain
 from stepwell.sessions.telling import pending_data
@@ -92,7 +93,7 @@ class TakingUp:
             session, now = await locked(transaction, self._execution_id)
             if now.metadata.get("wish") == self._wish_id:
                 return now
-            if _fence(now) != _fence(read):
+            if _fence(now) != _fence(read) or not await chain.has_its_place(transaction):
                 raise Changed
             if session is not None and read.status.is_over:
                 await _check_turn(transaction, session, read)
@@ -136,7 +137,7 @@ class TakingUp:
             replace(
                 session,
                 updated_at=at,
-                last_execution_id=execution.id if is_queued else session.last_execution_id,
+                last_execution_id=session.last_execution_id or execution.id,
                 last_snapshot_id=execution.last_snapshot_id or session.last_snapshot_id,
             )
         )
@@ -149,6 +150,8 @@ async def _check_turn(transaction: Transaction, session: Session, execution: Exe
         why = f"session {session.id} is closed"
     elif others := await transaction.unfinished(session.id):
         why = f"execution {others[0].id} of its session is {others[0].status}; wait for its end"
+    elif has_no_states_any_more(execution):
+        why = "its states were removed by retention"
     elif execution.last_snapshot_id not in (None, session.last_snapshot_id):
         why = "its session has gone on since; fork it instead"
     if why is not None:

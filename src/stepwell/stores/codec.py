@@ -11,7 +11,18 @@ from sqlalchemy import Boolean, Column, Table, Text
 from stepwell.broadcasting.json_text import json_text, whole_characters
 from stepwell.errors import SerializationError
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.types import SQLITE, JsonText, UtcTime, microseconds_of, time_of
+from stepwell.stores.packing import packed, packed_id, unpacked, unpacked_id
+from stepwell.stores.tables import fields_of, length_of
+from stepwell.stores.types import (
+    SQLITE,
+    JsonText,
+    PackedId,
+    PackedJson,
+    PackedText,
+    UtcTime,
+    microseconds_of,
+    time_of,
+)
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Convert = Callable[[Any], Any]
@@ -45,6 +56,11 @@ def written(value: Any, dialect: str) -> Any:
     return clean_text(value) if isinstance(value, str) else value
 
 
+def stored_id(id: str) -> bytes:
+    """An id as a column of packed ids has it."""
+    return packed_id(clean_text(id))
+
+
 def _utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
@@ -62,8 +78,13 @@ class RecordCodec(Generic[Record]):
         self._table = table.name
         self.names = tuple(kind.__struct_fields__)
         columns = [table.c[name] for name in self.names]
-        if len(columns) != len(table.c):
+        if len(columns) != len(fields_of(table)):
             raise TypeError(f"{table.name} and {kind.__name__} have other fields")
+        self._packed = [
+            (column.name, length_of(column))
+            for column in columns
+            if isinstance(column.type, PackedText | PackedJson)
+        ]
         self._writers = [(column.name, _writer(column, dialect)) for column in columns]
         self._readers = [
             (place, convert)
@@ -73,10 +94,16 @@ class RecordCodec(Generic[Record]):
 
     def values(self, record: Record) -> dict[str, Any]:
         """By column, as the driver takes them."""
-        return {
+        values = {
             name: None if (value := getattr(record, name)) is None else write(value)
             for name, write in self._writers
         }
+        for name, length in self._packed:
+            text: Any = values[name]
+            values[name] = packed(text)
+            if length is not None:
+                values[length] = len(text)
+        return values
 
     def record(self, row: Sequence[Any]) -> Record:
         """The record that a row of all columns holds, in the order of ``names``."""
@@ -88,7 +115,7 @@ class RecordCodec(Generic[Record]):
             return msgspec.convert(self._present(values), self._kind)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             raise DamagedDataError(
-                f"a row of {self._table} ({self.names[0]} {row[0]!r}) does not fit: {error}. It "
+                f"a row of {self._table} ({self.names[0]} {values[0]!r}) does not fit: {error}. It "
                 "was changed by something else or is damaged; restore it from a backup"
             ) from error
 
@@ -108,9 +135,11 @@ def time_reader(dialect: str) -> Callable[[Any], datetime]:
 def _writer(column: Column[Any], dialect: str) -> Convert:
     if isinstance(column.type, UtcTime):
         return microseconds_of if dialect == SQLITE else _as_is
-    if isinstance(column.type, JsonText):
+    if isinstance(column.type, JsonText | PackedJson):
         return json_of
-    return _text if isinstance(column.type, Text) else _as_is
+    if isinstance(column.type, PackedId):
+        return stored_id
+    return _text if isinstance(column.type, Text | PackedText) else _as_is
 
 
 def _reader(column: Column[Any], dialect: str) -> Convert | None:
@@ -118,9 +147,17 @@ def _reader(column: Column[Any], dialect: str) -> Convert | None:
         return time_reader(dialect)
     if isinstance(column.type, JsonText):
         return msgspec.json.decode if dialect == SQLITE else None
+    if isinstance(column.type, PackedJson):
+        return _unpacked_json
+    if isinstance(column.type, PackedText | PackedId):
+        return unpacked if isinstance(column.type, PackedText) else unpacked_id
     if isinstance(column.type, Boolean) and dialect == SQLITE:
         return _truth
     return None
+
+
+def _unpacked_json(stored: bytes) -> Any:
+    return msgspec.json.decode(unpacked(stored))
 
 
 def _as_is(value: Any) -> Any:

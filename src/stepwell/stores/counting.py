@@ -93,18 +93,20 @@ class CountedRows(Rows):
         added = await self._add(adding, codec, records)
         if len(added) == len(records):
             return [record for _, record in records]
-        for id in added:
-            await self._run(_DELETIONS[adding.table], **{KEY: id})
-        records = made({id for id, _ in records} - added)
+        for stored in added.values():
+            await self._run(_DELETIONS[adding.table], **{KEY: stored})
+        records = made({id for id, _ in records} - added.keys())
         await self._add(adding, codec, records)
         return [record for _, record in records]
 
     async def _add(
         self, adding: Insert, codec: RecordCodec[Record], records: Sequence[tuple[str, Record]]
-    ) -> set[str]:
+    ) -> dict[str, Any]:
+        """The ids that were added, each with how it is stored."""
         rows = [codec.values(record) for _, record in records]
-        added: set[str] = set()
+        ids = {row["id"]: id for row, (id, _) in zip(rows, records, strict=True)}
+        added: dict[str, Any] = {}
         for start in range(0, len(rows), _BUNDLE):
             given = await self._lane.bundle(adding, rows[start : start + _BUNDLE])
-            added.update(row[0] for row in given)
+            added.update((ids[row[0]], row[0]) for row in given)
         return added

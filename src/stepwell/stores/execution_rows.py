@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import combinations
+from typing import Any
 
 from sqlalchemy import and_, case, exists, func, or_, tuple_, update
 
@@ -12,6 +14,7 @@ from stepwell.stores import tables as t
 from stepwell.stores.rows import (
     KEY,
     adding,
+    after,
     bound,
     by_id,
     given,
@@ -107,10 +110,21 @@ _OPEN = (
     .where(_C.session_id == given("session"), _TOP, _UNFINISHED)
     .order_by(*_IN_ORDER)
 )
-_LISTED = records_of(t.executions).order_by(*_IN_ORDER).limit(given("most"))
-_OF_SESSION = _LISTED.where(_C.session_id == given("session"))
-_OF_PARENT = _LISTED.where(_C.parent_execution_id == given("parent"))
-_OF_BOTH = _OF_SESSION.where(_C.parent_execution_id == given("parent"))
+_FILTERS = {
+    "session": _C.session_id == given("session"),
+    "parent": _C.parent_execution_id == given("parent"),
+    "cursor_id": after(t.executions, "created_at"),
+}
+
+
+def _listing(filters: tuple[str, ...]) -> Any:
+    query = records_of(t.executions).order_by(*_IN_ORDER).limit(given("most"))
+    return query.where(*(_FILTERS[name] for name in filters))
+
+
+_LISTINGS = {
+    names: _listing(names) for count in range(4) for names in combinations(_FILTERS, count)
+}
 _COUNT_OF_USER = (
     records_of(t.executions)
     .with_only_columns(func.count())
@@ -195,19 +209,16 @@ class ExecutionRowsMixin(SessionRowsMixin):
         *,
         session_id: str | None = None,
         parent_execution_id: str | None = None,
+        after: tuple[datetime, str] | None = None,
         limit: int = 100,
     ) -> Sequence[Execution]:
-        """Those of a session, or the subagents of an execution, oldest first."""
-        codec = self._codecs.execution
-        if session_id is None:
-            if parent_execution_id is None:
-                return await self._all(codec, _LISTED, most=limit)
-            return await self._all(codec, _OF_PARENT, parent=parent_execution_id, most=limit)
-        if parent_execution_id is None:
-            return await self._all(codec, _OF_SESSION, session=session_id, most=limit)
-        return await self._all(
-            codec, _OF_BOTH, session=session_id, parent=parent_execution_id, most=limit
-        )
+        """Those of a session, or the subagents of an execution, oldest first by ``(created_at,
+        id)``; those after that pair."""
+        time, id = (None, None) if after is None else after
+        wanted = {"session": session_id, "parent": parent_execution_id, "cursor_id": id}
+        names = tuple(name for name, value in wanted.items() if value is not None)
+        values = {**wanted, "cursor_time": time, "most": limit}
+        return await self._all(self._codecs.execution, _LISTINGS[names], **values)
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
         """How many executions of a user wait, run or are paused; subagents' left out."""

@@ -42,7 +42,7 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._prepared: dict[ClauseElement, Prepared] = {}
-        self._bundles: dict[tuple[Insert, int], Prepared] = {}
+        self._bundles: dict[tuple[Insert, int, bool], Prepared] = {}
         self.dialect = dialect.name
 
     def prepared(self, statement: ClauseElement) -> Prepared:
@@ -70,15 +70,14 @@ class Statements:
         )
 
     def bundled(
-        self, adding: Insert, rows: Sequence[Mapping[str, Any]]
+        self, adding: Insert, rows: Sequence[Mapping[str, Any]], *, unless_there: bool = True
     ) -> tuple[Prepared, Mapping[str, Any]]:
         """One statement that adds those of the rows whose id is not there and gives their ids, and
-        its values."""
-        known = self._bundles.get((adding, len(rows)))
+        its values. Otherwise it adds all and gives nothing, and clashes if one is there."""
+        known = self._bundles.get((adding, len(rows), unless_there))
         if known is None:
-            known = self._bundles[adding, len(rows)] = self.written(
-                _bundle(adding, len(rows), self.dialect)
-            )
+            made = _bundle(adding, len(rows), self.dialect, unless_there)
+            known = self._bundles[adding, len(rows), unless_there] = self.written(made)
         values = {
             f"{name}_{place}": value
             for place, row in enumerate(rows)
@@ -87,15 +86,17 @@ class Statements:
         return known, values
 
 
-def _bundle(adding: Insert, count: int, dialect: str) -> ClauseElement:
+def _bundle(adding: Insert, count: int, dialect: str, unless_there: bool) -> ClauseElement:
     insert = sqlite.insert if dialect == SQLITE else postgresql.insert
     columns = adding.table.c
     rows = [
         {column.name: bindparam(f"{column.name}_{place}", type_=column.type) for column in columns}
         for place in range(count)
     ]
-    unless_there = insert(adding.table).values(rows).on_conflict_do_nothing(index_elements=["id"])
-    return unless_there.returning(columns.id)
+    all_of_them = insert(adding.table).values(rows)
+    if not unless_there:
+        return all_of_them
+    return all_of_them.on_conflict_do_nothing(index_elements=["id"]).returning(columns.id)
 
 
 class Lane(Protocol):

@@ -119,7 +119,7 @@ def given(name: str) -> Any:
 
 def records_of(table: Table) -> Any:
     """A query for all columns, in the order of the record's fields."""
-    return select(*table.c)
+    return select(*tables.fields_of(table))
 
 
 def adding(table: Table) -> Insert:

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
 from stepwell.sessions.records import LoggedEvent, Session, SessionMessage
 from stepwell.stores import tables as t
+from stepwell.stores.codec import stored_id
 from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
     KEY,
@@ -135,7 +136,7 @@ class SessionRowsMixin(CountedRows):
 
     async def message(self, message_id: str, /) -> SessionMessage | None:
         """One message."""
-        return await self._one(self._codecs.message, _MESSAGE, **{KEY: message_id})
+        return await self._one(self._codecs.message, _MESSAGE, **{KEY: stored_id(message_id)})
 
     async def message_by_key(self, tenant_id: str, key: str, /) -> SessionMessage | None:
         """The message that was sent with that idempotency key."""
@@ -154,19 +155,19 @@ class SessionRowsMixin(CountedRows):
         codec, values = self._codecs.message, {"session": session_id, "most": limit}
         if after is not None:
             return await self._all(
-                codec, _AFTER, cursor_time=after[0], cursor_id=after[1], **values
+                codec, _AFTER, cursor_time=after[0], cursor_id=stored_id(after[1]), **values
             )
         if before is None:
             found = await self._all(codec, _LAST, **values)
         else:
             found = await self._all(
-                codec, _BEFORE, cursor_time=before[0], cursor_id=before[1], **values
+                codec, _BEFORE, cursor_time=before[0], cursor_id=stored_id(before[1]), **values
             )
         return found[::-1]
 
     async def steering_messages(self, execution_id: str, /) -> Sequence[SessionMessage]:
         """User messages sent to be seen by that running execution."""
-        said = await self._all(self._codecs.message, _SPOKEN_TO, execution=execution_id)
+        said = await self._all(self._codecs.message, _SPOKEN_TO, execution=stored_id(execution_id))
         return [message for message in said if message.metadata.get("steers") is True]
 
     async def append_events(

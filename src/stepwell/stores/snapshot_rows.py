@@ -9,17 +9,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
 from stepwell.stores import tables as t
 from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.packing import packed, unpacked
 from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
 _ADD = adding(t.snapshots)
 _SNAPSHOT = records_of(t.snapshots).where(by_id(t.snapshots))
-_WITHOUT_TEXT = [
-    literally("''").label("state_json") if column.name == "state_json" else column for column in _C
-]
+_FIELDS = t.fields_of(t.snapshots)
+_TEXT_AT = _FIELDS.index(_C.state_json)
+_NO_TEXT = packed("")
 _OF_EXECUTION = (
-    select(*_WITHOUT_TEXT)
+    select(*_FIELDS[:_TEXT_AT], *_FIELDS[_TEXT_AT + 1 :])
     .where(_C.agent_execution_id == given("execution"))
     .order_by(_C.created_at, _C.step_number, _C.position, _C.id)
 )
@@ -29,7 +30,7 @@ _CHAIN = (
     .order_by(_C.position)
 )
 _SIZE = (
-    select(_C.position == literally("0"), func.sum(func.length(_C.state_json)))
+    select(_C.position == literally("0"), func.sum(_C.state_json_length))
     .where(_C.chain_id == given("chain"))
     .group_by(_C.position == literally("0"))
 )
@@ -88,7 +89,9 @@ class SnapshotRowsMixin(Rows):
     async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
         """All of an execution in order, with an empty ``state_json``."""
         rows = await self._scan(_OF_EXECUTION, execution=execution_id)
-        return self._codecs.snapshot.records(rows)
+        return self._codecs.snapshot.records(
+            [(*row[:_TEXT_AT], _NO_TEXT, *row[_TEXT_AT:]) for row in rows]
+        )
 
     async def chain(self, snapshot: Snapshot, /) -> Sequence[str]:
         """The documents from the whole one that begins its chain up to the snapshot."""
@@ -98,7 +101,7 @@ class SnapshotRowsMixin(Rows):
                 f"snapshot {snapshot.id!r} can't be read: of the {snapshot.position + 1} documents "
                 f"of its chain {len(rows)} are there. Go on from another, or restore a backup"
             )
-        return [row[1] for row in rows]
+        return [_document(snapshot, row[1]) for row in rows]
 
     async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
         """Characters of the whole document, and of all increments on it."""
@@ -128,3 +131,13 @@ class SnapshotRowsMixin(Rows):
         step = {"execution": execution_id, "step": up_to_step}
         await self._run(_SETTLE_CALLS, **step)
         await self._run(_SETTLE_TURNS, **step)
+
+
+def _document(snapshot: Snapshot, stored: bytes) -> str:
+    try:
+        return unpacked(stored)
+    except ValueError as error:
+        raise DamagedDataError(
+            f"snapshot {snapshot.id!r} can't be read: a document of its chain is damaged: {error}. "
+            "Go on from another, or restore a backup"
+        ) from error

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from stepwell.stores.types import JsonText, UtcTime
+from stepwell.stores.types import JsonText, PackedId, PackedJson, PackedText, UtcTime
 
 metadata = MetaData(
     naming_convention={
@@ -55,6 +55,25 @@ def _of(name: str, parent: str, *, null: bool = False, key: bool = False) -> Col
     return Column(name, Text, owner, nullable=null, primary_key=key)
 
 
+def _packed_id(name: str, *, null: bool = False) -> Column[Any]:
+    return Column(name, PackedId, nullable=null)
+
+
+def _length(name: str) -> Column[Any]:
+    return Column(f"{name}_length", Integer, nullable=False, info={"length_of": name})
+
+
+def length_of(column: Column[Any]) -> str | None:
+    """The name of the column that has the length of that one's document, if there is one."""
+    name = f"{column.name}_length"
+    return name if name in column.table.c else None
+
+
+def fields_of(table: Table) -> list[Column[Any]]:
+    """Its columns that are fields of its record, in their order."""
+    return [column for column in table.c if "length_of" not in column.info]
+
+
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
@@ -87,17 +106,17 @@ sessions = Table(
 messages = Table(
     "agent_session_messages",
     metadata,
-    _key("id"),
+    Column("id", PackedId, primary_key=True),
     _text("tenant_id"),
     _of("session_id", "agent_sessions"),
     _text("role"),
     _text("content"),
     _time("created_at"),
-    _text("agent_execution_id", null=True),
+    _packed_id("agent_execution_id", null=True),
     _text("related_type", null=True),
     _text("related_id", null=True),
     _text("context_url", null=True),
-    _json("metadata"),
+    Column("metadata", PackedJson, nullable=False),
     _text("idempotency_key", null=True),
     Index("agent_session_messages_in_order", "session_id", "created_at", unique=True),
     Index(
@@ -197,28 +216,30 @@ snapshots = Table(
     _text("chain_id"),
     Column("position", Integer, nullable=False),
     Column("step_number", Integer, nullable=False),
-    _text("state_json"),
+    Column("state_json", PackedText, nullable=False),
     _time("created_at"),
     Column("is_final", Boolean, nullable=False),
     Column("debug_mode", Boolean, nullable=False),
     _text("agent_id", null=True),
     _text("agent_name", null=True),
     _text("parent_snapshot_id", null=True),
+    _length("state_json"),
     Index("agent_state_snapshots_chain", "chain_id", "position", unique=True),
-    Index("agent_state_snapshots_of_execution", "agent_execution_id", "created_at", "id"),
+    Index("agent_state_snapshots_of_execution", "agent_execution_id"),
 )
 
 events = Table(
     "agent_events",
     metadata,
-    _key("id"),
+    Column("id", PackedId, primary_key=True),
     _text("tenant_id"),
     _of("session_id", "agent_sessions"),
     _number("seq"),
     _text("type"),
-    _json("payload"),
+    Column("payload", PackedJson, nullable=False),
     _time("created_at"),
-    _text("execution_id", null=True),
+    _packed_id("execution_id", null=True),
+    _length("payload"),
     Index("agent_events_in_order", "session_id", "seq", unique=True),
 )
 

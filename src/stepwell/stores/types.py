@@ -1,9 +1,9 @@
-"""How times and JSON stand in each database."""
+"""How times, JSON, documents and ids stand in each database."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Text
+from sqlalchemy import BigInteger, Dialect, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSON, TIMESTAMP
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -52,3 +52,25 @@ class JsonText(TypeDecorator[Any]):
         if dialect.name == POSTGRESQL:
             return dialect.type_descriptor(JSON())
         return dialect.type_descriptor(Text())
+
+
+class PackedText(TypeDecorator[str]):
+    """A document in few bytes: see ``packing``. A column of its name and ``_length`` beside it has
+    the number of its characters."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+
+class PackedJson(TypeDecorator[Any]):
+    """The same for a document that is JSON."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+
+class PackedId(TypeDecorator[str]):
+    """An id in few bytes."""
+
+    impl = LargeBinary
+    cache_ok = True

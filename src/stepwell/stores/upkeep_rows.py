@@ -5,9 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    Text,
     and_,
-    cast,
     delete,
     exists,
     false,
@@ -34,7 +32,13 @@ from stepwell.stores.rows import (
 )
 
 _ADD_KEY = adding(t.api_keys)
-_SAVE_KEY = saving(t.api_keys, ("created_at",)).where(by_id(t.api_keys)).returning(t.api_keys.c.id)
+_SAVE_KEY = (
+    saving(t.api_keys, ("created_at", "revoked_at"))
+    .where(by_id(t.api_keys))
+    # Whoever read it before it was revoked must not bring it back.
+    .values(revoked_at=func.coalesce(t.api_keys.c.revoked_at, bound(t.api_keys, "revoked_at")))
+    .returning(t.api_keys.c.id)
+)
 _BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == given("start"))
 _KEYS = (
     records_of(t.api_keys)
@@ -102,16 +106,16 @@ def _deletion(kept: int) -> Any:
 
 def _measure(tenant: bool) -> Any:
     def one(table: Any, size: Any) -> Any:
-        counted = select(func.count(), func.coalesce(func.sum(func.length(size)), 0))
+        counted = select(func.count(), func.coalesce(func.sum(size), 0))
         counted = counted.select_from(table)
         return counted.where(table.c.tenant_id == given("tenant")) if tenant else counted
 
     return [
-        one(t.sessions, literally("''")),
-        one(t.messages, t.messages.c.content),
-        one(t.executions, literally("''")),
-        one(t.snapshots, _S.state_json),
-        one(t.events, cast(t.events.c.payload, Text)),
+        one(t.sessions, literally("0")),
+        one(t.messages, func.length(t.messages.c.content)),
+        one(t.executions, literally("0")),
+        one(t.snapshots, _S.state_json_length),
+        one(t.events, t.events.c.payload_length),
     ]
 
 
@@ -126,7 +130,7 @@ class UpkeepRowsMixin(CountedRows):
         await self._lane.rows(_ADD_KEY, self._codecs.key.values(key))
 
     async def save_api_key(self, key: ApiKey, /) -> None:
-        """Its fields as they are now."""
+        """Its fields as they are now, but a key that was revoked stays so, since that time."""
         values = self._codecs.key.values(key)
         if not await self._lane.rows(_SAVE_KEY, {**values, KEY: key.id}):
             raise NotThereError("api_key", key.id)

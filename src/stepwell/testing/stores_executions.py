@@ -194,6 +194,29 @@ class ExecutionConformance:
         assert [row.id for row in of_parent] == ["c"]
         assert [row.id for row in first] == ["a"]
 
+    async def test_executions_are_listed_page_by_page(self, store: Store) -> None:
+        # Two of one moment, so that a time alone can't be the place to go on from.
+        made = [an_execution(f"x{n}", created_at=at(n // 2)) for n in range(5)]
+        child = an_execution("y", created_at=at(1), parent_execution_id="x0")
+        await make(store, a_session(), *made, child)
+        pages: list[list[str]] = []
+        after = None
+        while True:
+            page = await store.read(
+                lambda tx, after=after: tx.executions(session_id="s", after=after, limit=2)
+            )
+            if not page:
+                break
+            pages.append([row.id for row in page])
+            after = (page[-1].created_at, page[-1].id)
+        assert pages == [["x0", "x1"], ["x2", "x3"], ["y", "x4"]]
+        children = await store.read(
+            lambda tx: tx.executions(parent_execution_id="x0", after=(at(1), "x3"))
+        )
+        assert [row.id for row in children] == ["y"]
+        everywhere = await store.read(lambda tx: tx.executions(after=(at(1), "y")))
+        assert [row.id for row in everywhere] == ["x4"]
+
     async def test_a_lock_shows_the_newest_row(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
         locked = await write(store, lambda tx: tx.execution("x", lock=True))

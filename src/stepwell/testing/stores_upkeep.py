@@ -43,6 +43,18 @@ class UpkeepConformance:
         await write(store, lambda tx: tx.save_api_key(revoked))
         assert await store.read(lambda tx: tx.api_key_by_prefix("sw_abc")) == revoked
 
+    async def test_a_revoked_key_stays_revoked(self, store: Store) -> None:
+        await write(store, lambda tx: tx.add_api_key(_KEY))
+        await write(store, lambda tx: tx.save_api_key(replace(_KEY, revoked_at=at(7))))
+        # Somebody read it before, and notes only now that it was used.
+        late = replace(_KEY, last_used_at=at(6))
+        await write(store, lambda tx: tx.save_api_key(late))
+        expected = replace(late, revoked_at=at(7))
+        assert await store.read(lambda tx: tx.api_key_by_prefix("sw_abc")) == expected
+        again = replace(_KEY, revoked_at=at(9), last_used_at=at(6))
+        await write(store, lambda tx: tx.save_api_key(again))
+        assert await store.read(lambda tx: tx.api_key_by_prefix("sw_abc")) == expected
+
     async def test_keys_are_listed_by_tenant_and_user(self, store: Store) -> None:
         bobs = replace(_KEY, id="k2", user_id="bob", prefix="b", created_at=at(1))
         foreign = replace(_KEY, id="k3", tenant_id="else", prefix="c")

@@ -49,7 +49,7 @@ class Sweeper:
     @property
     def every_seconds(self) -> float:
         """How often to sweep: with the lease, this bounds how long a takeover takes."""
-        return self._settings.poll_seconds * 2
+        return self._settings.poll_seconds
 
     async def sweep(self) -> int:
         """Make jobs for those that have none; how many."""

@@ -1,7 +1,7 @@
 """An application without a server: a store, what takes in messages, and a worker called by hand."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from stepwell.agent import Agent
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.clock import Clock, SystemClock
-from stepwell.ids import new_id
 from stepwell.models import ModelRequest
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.intake import Intake, NewMessage, NewSession, Sent
@@ -32,7 +31,7 @@ from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
-from tests.servers.postgres_server import database_of_its_own
+from tests.integration.sessions.databases import sqlite_url
 
 ADA = Principal(user_id="ada")
 
@@ -171,20 +170,9 @@ async def desk_at(
     url: str | Path, agents: dict[str, Agent] | None = None, **settings: Any
 ) -> AsyncIterator[FrontDesk]:
     """A desk over a database; a path means a SQLite file."""
-    store = await open_store(f"sqlite:///{url}" if isinstance(url, Path) else url)
+    store = await open_store(await sqlite_url(url) if isinstance(url, Path) else url)
     try:
         directory = AgentDirectory(agents or {"talker": talker(), "other": talker(max_steps=2)})
         yield FrontDesk(store, directory, SessionSettings(**settings))
     finally:
         await store.close()
-
-
-@contextmanager
-def database_of(request: Any, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database of the kind that a test's parameter names."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'stepwell.db'}"
-        return
-    server = request.getfixturevalue("postgres_url")
-    with database_of_its_own(server, f"desk_{new_id()}") as url:
-        yield url

@@ -1,7 +1,6 @@
 """Sending a message: one transaction, in order, once per key, and nothing when it is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,7 @@ from stepwell.sessions.errors import (
 from stepwell.sessions.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus
-from tests.integration.sessions.front_desk import ADA, FrontDesk, database_of, desk_at, talker
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FrontDesk]:
-    """A desk over each database in turn."""
-    with database_of(request, tmp_path) as url:
-        async with desk_at(url) as desk:
-            yield desk
+from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker
 
 
 async def all_that_is_there(desk: FrontDesk) -> tuple[int, ...]:
@@ -63,55 +54,57 @@ async def test_a_first_message_becomes_a_session_an_execution_and_what_people_re
     assert not sent.repeated
 
 
-async def test_messages_of_one_session_wait_behind_one_another(desk: FrontDesk) -> None:
-    first = await desk.send("one")
-    second = await desk.send("two", first.session.id)
-    third = await desk.send("three", first.session.id)
+async def test_messages_of_one_session_wait_behind_one_another(sqlite_desk: FrontDesk) -> None:
+    first = await sqlite_desk.send("one")
+    second = await sqlite_desk.send("two", first.session.id)
+    third = await sqlite_desk.send("three", first.session.id)
 
     executions = [sent.execution for sent in (first, second, third)]
-    assert [it.id for it in await desk.unfinished(first.session.id)] == [
+    assert [it.id for it in await sqlite_desk.unfinished(first.session.id)] == [
         it.id for it in executions if it
     ]
-    assert desk.jobs.enqueued == [first.execution.id]  # type: ignore[union-attr]
+    assert sqlite_desk.jobs.enqueued == [first.execution.id]  # type: ignore[union-attr]
     assert third.session.title == "one"
     assert third.session.last_execution_id == third.execution.id  # type: ignore[union-attr]
     assert third.session.last_seq == 6
-    times = [it.created_at for it in await desk.messages(first.session.id)]
+    times = [it.created_at for it in await sqlite_desk.messages(first.session.id)]
     assert times == sorted(set(times))
-    assert await desk.claim(second.execution.id) is None  # type: ignore[union-attr]
-    await desk.run(first.execution.id)  # type: ignore[union-attr]
-    assert desk.jobs.enqueued[-1] == second.execution.id  # type: ignore[union-attr]
+    assert await sqlite_desk.claim(second.execution.id) is None  # type: ignore[union-attr]
+    await sqlite_desk.run(first.execution.id)  # type: ignore[union-attr]
+    assert sqlite_desk.jobs.enqueued[-1] == second.execution.id  # type: ignore[union-attr]
 
 
-async def test_the_same_key_sends_once_and_answers_the_same(desk: FrontDesk) -> None:
-    first = await desk.send("Hello", idempotency_key="k1")
-    before = await all_that_is_there(desk)
-    again = await desk.send("Hello", idempotency_key="k1")
+async def test_the_same_key_sends_once_and_answers_the_same(sqlite_desk: FrontDesk) -> None:
+    first = await sqlite_desk.send("Hello", idempotency_key="k1")
+    before = await all_that_is_there(sqlite_desk)
+    again = await sqlite_desk.send("Hello", idempotency_key="k1")
 
     assert again.repeated
     assert again.message == first.message
     assert again.execution == first.execution
     assert again.session.id == first.session.id
-    assert await all_that_is_there(desk) == before
-    assert len(desk.jobs.enqueued) == 1
+    assert await all_that_is_there(sqlite_desk) == before
+    assert len(sqlite_desk.jobs.enqueued) == 1
 
 
-async def test_a_key_is_its_users_and_its_bodys(desk: FrontDesk) -> None:
-    first = await desk.send("Hello", idempotency_key="k1")
+async def test_a_key_is_its_users_and_its_bodys(sqlite_desk: FrontDesk) -> None:
+    first = await sqlite_desk.send("Hello", idempotency_key="k1")
     bob = Principal(user_id="bob")
-    other = await desk.intake.send_message(bob, NewMessage(content="Hello", idempotency_key="k1"))
+    other = await sqlite_desk.intake.send_message(
+        bob, NewMessage(content="Hello", idempotency_key="k1")
+    )
     assert other.session.id != first.session.id
     stranger = Principal(user_id="ada", tenant_id="elsewhere")
-    third = await desk.intake.send_message(
+    third = await sqlite_desk.intake.send_message(
         stranger, NewMessage(content="Hello", idempotency_key="k1")
     )
     assert third.session.id != first.session.id
-    before = await all_that_is_there(desk)
+    before = await all_that_is_there(sqlite_desk)
     for fields in ({"content": "Bye"}, {"content": "Hello", "session_id": first.session.id}):
         with pytest.raises(ConflictError) as caught:
-            await desk.send(**fields, idempotency_key="k1")
+            await sqlite_desk.send(**fields, idempotency_key="k1")
         assert caught.value.code == "idempotency_conflict"
-    assert await all_that_is_there(desk) == before
+    assert await all_that_is_there(sqlite_desk) == before
 
 
 async def test_a_key_sent_many_times_at_once_is_one_message(desk: FrontDesk) -> None:

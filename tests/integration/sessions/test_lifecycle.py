@@ -1,6 +1,5 @@
 """Cancelling, answering and resuming executions, and changing sessions."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,25 +9,10 @@ from stepwell.sessions.errors import ConflictError, NotThereError, RefusedError
 from stepwell.sessions.ports import execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
 from stepwell.sessions.settings import WhenChanged
-from tests.integration.sessions.front_desk import FrontDesk, database_of, desk_at, talker
+from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker
 
 PENDING, PAUSED = ExecutionStatus.PENDING, ExecutionStatus.PAUSED
 COMPLETED, CANCELLED = ExecutionStatus.COMPLETED, ExecutionStatus.CANCELLED
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FrontDesk]:
-    """A desk over each database in turn."""
-    with database_of(request, tmp_path) as url:
-        async with desk_at(url) as desk:
-            yield desk
-
-
-@pytest.fixture
-async def sqlite_desk(tmp_path: Path) -> AsyncIterator[FrontDesk]:
-    """A desk over a SQLite file."""
-    async with desk_at(tmp_path / "a.db") as desk:
-        yield desk
 
 
 async def ran(desk: FrontDesk, content: str, session_id: str | None = None) -> Execution:
@@ -44,26 +28,26 @@ def call_of(execution: Execution, place: int = 0) -> str:
 
 
 async def test_a_waiting_execution_is_cancelled_at_once_and_the_next_one_is_called(
-    desk: FrontDesk,
+    sqlite_desk: FrontDesk,
 ) -> None:
-    first = await desk.send("one")
-    second = await desk.send("two", first.session.id)
+    first = await sqlite_desk.send("one")
+    second = await sqlite_desk.send("two", first.session.id)
     assert first.execution is not None
-    cancelled = await desk.lifecycle.cancel(first.execution.id, reason="not needed")
+    cancelled = await sqlite_desk.lifecycle.cancel(first.execution.id, reason="not needed")
 
-    assert cancelled == await desk.execution(first.execution.id)
+    assert cancelled == await sqlite_desk.execution(first.execution.id)
     assert cancelled.status is CANCELLED
     assert cancelled.stop_reason == "user_requested"
     assert cancelled.decision is not None
     assert cancelled.decision["evaluations"][0]["reason"] == "not needed"
-    assert desk.jobs.enqueued[-1] == second.execution.id  # type: ignore[union-attr]
-    *_, told, status = await desk.events(first.session.id)
+    assert sqlite_desk.jobs.enqueued[-1] == second.execution.id  # type: ignore[union-attr]
+    *_, told, status = await sqlite_desk.events(first.session.id)
     assert told.type == "execution.cancelled"
     assert told.payload["content"] == "Execution cancelled: not needed"
     assert (status.type, status.payload["status"]) == ("agent.status", "cancelled")
     assert status.payload["previous_status"] == "idle"
-    assert await desk.lifecycle.cancel(first.execution.id) == cancelled
-    assert len(await desk.events(first.session.id)) == status.seq
+    assert await sqlite_desk.lifecycle.cancel(first.execution.id) == cancelled
+    assert len(await sqlite_desk.events(first.session.id)) == status.seq
 
 
 async def test_a_paused_execution_is_cancelled_with_a_final_state(desk: FrontDesk) -> None:
@@ -239,9 +223,11 @@ async def test_what_a_changed_definition_stopped_goes_on_when_that_is_accepted(
         assert await desk.run(paused.id) is COMPLETED
 
 
-async def test_a_session_can_be_renamed_archived_and_made_active_again(desk: FrontDesk) -> None:
-    sent = await desk.send("Hello")
-    change = desk.lifecycle.change_session
+async def test_a_session_can_be_renamed_archived_and_made_active_again(
+    sqlite_desk: FrontDesk,
+) -> None:
+    sent = await sqlite_desk.send("Hello")
+    change = sqlite_desk.lifecycle.change_session
     renamed = await change(sent.session.id, title="Better", metadata={"colour": "red"})
     assert (renamed.title, renamed.metadata) == ("Better", {"colour": "red"})
     archived = await change(sent.session.id, status=SessionStatus.ARCHIVED)
@@ -249,31 +235,35 @@ async def test_a_session_can_be_renamed_archived_and_made_active_again(desk: Fro
     active = await change(
         sent.session.id, status=SessionStatus.ACTIVE, when_busy=WhenBusy.REJECT, title=None
     )
-    assert active == await desk.session(sent.session.id)
+    assert active == await sqlite_desk.session(sent.session.id)
     assert (active.when_busy, active.title) == (WhenBusy.REJECT, None)
-    events = await desk.events(sent.session.id)
+    events = await sqlite_desk.events(sent.session.id)
     assert [it.type for it in events[2:]] == ["session.updated"] * 3
     assert events[-2].payload["status"] == "archived"
     assert await change(sent.session.id, title=None) == active
-    assert len(await desk.events(sent.session.id)) == len(events)
+    assert len(await sqlite_desk.events(sent.session.id)) == len(events)
 
 
-async def test_closing_cancels_what_is_not_over_and_stays(desk: FrontDesk) -> None:
-    paused = await ran(desk, "ask end")
+async def test_closing_cancels_what_is_not_over_and_stays(sqlite_desk: FrontDesk) -> None:
+    paused = await ran(sqlite_desk, "ask end")
     assert paused.session_id is not None
-    waits = await desk.send("two", paused.session_id)
-    closed = await desk.lifecycle.change_session(paused.session_id, status=SessionStatus.CLOSED)
+    waits = await sqlite_desk.send("two", paused.session_id)
+    closed = await sqlite_desk.lifecycle.change_session(
+        paused.session_id, status=SessionStatus.CLOSED
+    )
 
     assert closed.status is SessionStatus.CLOSED
     assert waits.execution is not None
     for execution_id in (paused.id, waits.execution.id):
-        assert (await desk.execution(execution_id)).status is CANCELLED
+        assert (await sqlite_desk.execution(execution_id)).status is CANCELLED
     for status in (SessionStatus.ACTIVE, SessionStatus.ARCHIVED):
         with pytest.raises(ConflictError) as caught:
-            await desk.lifecycle.change_session(paused.session_id, status=status)
+            await sqlite_desk.lifecycle.change_session(paused.session_id, status=status)
         assert caught.value.code == "session_closed"
-    again = await desk.lifecycle.change_session(paused.session_id, status=SessionStatus.CLOSED)
-    assert again == await desk.session(paused.session_id)
+    again = await sqlite_desk.lifecycle.change_session(
+        paused.session_id, status=SessionStatus.CLOSED
+    )
+    assert again == await sqlite_desk.session(paused.session_id)
 
 
 async def test_a_session_that_is_not_there_cannot_be_changed(sqlite_desk: FrontDesk) -> None:
@@ -281,3 +271,43 @@ async def test_a_session_that_is_not_there_cannot_be_changed(sqlite_desk: FrontD
         await sqlite_desk.lifecycle.change_session("nobody", title="x")
     with pytest.raises(RefusedError):
         await sqlite_desk.lifecycle.change_session("nobody", title="\x00")
+
+
+async def test_the_last_execution_of_a_session_is_its_newest(sqlite_desk: FrontDesk) -> None:
+    desk = sqlite_desk
+    first = await desk.send("add end")
+    second = await desk.send("end", first.session.id)
+    third = await desk.send("end", first.session.id)
+    assert first.execution is not None
+    assert second.execution is not None
+    assert third.execution is not None
+
+    async def last() -> str | None:
+        return (await desk.session(first.session.id)).last_execution_id
+
+    await desk.run(first.execution.id)
+    assert await last() == third.execution.id
+    await desk.lifecycle.cancel(third.execution.id)
+    assert await last() == third.execution.id
+    await desk.run(second.execution.id)
+    session = await desk.session(first.session.id)
+    assert session.last_execution_id == third.execution.id
+    ran_last = await desk.execution(second.execution.id)
+    assert session.last_snapshot_id == ran_last.last_snapshot_id is not None
+    fork = await desk.lifecycle.fork(ADA, first.execution.id, step_number=1)
+    assert fork.execution is not None
+    await desk.run(fork.execution.id)
+    assert (await desk.session(fork.session.id)).last_execution_id == fork.execution.id
+    assert await last() == third.execution.id
+
+
+async def test_an_answer_leaves_the_newest_execution_the_last(sqlite_desk: FrontDesk) -> None:
+    asks = await ran(sqlite_desk, "ask end")
+    waits = await sqlite_desk.send("end", asks.session_id)
+    assert waits.execution is not None
+    await sqlite_desk.lifecycle.answer(asks.id, call_of(asks), "Rome")
+    session = await sqlite_desk.session(waits.session.id)
+    assert session.last_execution_id == waits.execution.id
+    await sqlite_desk.run(asks.id)
+    session = await sqlite_desk.session(waits.session.id)
+    assert session.last_execution_id == waits.execution.id

@@ -18,6 +18,7 @@ from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
 from stepwell.stores.opening import open_store
 from stepwell.testing import call
 from stepwell.tools import FunctionTool
+from tests.integration.sessions.databases import sqlite_url
 from tests.integration.sessions.tried import QUICK, WRITES, Tried, conversation, taken_over
 from tests.integration.sessions.world import Crash, CrashingStore, World, world
 
@@ -215,7 +216,7 @@ async def test_an_execution_whose_agent_is_gone_fails_and_says_which(tmp_path: P
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     """One database for all examples; each has a session of its own."""
-    opened = await open_store(f"sqlite:///{tmp_path}/stepwell.db")
+    opened = await open_store(await sqlite_url(tmp_path / "stepwell.db"))
     yield opened
     await opened.close()
 

@@ -23,6 +23,7 @@ from stepwell.sessions.records import (
 from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
+from tests.integration.sessions.databases import sqlite_url
 
 SESSION = "session-1"
 CLOCK = SystemClock()
@@ -206,7 +207,7 @@ class World:
 async def world(
     folder: Path, agent: Agent, *, settings: SessionSettings | None = None, url: str | None = None
 ) -> AsyncIterator[World]:
-    store = await open_store(url or f"sqlite:///{folder}/stepwell.db")
+    store = await open_store(url or await sqlite_url(folder / "stepwell.db"))
     try:
         made = World(store, agent, settings or SessionSettings())
         await made.begin()

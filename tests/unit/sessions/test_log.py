@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus, StopReason
@@ -224,3 +226,10 @@ def test_an_envelope_is_what_clients_see() -> None:
             "created_at": "2026-01-01T12:00:00.000005Z",
         },
     }
+
+
+def test_what_a_message_keeps_for_intake_is_not_told() -> None:
+    kept = replace(message("hi"), metadata={"fingerprint": "f00", "steers": True, "own": 1})
+    told = message_event(kept, EventType.MESSAGE_SENT).payload
+    assert told["metadata"] == {"steers": True, "own": 1}
+    assert kept.metadata["fingerprint"] == "f00"

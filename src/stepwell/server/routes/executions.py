@@ -32,7 +32,6 @@ from stepwell.sessions.records import Execution
 
 router = APIRouter(prefix="/agent")
 _TAG = "executions"
-_MOST_EXECUTIONS = 10_000
 _NO_CANCEL = CancelBody()
 _NO_RESUME = ResumeBody()
 _NO_FORK = ForkBody()
@@ -51,10 +50,9 @@ async def list_executions(
     limit = page_limit(query.limit, services.settings)
     place = place_of(query.cursor)
     rows = await services.store.read(
-        lambda tx: tx.executions(session_id=session_id, limit=_MOST_EXECUTIONS)
+        lambda tx: tx.executions(session_id=session_id, after=place, limit=limit + 1)
     )
-    later = [row for row in rows if place is None or (row.created_at, row.id) > place]
-    shown, has_more = cut(later, limit)
+    shown, has_more = cut(rows, limit)
     following = cursor_of(shown[-1].created_at, shown[-1].id) if has_more else None
     return answer({"items": [execution_view(each) for each in shown], "next": following})
 

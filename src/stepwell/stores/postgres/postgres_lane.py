@@ -1,4 +1,8 @@
-"""One connection to PostgreSQL in a transaction, past SQLAlchemy's layers."""
+"""One connection to PostgreSQL in a transaction, past SQLAlchemy's layers.
+
+Trips to the server are what a transaction costs. So what gives no rows waits and goes along with
+the next that does, or with the commit, all in one text; the beginning goes along with the first.
+"""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +34,7 @@ _PASSING = (
     errors.InsufficientResources,
     errors.ObjectInUse,
 )
+_MOST_WAITING = 200
 _SIZES = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
     "WHERE c.relkind = 'r' AND c.relname IN "
@@ -69,15 +74,21 @@ def _sorted(error: Exception) -> Exception:
 class PostgresLane:
     """See ``lane.Lane``."""
 
-    def __init__(self, connection: AsyncConnection, driver: Any, statements: Statements) -> None:
-        self._connection, self._statements = connection, statements
-        self._driver: psycopg.AsyncConnection[Any] = driver
-
-    @classmethod
-    async def on(cls, connection: AsyncConnection, statements: Statements) -> "PostgresLane":
-        """On that connection."""
-        raw = await connection.get_raw_connection()
-        return cls(connection, raw.driver_connection, statements)
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        driver: "psycopg.AsyncConnection[Any]",
+        statements: Statements,
+        *,
+        begin: str,
+        careful: bool,
+    ) -> None:
+        self._connection, self._driver, self._statements = connection, driver, statements
+        self._careful = careful
+        self._writer = psycopg.AsyncClientCursor(driver)
+        # What the next trip begins with.
+        self._waiting = [begin]
+        self._begun = False
 
     @property
     def dialect(self) -> str:
@@ -98,25 +109,55 @@ class PostgresLane:
         return await self._fetch(self._statements.written(statement), values)
 
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
-        """Add those of these few rows whose id is not there; gives the ids of those added."""
-        return await self._fetch(*self._statements.bundled(adding, rows))
+        """Add those of these few rows whose id is not there; gives the ids of those added.
+
+        Almost always none is there, so all are added without an answer. If that clashes, the
+        transaction is done again, carefully.
+        """
+        if self._careful:
+            return await self._fetch(*self._statements.bundled(adding, rows))
+        await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
+        return [(row["id"],) for row in rows]
+
+    async def own_connection(self) -> AsyncConnection:
+        """SQLAlchemy's connection, once all that was written so far has reached the server."""
+        await self._send()
+        return self._connection
 
     async def commit(self) -> None:
         """End the transaction."""
-        with postgres_faults():
-            await self._connection.commit()
-            # Statements that SQLAlchemy did not see began the transaction without it.
-            await self._driver.commit()
+        if self._begun or len(self._waiting) > 1:
+            self._waiting.append("COMMIT")
+            await self._send()
 
     async def database_bytes(self) -> int:
         """Our tables with their indexes."""
-        with postgres_faults():
-            return int((await self._connection.execute(_SIZES)).scalar() or 0)
+        return int((await self.scan(_SIZES, {}))[0][0])
 
     async def _fetch(self, prepared: Prepared, values: Mapping[str, Any]) -> list[Row]:
+        given = prepared.values(values)
+        if prepared.gives_rows and not self._waiting:
+            with postgres_faults():
+                cursor = await self._driver.execute(
+                    prepared.text,  # type: ignore[arg-type] - made by SQLAlchemy, no literal
+                    given,
+                )
+                return await cursor.fetchall()
+        self._waiting.append(self._writer.mogrify(prepared.text, given))  # type: ignore[arg-type]
+        if prepared.gives_rows:
+            return await (await self._send()).fetchall()
+        if len(self._waiting) >= _MOST_WAITING:
+            await self._send()
+        return []
+
+    async def _send(self) -> "psycopg.AsyncCursor[Any]":
+        """All that waits, in one trip; a cursor on what the last of it gives."""
+        text, self._waiting, self._begun = ";\n".join(self._waiting), [], True
         with postgres_faults():
             cursor = await self._driver.execute(
-                prepared.text,  # type: ignore[arg-type] - made by SQLAlchemy, no literal
-                prepared.values(values),
+                text,  # type: ignore[arg-type] - made by SQLAlchemy, values quoted by the driver
+                prepare=False,
             )
-            return await cursor.fetchall() if prepared.gives_rows else []
+            while cursor.nextset():
+                pass
+            return cursor

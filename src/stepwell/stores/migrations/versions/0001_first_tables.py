@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from stepwell.stores.types import JsonText, UtcTime
+from stepwell.stores.types import JsonText, PackedId, PackedJson, PackedText, UtcTime
 
 revision = "0001"
 down_revision = None
@@ -93,14 +93,15 @@ def _sessions() -> None:
 def _events() -> None:
     op.create_table(
         "agent_events",
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", PackedId(), nullable=False),
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("type", sa.Text(), nullable=False),
-        sa.Column("payload", JsonText(), nullable=False),
+        sa.Column("payload", PackedJson(), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("execution_id", sa.Text(), nullable=True),
+        sa.Column("execution_id", PackedId(), nullable=True),
+        sa.Column("payload_length", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session_id"],
             ["agent_sessions.id"],
@@ -209,17 +210,17 @@ def _indexes_of_executions() -> None:
 def _session_messages() -> None:
     op.create_table(
         "agent_session_messages",
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", PackedId(), nullable=False),
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("agent_execution_id", sa.Text(), nullable=True),
+        sa.Column("agent_execution_id", PackedId(), nullable=True),
         sa.Column("related_type", sa.Text(), nullable=True),
         sa.Column("related_id", sa.Text(), nullable=True),
         sa.Column("context_url", sa.Text(), nullable=True),
-        sa.Column("metadata", JsonText(), nullable=False),
+        sa.Column("metadata", PackedJson(), nullable=False),
         sa.Column("idempotency_key", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["session_id"],
@@ -304,13 +305,14 @@ def _state_snapshots() -> None:
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("step_number", sa.Integer(), nullable=False),
-        sa.Column("state_json", sa.Text(), nullable=False),
+        sa.Column("state_json", PackedText(), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.Column("is_final", sa.Boolean(), nullable=False),
         sa.Column("debug_mode", sa.Boolean(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("agent_name", sa.Text(), nullable=True),
         sa.Column("parent_snapshot_id", sa.Text(), nullable=True),
+        sa.Column("state_json_length", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
             ["agent_execution_id"],
             ["agent_executions.id"],
@@ -328,6 +330,6 @@ def _state_snapshots() -> None:
     op.create_index(
         "agent_state_snapshots_of_execution",
         "agent_state_snapshots",
-        ["agent_execution_id", "created_at", "id"],
+        ["agent_execution_id"],
         unique=False,
     )
