@@ -46,11 +46,14 @@ async def _worker(url: str, told: Connection) -> None:
     runner = Runner(store, jobs, AgentDirectory({"yes": agent()}), settings=SETTINGS, clock=clock)
     work = Work(store, runner, settings=SETTINGS, worker_id="bench", clock=clock, jobs=jobs)
     worker = worker_for(url, store, work, SETTINGS, clock)
-    asyncio.get_running_loop().add_reader(
-        told.fileno(), lambda: asyncio.ensure_future(worker.stop())
-    )
+    loop, closed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(told.fileno(), closed.set)
     told.send("ready")
-    await worker.run()
+    working = asyncio.create_task(worker.run())
+    await closed.wait()
+    loop.remove_reader(told.fileno())
+    await worker.stop()
+    await working
     await store.close()
 
 

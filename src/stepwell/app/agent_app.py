@@ -3,7 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +22,7 @@ from stepwell.app.authenticators import authenticator_for
 from stepwell.app.config import AuthMode, Config, load_config
 from stepwell.app.measured import MeasuredStore
 from stepwell.app.secrets import with_app_secret
+from stepwell.app.supervising import SupervisedTask
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.ids import new_id
@@ -62,7 +71,7 @@ class Parts(Struct, frozen=True, eq=False):
 
     store: Store
     services: Services
-    worker: Worker | None
+    tasks: tuple[SupervisedTask, ...]
     asgi: Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -111,6 +120,7 @@ class AgentApp:
         self._config: Config | None = None
         self._parts: Parts | None = None
         self._starting = asyncio.Lock()
+        self._worker: Worker | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # Configuration
@@ -158,7 +168,7 @@ class AgentApp:
         async with self._starting:
             if self._parts is None:
                 self._parts = await self._built()
-                self._start_tasks(self._parts)
+                self._tasks = [asyncio.create_task(each.run()) for each in self._parts.tasks]
 
     async def stop(self) -> None:
         """Hand running executions back at their next step, then close everything."""
@@ -166,12 +176,12 @@ class AgentApp:
         if parts is None:
             return
         await parts.services.feeds.close()
-        if parts.worker is not None:
-            await parts.worker.stop()
+        if self._worker is not None:
+            await self._worker.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        self._tasks, self._worker = [], None
         await parts.store.close()
 
     @property
@@ -211,10 +221,14 @@ class AgentApp:
         opened = await open_store(config.db, clock=self._clock)
         store = MeasuredStore(opened, metrics.writes, self._clock)
         jobs = jobs_for(config.db)
-        services = replace(self._services(config, store, jobs), metrics=metrics)
-        runs_here = config.worker if config.worker is not None else config.db.startswith("sqlite")
-        worker = self._worker(config, store, jobs) if runs_here else None
-        return Parts(store, services, worker, make_asgi(services))
+        tasks = tuple(self._beside(config, store, jobs))
+        services = replace(
+            self._services(config, store, jobs),
+            metrics=metrics,
+            # Not under "worker": that is whether anybody takes up work, here or elsewhere.
+            checks={f"{task.name} here": task.check for task in tasks},
+        )
+        return Parts(store, services, tasks, make_asgi(services))
 
     def _services(self, config: Config, store: Store, jobs: Jobs) -> Services:
         clock, agents, sessions = self._clock, self.agents, config.sessions
@@ -225,7 +239,7 @@ class AgentApp:
         else:
             authenticate = as_authenticator(self._authenticate)
         # A browser's EventSource can't send headers: it is given a short-lived token instead.
-        tokens = StreamTokens(settings.app_secret, clock)
+        tokens = StreamTokens(settings.app_secret, clock, claims=settings.live_claims)
         return Services(
             store=store,
             agents=agents,
@@ -238,24 +252,32 @@ class AgentApp:
             authorize=self._authorize,
             keys=keys,
             feeds=Feeds(store, clock, settings),
+            stream_tokens=tokens,
             settings=settings,
             clock=clock,
         )
 
-    def _worker(self, config: Config, store: Store, jobs: Jobs) -> Worker:
+    def _beside(self, config: Config, store: Store, jobs: Jobs) -> Iterator[SupervisedTask]:
+        """What runs beside the server."""
+
+        async def work() -> None:
+            # A new one each time: who has stopped or broken does not begin anew.
+            self._worker = self.new_worker(config, store, jobs)
+            await self._worker.run()
+
+        if config.worker if config.worker is not None else config.db.startswith("sqlite"):
+            yield SupervisedTask("worker", work, self._clock)
+        if config.retention != RetentionPolicy():
+            retention = Retention(store, config.retention, clock=self._clock)
+            yield SupervisedTask("retention", lambda: self._kept_small(retention), self._clock)
+
+    def new_worker(self, config: Config, store: Store, jobs: Jobs) -> Worker:
+        """The worker of this process, made anew after one that broke."""
         settings, clock = config.sessions, self._clock
         runner = Runner(store, jobs, self.agents, settings=settings, clock=clock)
         name = f"worker-{new_id()}"
         work = Work(store, runner, settings=settings, worker_id=name, clock=clock, jobs=jobs)
         return worker_for(config.db, store, work, settings, clock)
-
-    def _start_tasks(self, parts: Parts) -> None:
-        config = self.config
-        if parts.worker is not None:
-            self._tasks.append(asyncio.create_task(parts.worker.run(), name="stepwell worker"))
-        if config.retention != RetentionPolicy():
-            retention = Retention(parts.store, config.retention, clock=self._clock)
-            self._tasks.append(asyncio.create_task(self._kept_small(retention), name="retention"))
 
     async def _kept_small(self, retention: Retention) -> None:
         while True:

@@ -6,6 +6,7 @@ section ``[sessions]``.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -23,6 +24,7 @@ FILE = "stepwell.toml"
 PREFIX = "STEPWELL_"
 NOT_SETTINGS = ("STEPWELL_PYTHON", "STEPWELL_TEST_", "STEPWELL_COMMAND_")
 """Names of the environment that other parts of Stepwell use."""
+_PASSWORD_PARAMETER = re.compile(r"(?<=password=)[^&]*", re.IGNORECASE)
 
 
 class AuthMode(StrEnum):
@@ -67,6 +69,25 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sessions: SessionSettings = SessionSettings()
     server: ServerSettings = ServerSettings()
     retention: RetentionPolicy = RetentionPolicy()
+
+    def __repr__(self) -> str:
+        """Without passwords: configurations end up in logs."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown["db"] = without_password(self.db)
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def without_password(url: str) -> str:
+    """The address of a database as it may be shown.
+
+    >>> without_password("postgresql://ada:se:cret@localhost/agents?password=x")
+    'postgresql://ada:***@localhost/agents?password=***'
+    """
+    scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    shown = f"{scheme}{slashes}{user}{colon}{'***' if colon else ''}{at}{place}"
+    return _PASSWORD_PARAMETER.sub("***", shown)
 
 
 def load_config(

@@ -2,15 +2,18 @@
 kept beside the SQLite file, so that every process of one application has the same.
 """
 
+import contextlib
 import logging
 import os
 import secrets
+import stat
+import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from stepwell.errors import ConfigurationError
-from stepwell.server.settings import ServerSettings
+from stepwell.server.settings import MAKE_A_SECRET, SHORTEST_SECRET, ServerSettings
 
 logger = logging.getLogger("stepwell.app")
 
@@ -23,7 +26,8 @@ def with_app_secret(settings: ServerSettings, db: str) -> ServerSettings:
     if path is None:
         logger.warning(
             "no app_secret is configured: live channels only work with the process that signed "
-            "them. With several processes set STEPWELL_SERVER__APP_SECRET to a random text."
+            "them. With several processes set STEPWELL_SERVER__APP_SECRET to a random text: %s",
+            MAKE_A_SECRET,
         )
         return replace(settings, app_secret=secrets.token_urlsafe(32))
     return replace(settings, app_secret=_kept(path))
@@ -38,17 +42,45 @@ def _beside(db: str) -> Path | None:
 
 def _kept(path: Path) -> str:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(secrets.token_urlsafe(32))
-    except FileExistsError:
-        pass
+        if not os.path.lexists(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _make(path)
+        kept = _read(path)
     except OSError as error:
         raise ConfigurationError(
-            f"{path} can't be written ({error}); set STEPWELL_SERVER__APP_SECRET to a random text"
+            f"the secret {path} can't be made or read ({error}); set STEPWELL_SERVER__APP_SECRET "
+            f"to a random text: {MAKE_A_SECRET}"
         ) from None
-    kept = path.read_text("utf-8").strip()
-    if len(kept) < 16:
+    if len(kept) < SHORTEST_SECRET:
         raise ConfigurationError(f"{path} holds no secret; delete it, and a new one is made")
     return kept
+
+
+def _make(path: Path) -> None:
+    """All of it or nothing, and once: another process may start at the same time."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_urlsafe(32))
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
+
+
+def _read(path: Path) -> str:
+    """What is in it, if nobody else can have read or written it. No link is followed: it could
+    lead to a file that others know."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise ConfigurationError(
+                f"{path} is not a file of the user that runs this; delete it, and a new one is made"
+            )
+        if found.st_mode & 0o077:
+            raise ConfigurationError(
+                f"{path} can be read or changed by others, so it is no secret; delete it, and a "
+                "new one is made"
+            )
+        return file.read(1000).strip()

@@ -35,16 +35,19 @@ def configuration(config: Path | None, **overrides: Any) -> Config:
 
 
 def start_logging(level: str) -> None:
-    """Log to standard error, one line for each record."""
+    """Log to standard error, one line for each record and its traceback indented."""
     import logging
+
+    from stepwell.cli.log_lines import FewOfAKind, OneLineFormatter
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         from stepwell.errors import ConfigurationError
 
         raise ConfigurationError(f"log_level is {level!r}; give debug, info, warning or error")
-    logging.basicConfig(
-        level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.addFilter(FewOfAKind())
+    logging.basicConfig(level=number, handlers=[handler], force=True)
     for chatty in ("alembic", "procrastinate", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(number, logging.WARNING))

@@ -1,6 +1,8 @@
 """``stepwell serve``: an application over HTTP, with its worker where it runs on SQLite."""
 
 import asyncio
+import logging
+import resource
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,13 @@ from stepwell.app.agent_app import AgentApp
 from stepwell.app.loading import load_app
 from stepwell.cli.options import configuration, configuration_options, start_logging
 from stepwell.server.auth import is_loopback_bind
-from stepwell.server.live.line import LiveHttpProtocol
+from stepwell.server.live.line import live_http_protocol
+
+_LONGEST_SOCKET_MESSAGE = 64 * 1024
+_OTHER_FILES = 64
+"""So many the database and tools may have open."""
+
+logger = logging.getLogger("stepwell.cli")
 
 
 @click.command("serve")
@@ -56,14 +64,17 @@ class _Server(uvicorn.Server):
     """Ends live streams first when it shuts down: it would wait for them."""
 
     def __init__(self, application: AgentApp, host: str, port: int) -> None:
+        settings = application.config.server
         super().__init__(
             uvicorn.Config(
                 application,
                 host=host,
                 port=port,
-                http=LiveHttpProtocol,
+                http=live_http_protocol(settings),
                 ws="websockets-sansio",
                 ws_per_message_deflate=False,
+                ws_max_size=_LONGEST_SOCKET_MESSAGE,
+                limit_concurrency=_most_connections(settings.max_connections),
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -77,6 +88,16 @@ class _Server(uvicorn.Server):
         """End the streams, then the rest."""
         await self._application.services.feeds.close()
         await super().shutdown(sockets)
+
+
+def _most_connections(wanted: int) -> int:
+    """Not so many that no file is left for the database."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY or files - _OTHER_FILES >= wanted:
+        return wanted
+    most = max(1, files - _OTHER_FILES)
+    logger.info("%d connections at most: the process may open %d files", most, files)
+    return most
 
 
 async def _announced(server: _Server, application: AgentApp) -> None:

@@ -26,9 +26,11 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _DRAIN_SECONDS = 2.0
 _DRAINED_TIMES = 8
 _FORM = "application/x-www-form-urlencoded"
-_FORM_PATHS = ("/broadcasting/auth", "/agent/channels/auth")
+_FORM_PATH = "/broadcasting/auth"
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 """Strings as a whole, also one without an end, so that the search never starts over inside one."""
+_TOKENS_PER_ITEM = 4
+"""Of an object at most: where it begins and ends, a name, a text."""
 
 
 class BodyLimits:
@@ -67,7 +69,7 @@ class BodyLimits:
 
     def _refusal_of(self, body: bytes, headers: Headers, path: str) -> Response | None:
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type == _FORM and path.endswith(_FORM_PATHS):
+        if media_type == _FORM and path.endswith(_FORM_PATH):
             return None
         if not (media_type == "application/json" or media_type.endswith("+json")):
             detail = "Send the body as JSON, with 'Content-Type: application/json'."
@@ -101,7 +103,8 @@ def json_fault(body: bytes, most_depth: int, most_items: int) -> str | None:
     'The body is nested more than 2 levels deep.'
     """
     depth = items = 0
-    for token in _TOKENS.finditer(body):
+    most_tokens = (most_items + 1) * _TOKENS_PER_ITEM
+    for number, token in enumerate(_TOKENS.finditer(body)):
         match body[token.start()]:
             case 0x5B | 0x7B:  # [ {
                 depth += 1
@@ -110,11 +113,13 @@ def json_fault(body: bytes, most_depth: int, most_items: int) -> str | None:
                     return f"The body is nested more than {most_depth} levels deep."
             case 0x5D | 0x7D:  # ] }
                 depth -= 1
+                if depth < 0:
+                    return "The body closes a list or an object that it did not open."
             case 0x2C:  # ,
                 items += 1
             case _:
-                continue
-        if items > most_items:
+                pass
+        if items > most_items or number > most_tokens:
             return f"The body has more than {most_items} items."
     return None
 

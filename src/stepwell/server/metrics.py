@@ -136,6 +136,8 @@ class Metrics:
         self.live_connections = Gauge(
             "stepwell_live_connections", "Open live connections.", ("kind",)
         )
+        self.followed = Gauge("stepwell_followed_sessions", "Sessions that somebody follows.")
+        self.followers = Gauge("stepwell_followers", "Who follows them.")
         self.executions = Gauge(
             "stepwell_executions", "Executions that are not over, by status.", ("status",)
         )

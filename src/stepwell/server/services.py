@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     # Only named here: these modules themselves take Services.
     from stepwell.server.auth import Authenticator, KeyRing
     from stepwell.server.live.feed import Feeds
+    from stepwell.server.live.tokens import StreamTokens
     from stepwell.server.policy import Authorize
     from stepwell.sessions.directory import AgentDirectory
     from stepwell.sessions.intake import Intake
@@ -37,6 +38,7 @@ class Services(Struct, frozen=True, kw_only=True, eq=False):
     authenticate: "Authenticator"
     keys: "KeyRing"
     feeds: "Feeds"
+    stream_tokens: "StreamTokens"
     authorize: "Authorize | None" = None
     settings: ServerSettings = ServerSettings()
     clock: Clock = field(default_factory=SystemClock)

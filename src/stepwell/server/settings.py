@@ -3,8 +3,12 @@
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
+from stepwell.sessions.principal import DEFAULT_TENANT
 
 MIB = 1024 * 1024
+SHORTEST_SECRET = 32
+MAKE_A_SECRET = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+"""A command that prints one."""
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -22,10 +26,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_json_depth: int = 32
     max_json_items: int = 10_000
     """Members of objects and lists in one body, all together."""
-    max_message_characters: int = 100_000
-    """At the door; ``SessionSettings`` has one as well and the smaller one counts."""
+    max_connections: int = 1000
+    """Of one process, streams and sockets as well. ``stepwell serve`` hangs up on more, and takes
+    fewer where it may not open so many files."""
+    head_seconds: float = 10.0
+    """How long the head of a request may take to arrive, for ``stepwell serve``."""
     sends_per_second: float = 20.0
-    """Per user and process: messages, new sessions, forks and answers."""
+    """Per user and process: messages, new sessions, forks, answers, keys."""
     send_burst: int = 40
     page_size: int = 50
     max_page_size: int = 200
@@ -42,11 +49,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """How long a live reader may accept nothing before it is cut."""
     live_connections_per_user: int = 50
     ping_seconds: float = 15.0
-    app_id: str = "1"
-    """Of the Pusher protocol; the Python client wants a number."""
+    live_claims: tuple[str, ...] = ()
+    """Which claims of a principal are signed into stream tokens and channel signatures, where
+    browsers can read them, so that ``authorize`` is given them for live channels as well."""
+    metrics_tenant: str = DEFAULT_TENANT
+    """Whose administrators may read ``/metrics``, which counts all tenants together."""
     app_key: str = "stepwell"
     app_secret: str = ""
-    """Signs private channels; empty means that the app makes one up at each start."""
+    """Signs private channels; empty means that the app makes one."""
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -58,6 +68,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         if self.page_size > self.max_page_size:
             raise ConfigurationError(
                 f"page_size is {self.page_size}, more than max_page_size, {self.max_page_size}"
+            )
+        if 0 < len(self.app_secret) < SHORTEST_SECRET:
+            raise ConfigurationError(
+                f"app_secret has {len(self.app_secret)} characters; it must have "
+                f"{SHORTEST_SECRET} or more and be random. Make one with: {MAKE_A_SECRET}"
             )
 
     def __repr__(self) -> str:
@@ -74,7 +89,7 @@ _COUNTS = (
     "max_body_bytes",
     "max_json_depth",
     "max_json_items",
-    "max_message_characters",
+    "max_connections",
     "send_burst",
     "page_size",
     "max_page_size",
@@ -83,6 +98,7 @@ _COUNTS = (
 )
 _DURATIONS = (
     "body_seconds",
+    "head_seconds",
     "sends_per_second",
     "worker_grace_seconds",
     "live_cut_seconds",

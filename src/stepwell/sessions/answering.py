@@ -11,7 +11,8 @@ from stepwell.errors import SerializationError, StepwellError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import ConflictError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.taking_up import Decide, TakenUp, told_pending
+from stepwell.sessions.taking_up import Decide, TakenUp
+from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, Approval, Pending, PendingKind
 from stepwell.tools.secrets import HIDDEN
 

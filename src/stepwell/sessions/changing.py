@@ -40,12 +40,12 @@ class SessionChange(Struct, frozen=True, kw_only=True):
             if changed == session:
                 return session
             if changed.status is SessionStatus.CLOSED is not session.status:
-                await end_all(
-                    transaction, session, await transaction.unfinished(session_id), ending
-                )
+                # Closed first: what ends now leaves nothing behind that would run.
+                await transaction.save_session(changed)
+                await end_all(transaction, await transaction.unfinished(session_id), ending)
                 session = await _locked(transaction, session_id)
                 changed = self._applied(session)
-            changed = replace(changed, updated_at=max(ending.clock.now(), session.updated_at))
+            changed = replace(changed, updated_at=max(ending.means.clock.now(), session.updated_at))
             await transaction.save_session(changed)
             logged = await transaction.append_events(changed, [_event(changed, event_id)])
             return replace(changed, last_seq=logged[-1].seq) if logged else changed

@@ -6,15 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import StopReason
 from stepwell.errors import SerializationError
+from stepwell.sessions.cancelling import cancelled
 from stepwell.sessions.directory import RegisteredAgent
-from stepwell.sessions.finishing import end_subagents, finish
-from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import Told, append, message_event
+from stepwell.sessions.ending import Ended, Means, end_at_once, unknown_outcomes
+from stepwell.sessions.finishing import end_subagents, finish, point_to_newest
+from stepwell.sessions.log import Told, append
 from stepwell.sessions.ports import Jobs, Transaction
-from stepwell.sessions.queueing import later_than, queued_execution, queued_message
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -24,7 +23,8 @@ from stepwell.sessions.records import (
 )
 from stepwell.sessions.recovery import SetAside
 from stepwell.sessions.running import Running
-from stepwell.sessions.telling import output_of, pending_data, token_details
+from stepwell.sessions.telling import counted, decided, output_of, told_pending
+from stepwell.sessions.unstored import with_unstored_step
 from stepwell.state import AgentState
 
 HANDED_OVER = "Its worker shuts down; another one goes on"
@@ -37,6 +37,7 @@ class Commits:
         self._running = running
         self._jobs = jobs
         self._agent = agent
+        self._means = Means(jobs=jobs, clock=running.clock, settings=running.settings)
 
     async def start(self, state: AgentState, *, is_new: bool) -> None:
         """It begins, or goes on; what an earlier attempt told is not told again."""
@@ -62,11 +63,12 @@ class Commits:
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
             row = _begun(await running.row(tx), agent)
             row = replace(row, started_at=row.started_at or at)
-            if claimed.attempt > 1:
-                await end_subagents(tx, row, but_paused=True)
+            cut_off = await end_subagents(tx, row, but_paused=True) if claimed.attempt > 1 else []
+            if not running.settings.broadcast.auto_status_tracking:
+                cut_off = []
             await self._save(tx, row, snapshot)
             if session is not None:
-                await append(tx, session, told)
+                await append(tx, session, Told(told.messages, [*cut_off, *told.events]))
 
         await running.commit("start", change, mark=None if snapshot is None else snapshot.id)
         if snapshot is not None:
@@ -84,7 +86,7 @@ class Commits:
             )
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
-            row = replace(_counted(await running.row(tx), state), crashes=0)
+            row = replace(counted(await running.row(tx), state), crashes=0)
             if hands_over:
                 row = replace(row, status=ExecutionStatus.PENDING, worker_id=None, lease_until=None)
             await self._save(tx, row, snapshot)
@@ -94,45 +96,53 @@ class Commits:
             if hands_over:
                 await self._jobs.enqueue(tx, row.id)
 
-        await running.commit("step", change, held=True, mark=snapshot.id)
+        await running.commit("step", change, held=True, mark=snapshot.id, lets_go=hands_over)
         running.snapshots.stored(snapshot, state)
         running.response = None
 
     async def pause(self, state: AgentState) -> ExecutionStatus:
-        """It waits for a person; nothing of it stays in memory."""
-        running = self._running
+        """It waits for a person; nothing of it stays in memory. If somebody wanted its end
+        meanwhile, nobody would hear of that any more, so it ends."""
+        running, status = self._running, ExecutionStatus.PAUSED
         snapshot = self._snapshot(state)
         running.say(running.narrator.paused(state, running.clock.now()))
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
+            nonlocal status
             row = replace(
-                _decided(_counted(await running.row(tx), state), state),
+                decided(counted(await running.row(tx), state), state.stop),
                 status=ExecutionStatus.PAUSED,
-                pending=tuple(pending_data(state, n) for n in range(len(state.pending))),
+                pending=told_pending(state),
                 crashes=0,
                 worker_id=None,
                 lease_until=None,
             )
-            await self._save(tx, row, snapshot)
+            row = await self._save(tx, row, snapshot)
             await tx.settle(row.id, state.step_count)
             if session is not None:
                 await append(tx, session, told)
-                latest = {"last_execution_id": row.id, "last_snapshot_id": snapshot.id}
-                await tx.save_session(replace(session, updated_at=row.updated_at, **latest))
+            if row.cancel_requested is not None:
+                status = ExecutionStatus.CANCELLED
+                await end_at_once(tx, row, cancelled(row.cancel_requested), self._means)
+            elif session is not None:
+                await point_to_newest(tx, session, row)
 
-        await running.commit("pause", change, held=True, mark=snapshot.id)
-        return ExecutionStatus.PAUSED
+        await running.commit("pause", change, held=True, mark=snapshot.id, lets_go=True)
+        return status
 
     async def finish(self, state: AgentState) -> ExecutionStatus:
         """Its end, as the run itself decided it."""
         running, at = self._running, self._running.clock.now()
         status = ExecutionStatus.after(state.status)
+        state = await self._with_unstored(state)
         snapshot = self._snapshot(state, is_final=True)
         running.say(*running.narrator.ended(state, status, at))
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
+            del session
+            row = await running.row(tx)
             row = replace(
-                _decided(_counted(await running.row(tx), state), state),
+                decided(counted(row, state), state.stop),
                 status=status,
                 output=output_of(state),
                 error_message=_error(state) if status is ExecutionStatus.FAILED else None,
@@ -140,41 +150,71 @@ class Commits:
                 crashes=0,
                 completed_at=at,
                 last_snapshot_id=snapshot.id,
-                metadata=running.with_told_status((await running.row(tx)).metadata),
+                metadata=running.with_told_status(row.metadata),
             )
             await tx.add_snapshot(snapshot)
-            await tx.settle(row.id, state.step_number)
-            if session is not None:
-                told = await self._with_unseen(tx, session, state, told)
-            await finish(tx, self._jobs, row, told.messages, told.events)
+            tells = running.settings.broadcast.auto_status_tracking
+            await finish(
+                tx,
+                self._jobs,
+                row,
+                told.messages,
+                told.events,
+                seen=running.seen,
+                tells_statuses=tells,
+            )
 
-        await running.commit("finish", change, held=True, mark=snapshot.id)
+        await running.commit("finish", change, held=True, mark=snapshot.id, lets_go=True)
         return status
 
     async def set_aside(self, aside: SetAside) -> ExecutionStatus:
         """An end that no run decided; a person can take it up again."""
-        running, at = self._running, self._running.clock.now()
         status = ExecutionStatus.FAILED if aside.is_failure else ExecutionStatus.STOPPED
-        metadata = {"set_aside": aside.why, "stop_reason": str(aside.stop_reason)}
+        return await self._ended_as(
+            Ended(
+                status=status,
+                stop_reason=aside.stop_reason,
+                words=aside.text,
+                text=aside.text,
+                set_aside=aside.why,
+                is_resumable=aside.is_resumable,
+            )
+        )
+
+    async def cancel(self, words: str) -> ExecutionStatus:
+        """It was to end before this attempt began."""
+        return await self._ended_as(cancelled(words))
+
+    async def _ended_as(self, ended: Ended) -> ExecutionStatus:
+        running, status = self._running, ended.status
         await running.log.drop_held()
-        running.say(running.narrator.ended_with(status, aside.text, at, metadata))
-        running.log.end(BroadcastStatus(status.value), aside.stop_reason, aside.text)
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
-            del session
+            nonlocal status
             row = await running.row(tx)
-            row = replace(
-                row,
-                status=status,
-                error_message=aside.text,
-                stop_reason=str(aside.stop_reason),
-                completed_at=at,
-                metadata={**running.with_told_status(row.metadata), "set_aside": aside.why},
+            row = replace(row, metadata=running.with_told_status(row.metadata))
+            if session is not None:
+                await append(tx, session, told)
+            wish = row.cancel_requested
+            row = await end_at_once(
+                tx, row, ended if wish is None else cancelled(wish), self._means
             )
-            await finish(tx, self._jobs, row, told.messages, told.events)
+            status = row.status
 
-        await running.commit("finish", change, held=True)
+        await running.commit("finish", change, held=True, mark="ended", lets_go=True)
         return status
+
+    async def _with_unstored(self, state: AgentState) -> AgentState:
+        """The state with the calls of a step that began and did not become one: its end was
+        decided before the step was taken again, or within it."""
+        running, number = self._running, state.step_number
+        if running.open_step != number or state.stop is None:
+            return state
+        id, at = running.execution.id, running.clock.now()
+        ledger = await running.read(lambda tx: tx.ledger(id, number))
+        state = with_unstored_step(state, ledger, state.stop, at)
+        running.say(*unknown_outcomes(running.execution, state))
+        return state
 
     def _snapshot(self, state: AgentState, *, is_final: bool = False) -> Snapshot:
         running = self._running
@@ -186,36 +226,13 @@ class Commits:
             is_final=is_final,
         )
 
-    async def _save(self, tx: Transaction, row: Execution, snapshot: Snapshot | None) -> None:
-        metadata = self._running.with_told_status(row.metadata)
-        row = replace(row, metadata=metadata)
+    async def _save(self, tx: Transaction, row: Execution, snapshot: Snapshot | None) -> Execution:
+        row = replace(row, metadata=self._running.with_told_status(row.metadata))
         if snapshot is not None:
             await tx.add_snapshot(snapshot)
             row = replace(row, last_snapshot_id=snapshot.id)
         await tx.save_execution(row)
-
-    async def _with_unseen(
-        self, tx: Transaction, session: Session, state: AgentState, told: Told
-    ) -> Told:
-        """Messages that came too late to be seen get an execution of their own."""
-        running, agent = self._running, self._agent
-        sent = await tx.steering_messages(running.execution.id)
-        unseen = [message for message in sent if message.id not in running.seen]
-        if not unseen or agent is None:
-            return told
-        at = later_than(session, running.clock.now())
-        execution = queued_execution(
-            session,
-            agent,
-            id=derived_id(state.agent_id, "unseen", *(message.id for message in unseen)),
-            user_id=running.execution.user_id or session.user_id,
-            at=at,
-            message_ids=[message.id for message in unseen],
-        )
-        await tx.add_execution(execution)
-        queued = queued_message(execution, session, at)
-        event = message_event(queued, EventType.EXECUTION_QUEUED)
-        return Told([*told.messages, queued], [*told.events, event])
+        return row
 
 
 def unstorable(error: SerializationError, what: str) -> SetAside:
@@ -223,6 +240,7 @@ def unstorable(error: SerializationError, what: str) -> SetAside:
     return SetAside(
         why="state",
         is_failure=True,
+        is_resumable=False,
         stop_reason=StopReason.ERROR,
         text=f"The state of the execution can't be {what}: {error}",
     )
@@ -251,24 +269,6 @@ def _begun(row: Execution, agent: RegisteredAgent | None) -> Execution:
         error_message=None,
         completed_at=None,
     )
-
-
-def _counted(row: Execution, state: AgentState) -> Execution:
-    return replace(
-        row,
-        step_count=state.step_count,
-        token_usage=state.usage.total_tokens,
-        token_details=token_details(state.usage),
-        cost=state.cost,
-    )
-
-
-def _decided(row: Execution, state: AgentState) -> Execution:
-    stop = state.stop
-    if stop is None:
-        return row
-    reason = None if stop.stop_reason is None else str(stop.stop_reason)
-    return replace(row, stop_reason=reason, decision=stop.to_dict())
 
 
 def _error(state: AgentState) -> str:

@@ -74,15 +74,19 @@ class AllowedContexts:
                 f"related_type {context.related_type!r} is not known; allowed: {known}",
                 code="unknown_related_type",
             )
-        verdict = check(who, context.related_id)
+        verdict: object = check(who, context.related_id)
         if inspect.isawaitable(verdict):
             verdict = await verdict
-        if verdict is False:
-            raise RefusedError(
-                f"there is no {context.related_type} {context.related_id!r} that you may use",
-                code="context_refused",
-            )
-        return replace(context, context_url=verdict) if isinstance(verdict, str) else context
+        if verdict is True:
+            return context
+        if isinstance(verdict, str) and verdict:
+            _check_url(verdict)
+            return replace(context, context_url=verdict)
+        # Everything else says no, also a check that forgot to return something.
+        raise RefusedError(
+            f"there is no {context.related_type} {context.related_id!r} that you may use",
+            code="context_refused",
+        )
 
 
 async def checked_context(

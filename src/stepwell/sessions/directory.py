@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from stepwell.agent import Agent
 from stepwell.agent.definition import AgentContract
 from stepwell.agent.plan import AgentPlan
+from stepwell.drivers import BindableDriver
 from stepwell.errors import AgentNotFoundError, ConfigurationError
 from stepwell.models.attempts import name_of
 from stepwell.sessions.ledger import SessionLedger
 from stepwell.sessions.steering import steering_hooks
 from stepwell.sessions.subagents import subagent_hooks
-from stepwell.tools import Tools
+from stepwell.tools import ToolEffect, ToolExecutor, Tools
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -123,7 +124,8 @@ def _registered(name: str, description: str, agent: Agent) -> RegisteredAgent:
     # Completed here, so that whatever is bound to the plan, such as subagents, has all of it.
     plan = replace(agent.plan, ledger=ledger, hooks=hooks).completed()
     prepared = Agent.from_plan(plan)
-    executor = getattr(plan.driver, "executor", None)
+    executor: ToolExecutor | None = getattr(plan.driver, "executor", None)
+    _check_ledger_is_asked(name, plan, executor)
     ledger.tools = Tools(plan.tools) if plan.tools or executor is None else executor.tools
     told = _told(plan, ledger.tools)
     return RegisteredAgent(
@@ -133,6 +135,23 @@ def _registered(name: str, description: str, agent: Agent) -> RegisteredAgent:
         definition_hash=definition_hash({**told, "tools": ledger.tools.schemas}),
         config={name: told[name] for name in ("model", "tools", "capabilities", "limits")},
     )
+
+
+def _check_ledger_is_asked(name: str, plan: AgentPlan, executor: ToolExecutor | None) -> None:
+    """Calls that an executor of the driver's own runs are in no ledger: after a crash they would
+    simply run again. Only those that do nothing may."""
+    is_replaced = bool(plan.tools) and isinstance(plan.driver, BindableDriver)
+    if executor is None or is_replaced:
+        return
+    tools = {it: executor.tools.find(it) for it in executor.tools.names}
+    risky = [it for it, tool in tools.items() if tool and tool.effect is not ToolEffect.PURE]
+    if risky:
+        driver = type(plan.driver).__name__
+        raise ConfigurationError(
+            f"agent {name!r}: its {driver} runs {', '.join(risky)} with an executor of its own, so "
+            "after a crash nobody would know that they ran; give the tools to the agent instead: "
+            f"Agent(driver={driver}(...), tools=[...])"
+        )
 
 
 def definition_hash(told: Mapping[str, Any]) -> str:

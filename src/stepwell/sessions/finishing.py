@@ -1,14 +1,31 @@
-"""The end of an execution, as part of the transaction that ends it: its row, what people are told,
-the subagents it leaves, and whose turn it is in the session.
+"""What every end of an execution does, as part of the transaction that ends it: its row and its
+ledger, what people are told, the subagents and unseen messages it leaves, and whose turn it is.
+
+A run that decided its end comes here itself; all other ends come through ``ending``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from stepwell.sessions.log import Told, append
+from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType, StatusPayload
+from stepwell.continuation import StopReason, StopSignal, resolve
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.log import Told, append, message_event, status_event_id
 from stepwell.sessions.ports import Jobs, NewEvent, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
+from stepwell.sessions.queueing import later_than, queued_message
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    ExecutionStatus,
+    MessageRole,
+    Session,
+    SessionMessage,
+    SessionStatus,
+)
+from stepwell.sessions.telling import AGENT_ID, Narrator, decided
 
 MOST_SUBAGENTS = 10_000
 """More than any execution has."""
@@ -20,56 +37,146 @@ async def finish(
     execution: Execution,
     messages: Sequence[SessionMessage],
     events: Sequence[NewEvent],
+    *,
+    seen: Collection[str] = (),
+    tells_statuses: bool = True,
 ) -> None:
     """Save an execution that has its final status, tell it, and enqueue the session's next one.
 
-    Raises ``LostLeaseError`` if another worker has it.
+    ``seen`` are the messages that its state knows. Raises ``LostLeaseError`` if another worker has
+    it.
     """
     session_id = execution.session_id
     session = None if session_id is None else await tx.session(session_id, lock=True)
     await tx.save_execution(replace(execution, worker_id=None, lease_until=None))
-    await end_subagents(tx, execution)
+    await tx.settle(execution.id, execution.step_count + 1)
+    cut_off = await end_subagents(tx, execution)
     if session is None:
         return
-    await append(tx, session, Told(messages, events))
-    waiting = await tx.unfinished(session.id)
-    await tx.save_session(
-        replace(
-            session,
-            last_execution_id=await _newest(tx, session, waiting[-1] if waiting else execution),
-            last_snapshot_id=execution.last_snapshot_id or session.last_snapshot_id,
-            updated_at=max(session.updated_at, execution.updated_at),
-        )
-    )
+    children = cut_off if tells_statuses else []
+    unseen = await _unseen(tx, session, execution, seen)
+    # The last event is the status after which clients expect nothing of this execution.
+    told = [*events[:-1], *children, *events[-1:], *unseen.events]
+    await append(tx, session, Told([*messages, *unseen.messages], told))
+    waiting = await point_to_newest(tx, session, execution)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await jobs.enqueue(tx, waiting[0].id)
 
 
-async def _newest(tx: Transaction, session: Session, execution: Execution) -> str:
-    """The session's newest execution: this one, or the one that it knows as its last. That may
-    have been sent while this one ran, and may even be over already, if it was cancelled."""
+async def point_to_newest(
+    tx: Transaction, session: Session, execution: Execution
+) -> Sequence[Execution]:
+    """Save in a locked session which execution is its newest, and this one's snapshot as where the
+    next one goes on from. Returns those that are not over."""
+    waiting = await tx.unfinished(session.id)
+    newest = waiting[-1] if waiting else execution
     known = None
-    if session.last_execution_id not in (None, execution.id):
+    # The one that it knows was perhaps sent while this one ran, and is perhaps over already.
+    if session.last_execution_id not in (None, newest.id):
         known = await tx.execution(session.last_execution_id or "")
-    if known is None:
-        return execution.id
-    return max((execution, known), key=lambda it: (it.created_at, it.id)).id
-
-
-async def end_subagents(tx: Transaction, execution: Execution, *, but_paused: bool = False) -> None:
-    """Those that never told how they ended: their parent is over, or its worker died."""
-    for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
-        is_left = but_paused and child.status is ExecutionStatus.PAUSED
-        if child.status.is_over or is_left:
-            continue
-        await end_subagents(tx, child, but_paused=but_paused)
-        why = "its worker died" if but_paused else "the execution that ran it ended"
-        await tx.save_execution(
-            replace(
-                child,
-                status=ExecutionStatus.CANCELLED,
-                error_message=f"It was cut off: {why}.",
-                completed_at=execution.updated_at,
-                updated_at=execution.updated_at,
-            )
+    if known is not None:
+        newest = max((newest, known), key=lambda it: (it.created_at, it.id))
+    await tx.save_session(
+        replace(
+            session,
+            last_execution_id=newest.id,
+            last_snapshot_id=execution.last_snapshot_id or session.last_snapshot_id,
+            updated_at=max(session.updated_at, execution.updated_at),
         )
+    )
+    return waiting
+
+
+async def end_subagents(
+    tx: Transaction, execution: Execution, *, but_paused: bool = False
+) -> list[NewEvent]:
+    """End those that never told how they ended: their parent is over, or its worker died. Returns
+    the last statuses that clients may not have heard."""
+    told: list[NewEvent] = []
+    why = "its worker died" if but_paused else "the execution that ran it ended"
+    signal = StopSignal(reason=StopReason.USER_REQUESTED, message=f"It was cut off: {why}.")
+    for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
+        if but_paused and child.status is ExecutionStatus.PAUSED:
+            continue
+        if child.status.is_over:
+            if but_paused:  # its worker may have died before it could tell
+                told.append(status_event(child, BroadcastStatus.PROCESSING, child.updated_at))
+            continue
+        told += await end_subagents(tx, child, but_paused=but_paused)
+        is_paused = child.status is ExecutionStatus.PAUSED
+        ended = replace(
+            decided(child, resolve([signal.as_evaluation()])),
+            status=ExecutionStatus.CANCELLED,
+            error_message=signal.message,
+            pending=(),
+            completed_at=execution.updated_at,
+            updated_at=execution.updated_at,
+        )
+        await tx.save_execution(ended)
+        before = BroadcastStatus.PAUSED if is_paused else BroadcastStatus.PROCESSING
+        told.append(status_event(ended, before, execution.updated_at))
+    return told
+
+
+def status_event(execution: Execution, before: BroadcastStatus, at: datetime) -> NewEvent:
+    """The one terminal status that live clients wait for, of a row that is over."""
+    status, reason = BroadcastStatus(execution.status.value), execution.stop_reason
+    is_child = execution.parent_execution_id is not None
+    agent_id = derived_id(execution.session_id or execution.id, "agent")
+    payload = StatusPayload(
+        agent_id=execution.metadata.get(AGENT_ID, execution.id) if is_child else agent_id,
+        agent_name=execution.agent_type if is_child else None,
+        parent_execution_id=execution.parent_execution_id,
+        status=status,
+        previous_status=before,
+        step_count=execution.step_count,
+        stop_reason=None if reason is None else StopReason(reason),
+        reason=execution.error_message or execution.cancel_requested,
+        error_message=execution.error_message if status is BroadcastStatus.FAILED else None,
+    )
+    return NewEvent(
+        id=status_event_id(execution.id, status, execution.attempt),
+        type=EnvelopeType.STATUS.value,
+        payload=to_builtins(payload),
+        created_at=at,
+        execution_id=execution.id,
+    )
+
+
+async def _unseen(
+    tx: Transaction, session: Session, execution: Execution, seen: Collection[str]
+) -> Told:
+    """Messages that came too late to be seen get an execution of their own, and in a session that
+    was closed meanwhile a note that nobody answers them."""
+    sent = await tx.steering_messages(execution.id)
+    unseen = [message.id for message in sent if message.id not in seen]
+    if not unseen:
+        return Told()
+    at = later_than(session, execution.updated_at)
+    if session.status is SessionStatus.CLOSED:
+        kind = EventType.MESSAGE_SENT
+        note, _ = Narrator(execution).note(
+            kind,
+            f"{len(unseen)} of your messages {'was' if len(unseen) == 1 else 'were'} not answered: "
+            "the session was closed.",
+            at,
+            parts=("unseen", *unseen),
+            role=MessageRole.NOTIFICATION,
+            metadata={"not_answered": unseen},
+        )
+        return Told([note], [message_event(note, kind)])
+    own = Execution(
+        id=derived_id(execution.id, "unseen", *unseen),
+        tenant_id=session.tenant_id,
+        session_id=session.id,
+        user_id=execution.user_id or session.user_id,
+        agent_type=session.agent_type,
+        definition_hash=execution.definition_hash,
+        agent_config=execution.agent_config,
+        input={"message_ids": unseen},
+        created_at=at,
+        updated_at=at,
+    )
+    await tx.add_execution(own)
+    queued = queued_message(own, session, at)
+    return Told([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])

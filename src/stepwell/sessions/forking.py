@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from stepwell.continuation import AgentStatus
 from stepwell.ids import IdFactory
 from stepwell.messages import Message
-from stepwell.sessions.cancelling import Ending, ended_state
+from stepwell.sessions.cancelling import cancelled
+from stepwell.sessions.ending import ended_state
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake_checks import MAX_TITLE_CHARACTERS, checked_content
@@ -213,13 +214,8 @@ class Forking:
         state = renamed(self._state, derived_id(self._session_id, "agent"), self._new_id)
         if not self._goes_on:
             if state.status is AgentStatus.PAUSED:
-                ending = Ending(
-                    reason="the fork went on without an answer",
-                    jobs=self._desk.jobs,
-                    clock=self._desk.clock,
-                    growth=self._desk.settings.snapshot_growth,
-                )
-                state = ended_state(state, ending.outcome(), ending.clock)
+                ended = cancelled("the fork went on without an answer")
+                state = ended_state(state, ended.outcome, self._desk.clock)
             return state
         if state.execution is not None:
             state = replace(state, execution=replace(state.execution, id=self._execution_id))

@@ -5,7 +5,9 @@ One per registered agent; which execution a call belongs to says ``running_of``.
 pass: the call of their parent is in the ledger.
 """
 
-from msgspec import json
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct, convert, json, to_builtins
 from msgspec.structs import replace
 
 from stepwell.errors import SerializationError
@@ -23,6 +25,8 @@ from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.ledger import LedgerEntry
 from stepwell.tools.results import Finished
 from stepwell.tools.secrets import Scrubber, what_is_hidden
+
+Value = TypeVar("Value", bound=Struct)
 
 FIRST = 1_000_000
 """Before all other hooks, which then do to a kept turn what they did to the first one."""
@@ -46,17 +50,18 @@ class SessionLedger:
         if finished is not None:
             return finished
         call = _started(running, entry)
-        turn = self._turn(running, entry)
         running.say(running.narrator.called(entry.call, call.started_at))
 
         async def note(tx: Transaction, session: Session | None, told: Told) -> None:
-            if turn is not None:
+            # Made here, where what can't be stored ends the run before the tool has run.
+            if (turn := self._turn(running, entry)) is not None:
                 await tx.add_turn(turn)
             await tx.save_call(call)
             if session is not None:
                 await append(tx, session, told)
 
         await running.commit("call.begin", note)
+        running.open_step = entry.state.step_number
         return None
 
     async def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
@@ -108,10 +113,11 @@ class SessionLedger:
         response = running.response
         if response is None:  # a driver of its own, or a call that was answered
             return None
+        shown = self._without_secrets(response, entry.call)
         try:
-            document = response_to_json(self._without_secrets(response, entry.call))
-        except SerializationError:  # after a crash the model is asked again
-            return None
+            document = response_to_json(shown)
+        except SerializationError:
+            document = response_to_json(storable(shown))
         return LedgerTurn(
             tenant_id=running.execution.tenant_id,
             execution_id=running.execution.id,
@@ -192,8 +198,28 @@ def _stored(finished: Finished) -> str:
     try:
         return finished_to_json(finished)
     except SerializationError:
-        ran = replace(finished.execution, value=None)
+        ran = storable(replace(finished.execution, value=None))
         return finished_to_json(Finished(execution=ran, signal=finished.signal))
+
+
+def storable(value: Value) -> Value:
+    """The same with a mark in place of what JSON can't hold, such as half a surrogate pair; who
+    knows of the call need not know it letter by letter."""
+    plain = to_builtins(value, enc_hook=str)
+    return convert(_encodable(plain), type(value))
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict():
+            entries = cast("dict[Any, Any]", value).items()
+            return {_encodable(key): _encodable(item) for key, item in entries}
+        case list() | tuple():
+            return [_encodable(item) for item in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def _decision(call: ToolCall) -> str:

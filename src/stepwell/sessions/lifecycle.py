@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.answering import answered_by
-from stepwell.sessions.cancelling import Ending, end
+from stepwell.sessions.cancelling import end
 from stepwell.sessions.changing import SessionChange
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import ConflictError
@@ -58,10 +58,11 @@ class Lifecycle:
 
     async def cancel(self, execution_id: str, *, reason: str = "") -> Execution:
         """End it: at once if it waits, else as soon as its worker hears of it."""
-        ending = self._ending(checked_text(reason, "the reason"))
+        ending = self._desk.ending(checked_text(reason, "the reason"))
 
         async def work(transaction: Transaction) -> Execution:
-            session, execution = await locked(transaction, execution_id)
+            _, execution = await locked(transaction, execution_id)
+            await _check_root(transaction, execution)
             if execution.status is ExecutionStatus.CANCELLED:
                 return execution
             if execution.status.is_over:
@@ -70,7 +71,7 @@ class Lifecycle:
                     "cancel",
                     code="already_over",
                 )
-            return await end(transaction, session, execution, ending)
+            return await end(transaction, execution, ending)
 
         return await self._store.write(work, name="cancel")
 
@@ -105,7 +106,7 @@ class Lifecycle:
 
         It goes on by itself if the execution would have; otherwise ``message`` says what to do.
         """
-        execution = await self._store.read(lambda transaction: there(transaction, execution_id))
+        execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
         state = await self._reader.state_at(execution_id, step_number)
         forking = Forking(self._desk, who, execution, state, self._new_id, message)
         source = await self._store.read(forking.source)
@@ -125,13 +126,15 @@ class Lifecycle:
         Closing cancels what is not over, and can't be undone.
         """
         change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
-        work = change.checked().work(session_id, self._new_id(), self._ending("session closed"))
+        work = change.checked().work(
+            session_id, self._new_id(), self._desk.ending("session closed")
+        )
         return await self._store.write(work, name="change_session")
 
     async def _take_up(self, execution_id: str, decide: Decide, *, name: str) -> Execution:
         taking_up = TakingUp(self._desk, self._store, execution_id, self._new_id())
         for _ in range(ROUNDS):
-            execution = await self._store.read(lambda transaction: there(transaction, execution_id))
+            execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
             work = await taking_up.work(execution, decide)
             try:
                 return await self._store.write(work, name=name)
@@ -142,11 +145,22 @@ class Lifecycle:
             code="changed_meanwhile",
         )
 
-    def _ending(self, reason: str) -> Ending:
-        desk = self._desk
-        return Ending(
-            reason=reason,
-            jobs=desk.jobs,
-            clock=desk.clock,
-            growth=desk.settings.snapshot_growth,
+
+async def _root(transaction: Transaction, execution_id: str) -> Execution:
+    """The execution, if it is nobody's subagent."""
+    execution = await there(transaction, execution_id)
+    await _check_root(transaction, execution)
+    return execution
+
+
+async def _check_root(transaction: Transaction, execution: Execution) -> None:
+    """A subagent is part of the execution that runs it: its wishes are that one's."""
+    root = execution
+    while root.parent_execution_id is not None:
+        root = await there(transaction, root.parent_execution_id)
+    if root is not execution:
+        raise ConflictError(
+            f"execution {execution.id} is that of a subagent and can't be changed by itself; use "
+            f"execution {root.id}, which it belongs to",
+            code="subagent",
         )

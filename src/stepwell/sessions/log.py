@@ -7,19 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.envelope import (
-    BroadcastStatus,
-    EnvelopeType,
-    StatusPayload,
-    timestamp,
-)
+from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType, timestamp
 from stepwell.clock import Clock
-from stepwell.continuation import StopReason
 from stepwell.events import AgentEvent
 from stepwell.ids import IdFactory
 from stepwell.sessions.ids import derived_id
@@ -117,7 +111,6 @@ class LogBuffer:
             new_id=new_id,
             clock=clock,
         )
-        self._clock, self._new_id = clock, new_id
         self._execution = execution
         self._tells_statuses = config.auto_status_tracking
         self._agent_id = agent_id
@@ -158,30 +151,6 @@ class LogBuffer:
         if self._tells_statuses:
             self._adapter.on_agent_status_changed(BroadcastStatus.PROCESSING)
             self.news.set()
-
-    def end(self, status: BroadcastStatus, stop_reason: StopReason, reason: str) -> None:
-        """An end that no event of the run brings, or another one than it brought."""
-        if not self._tells_statuses:
-            return
-        payload = StatusPayload(
-            agent_id="",
-            status=status,
-            previous_status=BroadcastStatus.IDLE,
-            step_count=0,
-            stop_reason=stop_reason,
-            reason=reason,
-            error_message=reason if status is BroadcastStatus.FAILED else None,
-        )
-        self._envelopes.append(
-            {
-                "id": self._new_id(),
-                "seq": self._adapter.next_seq - 1,
-                "type": EnvelopeType.STATUS.value,
-                "execution_id": self._execution.id,
-                "timestamp": timestamp(self._clock.now()),
-                "payload": to_builtins(payload),
-            }
-        )
 
     def hold(self, *, ends: bool) -> None:
         """What comes from now on is for the transaction that stores the step. Where the run
@@ -242,8 +211,13 @@ class LogBuffer:
             payload = self._status(envelope["payload"])
         if payload is None:
             return None
+        id = envelope["id"]
+        if not is_root and envelope["type"] == EnvelopeType.STATUS:
+            # A subagent's last one: whoever takes over tells it too, and it is told once.
+            status = BroadcastStatus(payload["status"])
+            id = status_event_id(envelope["execution_id"], status) if status.is_terminal else id
         return NewEvent(
-            id=envelope["id"],
+            id=id,
             type=envelope["type"],
             payload=payload,
             created_at=datetime.fromisoformat(envelope["timestamp"]),
@@ -309,6 +283,11 @@ def _goes_on(open_chunk: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
         and payload["chunk_index"] != 0
         and open_chunk["execution_id"] == entry["execution_id"]
     )
+
+
+def status_event_id(execution_id: str, status: str, attempt: int = 0) -> str:
+    """The same for the same end of an execution; subagents have no attempts of their own."""
+    return derived_id(execution_id, "status", status, attempt)
 
 
 def _exact(at: datetime) -> str:

@@ -248,7 +248,7 @@ class UpkeepRows(Protocol):
         ...
 
     async def save_api_key(self, key: ApiKey, /) -> None:
-        """Its fields as they are now."""
+        """Its fields as they are now, but a key that was revoked stays so, since that time."""
         ...
 
     async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
@@ -293,7 +293,8 @@ class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, Protocol
 
     @property
     def connection(self) -> Any:
-        """The database's own connection, for a queue that keeps its jobs in the same database."""
+        """The database's own connection, for a queue that keeps its jobs in the same database. What
+        is done there may reach the database before what the transaction wrote earlier."""
         ...
 
     def tell(self, topic: str, /) -> None:

@@ -93,7 +93,7 @@ def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> F
     if known is not None and ToolEffect.EXTERNAL in (known.effect, asked.effect):
         if when_unknown is WhenUnknown.ASK:
             return _question(asked.call, known.started_at.isoformat(), now)
-        return _unknown(asked.call, known, now)
+        return outcome_unknown(asked.call, known.started_at, now)
     kept = _kept(asked.answered)
     return None if kept is None else _as_answered(asked, kept, now)
 
@@ -115,13 +115,14 @@ def as_result(finished: Finished) -> Any:
     return ToolOutput(value=value, metadata=finished.metadata, usage=ran.usage, cost=ran.cost)
 
 
-def _unknown(call: ToolCall, known: KnownCall, now: datetime) -> Finished:
+def outcome_unknown(call: ToolCall, began_at: datetime, now: datetime) -> Finished:
+    """The result of a call that began and of which nothing more is known."""
     text = (
-        f"Error: {call.name} began at {known.started_at.isoformat()}, and then the worker that "
+        f"Error: {call.name} began at {began_at.isoformat()}, and then the worker that "
         "ran it died. It may or may not have taken effect, and it was not repeated. Find out "
         "whether it did before you do it again."
     )
-    ran = replace(blank(call, known.started_at), outcome=ToolOutcome.UNKNOWN, text=text)
+    ran = replace(blank(call, began_at), outcome=ToolOutcome.UNKNOWN, text=text)
     return Finished(execution=replace(ran, completed_at=now))
 
 
@@ -184,6 +185,7 @@ class SetAside(Struct, frozen=True, kw_only=True):
     is_failure: bool
     text: str
     stop_reason: StopReason
+    is_resumable: bool = True
 
 
 def set_aside_by_crashes(execution: Execution, running: tuple[str, ...]) -> SetAside:

@@ -7,7 +7,8 @@ from stepwell.errors import AgentNotFoundError, StepwellError
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import ConflictError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.taking_up import Decide, TakenUp, told_pending
+from stepwell.sessions.taking_up import Decide, TakenUp
+from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, PendingKind
 
 CRASHES = "crashes"

@@ -117,10 +117,10 @@ class Runner:
     async def _worked(self, running: Running, control: RunControl) -> ExecutionStatus:
         running.become_current()
         execution = running.execution
-        if execution.cancel_requested is not None:
-            control.cancellation.request(execution.cancel_requested)
         agent = self._agent_of(execution)
         commits = Commits(running, self._jobs, agent)
+        if execution.cancel_requested is not None:
+            return await commits.cancel(execution.cancel_requested)
         aside = await self._why_aside(running, agent)
         if aside is not None or agent is None:
             return await commits.set_aside(aside or set_aside_without_agent(execution))
@@ -202,6 +202,7 @@ class Runner:
         if execution.attempt > 1 and own is not None and state is not None:
             turn, calls = await tx.ledger(execution.id, state.step_number)
             running.recovered = Recovered.of(state.step_number, turn, calls)
+            running.open_step = state.step_number if calls else 0
         return _Loaded(state, [sent for sent in found if sent is not None], own is not None)
 
 

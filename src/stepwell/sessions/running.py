@@ -28,7 +28,7 @@ from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.log import LogBuffer, Told, append
 from stepwell.sessions.ports import Lease, Store, Transaction
-from stepwell.sessions.records import Execution, Session, SessionMessage
+from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
 from stepwell.sessions.recovery import Recovered
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.snapshotting import SnapshotChain
@@ -92,6 +92,8 @@ class Running:
         self.recovered = Recovered()
         self.response: ModelResponse | None = None
         """What the model said last; stored with the first call that it leads to."""
+        self.open_step = 0
+        """The newest step of which the ledger has calls."""
         self.steering: list[SessionMessage] = []
         """Messages for the run that it has not seen."""
         self.seen: set[str] = set()
@@ -146,15 +148,23 @@ class Running:
         return self.clock.now() + timedelta(seconds=self.settings.lease_seconds)
 
     async def commit(
-        self, name: str, change: Change[Result], *, held: bool = False, mark: str | None = None
+        self,
+        name: str,
+        change: Change[Result],
+        *,
+        held: bool = False,
+        mark: str | None = None,
+        lets_go: bool = False,
     ) -> Result | None:
         """Change the database in one transaction that holds the lease, with what was told so far.
 
         ``held`` takes also what was held back since the step's end. ``mark`` is the id of the
-        snapshot that the change stores: if the row has it, the change was made already. A change
-        that fails gives the run up, and nobody gets past this.
+        snapshot that the change stores: if the row has it, the change was made already. So it was
+        if it ``lets_go`` of the execution and this attempt runs no more. A change that fails gives
+        the run up, and nobody gets past this.
         """
-        return await self.shielded(self._committed(name, change, held=held, mark=mark))
+        was_made = None if mark is None else self._was_made(mark, lets_go=lets_go)
+        return await self.shielded(self._committed(name, change, was_made, held=held))
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]]) -> Result:
         """Look something up; a database that does not answer gives the run up as well."""
@@ -168,8 +178,9 @@ class Running:
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is None:
             return task.result()
-        if asyncio.current_task() is self.task:
-            await asyncio.get_running_loop().create_future()  # until it is cancelled: it was asked
+        if self.task is not None and asyncio.current_task() is self.task:
+            self.task.cancel()  # it was asked before, but a tool may have swallowed that
+            await asyncio.get_running_loop().create_future()
         raise asyncio.CancelledError
 
     def _noted(self, task: "asyncio.Task[Any]") -> None:
@@ -179,7 +190,12 @@ class Running:
             self.abandon(error)
 
     async def _committed(
-        self, name: str, change: Change[Result], *, held: bool, mark: str | None
+        self,
+        name: str,
+        change: Change[Result],
+        was_made: Callable[[Transaction], Awaitable[bool]] | None,
+        *,
+        held: bool,
     ) -> Result | None:
         async with self._lock:  # what happened first is logged first
             if self.failure is not None or self._is_writing:
@@ -193,7 +209,7 @@ class Running:
             async def work(tx: Transaction) -> Result | None:
                 session_id = self.execution.session_id
                 session = None if session_id is None else await tx.session(session_id, lock=True)
-                if mark is not None and (await self.row(tx)).last_snapshot_id == mark:
+                if was_made is not None and await was_made(tx):
                     return None
                 await self._renew(tx)
                 return await change(tx, session, told)
@@ -201,6 +217,18 @@ class Running:
             result = await self._store.write(work, name=name)
             self._is_writing = False
             return result
+
+    def _was_made(self, mark: str, *, lets_go: bool) -> Callable[[Transaction], Awaitable[bool]]:
+        """Says whether an earlier try of the same write was committed after all."""
+
+        async def look(tx: Transaction) -> bool:
+            row = await tx.execution(self.execution.id, lock=True)
+            if row is None or row.attempt != self.execution.attempt:
+                return False
+            has_let_go = lets_go and row.status is not ExecutionStatus.RUNNING
+            return has_let_go or row.last_snapshot_id == mark
+
+        return look
 
     async def _renew(self, tx: Transaction) -> None:
         lease: Lease = await tx.renew(self.execution, self.lease_until)
@@ -213,7 +241,8 @@ class Running:
     async def row(self, tx: Transaction) -> Execution:
         """The row as it is now: others write to it as well, such as a wish to cancel."""
         row = await tx.execution(self.execution.id, lock=True)
-        if row is None or row.attempt != self.execution.attempt:
+        is_ours = row is not None and row.attempt == self.execution.attempt
+        if row is None or not is_ours or row.status is not ExecutionStatus.RUNNING:
             raise LostLeaseError(self.execution.id, self.execution.attempt)
         return replace(row, updated_at=self.clock.now(), lease_until=self.lease_until)
 
@@ -232,11 +261,18 @@ class Running:
     # Ending
 
     def abandon(self, why: BaseException) -> None:
-        """Stop at once and write nothing more; another worker will take over."""
+        """Stop at once and write nothing more; another worker will take over.
+
+        It is asked again and again: a tool, or a subagent's, may swallow the cancellation."""
         if self.failure is None:
             self.failure = why
-            if self.task is not None:
-                self.task.cancel()
+            self._stop_task()
+
+    def _stop_task(self) -> None:
+        if self.task is not None and not self.task.done():
+            self.task.cancel()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.settings.heartbeat_seconds, self._stop_task)
 
     async def settled(self) -> None:
         """Wait for the writes that are under way."""

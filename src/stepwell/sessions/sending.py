@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stepwell.clock import Clock
 from stepwell.sessions.cancelling import Ending, end_all
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
+from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import ConflictError, NotThereError, TooManyError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake_checks import title_of
@@ -55,6 +56,11 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     agents: AgentDirectory
     settings: SessionSettings
     clock: Clock
+
+    def ending(self, reason: str) -> Ending:
+        """What ends executions for that reason."""
+        means = Means(jobs=self.jobs, clock=self.clock, settings=self.settings)
+        return Ending(reason=reason, means=means)
 
 
 class SentMeanwhile(Exception):
@@ -111,7 +117,7 @@ class Sending:
                 return steered
             if session.when_busy is WhenBusy.INTERRUPT:
                 session = await self._locked_session(transaction)
-                unfinished = [e for e in unfinished if e.status is ExecutionStatus.RUNNING]
+                unfinished = await transaction.unfinished(session.id)
         await self._check_queue(transaction)
         return await self._enqueue(transaction, session, agent, is_head=not unfinished)
 
@@ -188,13 +194,8 @@ class Sending:
                     code="busy",
                 )
             case WhenBusy.INTERRUPT:
-                ending = Ending(
-                    reason="interrupted by a new message",
-                    jobs=self._desk.jobs,
-                    clock=self._desk.clock,
-                    growth=self._desk.settings.snapshot_growth,
-                )
-                await end_all(transaction, session, unfinished, ending)
+                ending = self._desk.ending("interrupted by a new message")
+                await end_all(transaction, unfinished, ending)
             case WhenBusy.STEER:
                 is_seen = head.status is ExecutionStatus.RUNNING and head.cancel_requested is None
                 if is_seen:

@@ -13,7 +13,7 @@ from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session, Snapshot
 from stepwell.sessions.running import Running, running_above
 from stepwell.sessions.snapshotting import whole_snapshot
-from stepwell.sessions.telling import output_of, pending_data, token_details
+from stepwell.sessions.telling import AGENT_ID, counted, decided, output_of, told_pending
 from stepwell.state import AgentState
 
 LAST = -1_000_000
@@ -100,6 +100,7 @@ def _row(running: Running, state: AgentState) -> Execution:
         status=ExecutionStatus.RUNNING,
         agent_config={"subagent": name, "of": root.agent_type},
         input={"prompt": prompt},
+        metadata={AGENT_ID: state.agent_id},
         created_at=at,
         updated_at=at,
         started_at=at,
@@ -107,18 +108,12 @@ def _row(running: Running, state: AgentState) -> Execution:
 
 
 def _with_result(row: Execution, state: AgentState) -> Execution:
-    status, stop = ExecutionStatus.after(state.status), state.stop
+    status = ExecutionStatus.after(state.status)
     is_done = state.status is AgentStatus.COMPLETED
     return replace(
-        row,
+        decided(counted(row, state), state.stop),
         status=status,
         output=output_of(state),
-        step_count=state.step_count,
-        token_usage=state.usage.total_tokens,
-        token_details=token_details(state.usage),
-        cost=state.cost,
-        stop_reason=None if stop is None or stop.stop_reason is None else str(stop.stop_reason),
-        decision=None if stop is None else stop.to_dict(),
-        pending=tuple(pending_data(state, place) for place in range(len(state.pending))),
+        pending=told_pending(state),
         error_message=None if is_done or not status.is_over else state.explain(),
     )

@@ -5,7 +5,6 @@ still be the one that was read. Called by ``lifecycle``.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,7 +24,6 @@ from stepwell.sessions.records import (
 from stepwell.sessions.removed_snapshots import has_no_states_any_more
 from stepwell.sessions.sending import Desk
 from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.sessions.telling import pending_data
 from stepwell.state import AgentState
 
 
@@ -63,11 +61,6 @@ async def locked(transaction: Transaction, execution_id: str) -> tuple[Session |
     if execution is None:
         raise NotThereError("execution", execution_id)
     return session, execution
-
-
-def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
-    """What a state waits for, as an execution's row tells it."""
-    return tuple(pending_data(state, place) for place in range(len(state.pending)))
 
 
 class TakingUp:

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import json
+from msgspec.structs import replace
 
 from stepwell.broadcasting.summaries import args_summary
-from stepwell.continuation import AgentStatus
+from stepwell.continuation import AgentStatus, ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
     AgentStepCompleted,
@@ -19,7 +20,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
-from stepwell.messages import ToolCall, Usage
+from stepwell.messages import ToolCall
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.records import (
     EventType,
@@ -32,6 +33,8 @@ from stepwell.state import AgentState, ToolExecution, ToolOutcome
 
 Said = tuple[SessionMessage, EventType]
 LONGEST_ERROR = 500
+AGENT_ID = "agent_id"
+"""The key in a subagent's metadata under which its row says whose envelopes are its own."""
 
 END_EVENTS = {
     ExecutionStatus.COMPLETED: EventType.EXECUTION_COMPLETED,
@@ -45,9 +48,9 @@ END_EVENTS = {
 class Narrator:
     """Says what happens in one execution."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, step_number: int = 1) -> None:
         self._execution = execution
-        self._step_number = 1
+        self._step_number = step_number
 
     def note(
         self,
@@ -111,7 +114,7 @@ class Narrator:
 
     def paused(self, state: AgentState, at: datetime) -> Said:
         """What the execution waits for."""
-        asked = [pending_data(state, place) for place in range(len(state.pending))]
+        asked = list(told_pending(state))
         names = [entry["call_id"] or entry["kind"] for entry in asked]
         return self.note(
             EventType.EXECUTION_PAUSED,
@@ -203,27 +206,44 @@ class Narrator:
         )
 
 
-def pending_data(state: AgentState, place: int) -> dict[str, Any]:
-    """One thing that a paused execution waits for, as its row and its clients have it."""
-    asked = state.pending[place]
-    return {
-        "kind": str(asked.kind),
-        "prompt": asked.prompt,
-        "call_id": asked.call_id,
-        "tool_name": asked.tool_name,
-        "details": dict(asked.details),
-    }
+def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
+    """What a paused execution waits for, as its row and its clients have it."""
+    return tuple(
+        {
+            "kind": str(asked.kind),
+            "prompt": asked.prompt,
+            "call_id": asked.call_id,
+            "tool_name": asked.tool_name,
+            "details": dict(asked.details),
+        }
+        for asked in state.pending
+    )
 
 
-def token_details(usage: Usage) -> dict[str, int]:
-    """The breakdown of a row's tokens."""
-    return {
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "total": usage.total_tokens,
-        "cached": usage.cached_tokens,
-        "reasoning": usage.reasoning_tokens,
-    }
+def counted(row: Execution, state: AgentState) -> Execution:
+    """The row with what its state has used so far."""
+    usage = state.usage
+    return replace(
+        row,
+        step_count=state.step_count,
+        token_usage=usage.total_tokens,
+        token_details={
+            "input": usage.input_tokens,
+            "output": usage.output_tokens,
+            "total": usage.total_tokens,
+            "cached": usage.cached_tokens,
+            "reasoning": usage.reasoning_tokens,
+        },
+        cost=state.cost,
+    )
+
+
+def decided(row: Execution, outcome: ContinuationOutcome | None) -> Execution:
+    """The row with the decision that ended or paused it, which explains the stop."""
+    if outcome is None:
+        return row
+    reason = None if outcome.stop_reason is None else str(outcome.stop_reason)
+    return replace(row, stop_reason=reason, decision=outcome.to_dict())
 
 
 def output_of(state: AgentState) -> Any:

@@ -134,7 +134,7 @@ _COUNT_OF_USER = (
 _COUNTS = (
     records_of(t.executions)
     .with_only_columns(_C.status, func.count())
-    .where(_UNFINISHED)
+    .where(_UNFINISHED, literally(f"agent_executions.{t.COUNTED}"))
     .group_by(_C.status)
 )
 

@@ -138,6 +138,12 @@ UNFINISHED = "status IN ('pending', 'running', 'paused')"
 """Those that are not over; written out, because a partial index is used for literal words only."""
 
 
+# Before a server has statistics, any index whose condition fits is as good to it as the right one.
+# So the condition of each fits the queries that it was made for, and no others.
+COUNTED = "attempt >= 0"
+"""Always true; said by the one query that counts all."""
+
+
 executions = Table(
     "agent_executions",
     metadata,
@@ -194,9 +200,9 @@ executions = Table(
         "agent_executions_unfinished_of_user",
         "tenant_id",
         "user_id",
-        **_where(f"{UNFINISHED} AND parent_execution_id IS NULL"),
+        **_where(f"{UNFINISHED} AND parent_execution_id IS NULL AND user_id IS NOT NULL"),
     ),
-    Index("agent_executions_by_status", "status", **_where(UNFINISHED)),
+    Index("agent_executions_by_status", "status", **_where(f"{UNFINISHED} AND {COUNTED}")),
     Index("agent_executions_of_session", "session_id", "created_at", "id"),
     Index(
         "agent_executions_of_parent",

@@ -21,10 +21,6 @@ class Worker(Protocol):
         """Take nothing more, hand back what runs, and return when that is done."""
         ...
 
-    async def close(self) -> None:
-        """Let go of the connections that are its own."""
-        ...
-
 
 def jobs_for(store_url: str) -> Jobs:
     """The queue that belongs to the database at that address."""
@@ -40,7 +36,7 @@ def worker_for(
 ) -> Worker:
     """The worker that belongs to the database at that address."""
     if not _is_postgres(store_url):
-        return EmbeddedWorker(store, work, settings, clock)
+        return EmbeddedWorker(store, work, settings)
     from stepwell.worker.procrastinate_worker import ProcrastinateWorker
 
     return ProcrastinateWorker(store_url, store, work, settings, clock)

@@ -5,7 +5,6 @@ Several processes may work on one file; who claims first has it. It loads no que
 
 import asyncio
 
-from stepwell.clock import Clock
 from stepwell.sessions.ports import WORK_TOPIC, Store
 from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.work import Work
@@ -18,13 +17,7 @@ class EmbeddedWorker:
     ``settings.poll_seconds`` for what nobody told it of: expired leases, other processes.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        work: Work,
-        settings: SessionSettings | None = None,
-        clock: Clock | None = None,  # noqa: ARG002 - it waits on the bus only
-    ) -> None:
+    def __init__(self, store: Store, work: Work, settings: SessionSettings | None = None) -> None:
         self._store = store
         self._work = work
         self._settings = settings or SessionSettings()
@@ -57,9 +50,6 @@ class EmbeddedWorker:
         self._stopping = True
         self._look.set()
         await self._at_rest.wait()
-
-    async def close(self) -> None:
-        """Nothing to let go of: the store is its owner's."""
 
     async def _listen(self) -> None:
         async with self._store.bus.subscribe(WORK_TOPIC) as news:

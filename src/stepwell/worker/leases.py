@@ -5,7 +5,7 @@ Nothing is lost when the database does not answer: a lease that can't be touched
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -38,17 +38,20 @@ class Leases:
             logger.warning("execution %s can't be claimed: %s", execution_id, error)
             return None
 
-    async def claim_some(self, limit: int) -> list[Execution]:
-        """The oldest that are there to be had."""
+    async def claim_some(self, limit: int, *, but: Collection[str] = ()) -> list[Execution]:
+        """The oldest that are there to be had, but for these."""
+
+        async def free(tx: Transaction) -> list[str]:
+            found = await tx.claimable(self._clock.now(), limit=limit + len(but))
+            return [execution_id for execution_id in found if execution_id not in but][:limit]
 
         async def claim(tx: Transaction) -> list[Execution]:
-            found = await tx.claimable(self._clock.now(), limit=limit)
-            claims = [await self._claim(tx, execution_id) for execution_id in found]
+            claims = [await self._claim(tx, execution_id) for execution_id in await free(tx)]
             return [execution for execution in claims if execution is not None]
 
         try:
             # A look first: the idle must not write.
-            if not await self._store.read(lambda tx: tx.claimable(self._clock.now(), limit=1)):
+            if not await self._store.read(free):
                 return []
             return await self._store.write(claim, name="claim")
         except StoreUnavailableError as error:

@@ -71,9 +71,6 @@ class ProcrastinateWorker:
         self._stopping.set()
         await self._at_rest.wait()
 
-    async def close(self) -> None:
-        """Nothing to let go of: its connections are closed when it has stopped."""
-
     async def _deliver(self) -> None:
         """Procrastinate's worker, and a new one whenever it gave up.
 

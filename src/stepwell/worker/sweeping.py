@@ -57,6 +57,7 @@ class Sweeper:
         try:
             if self._sweeps % _CLEAR_EVERY == 1:
                 await self._store.write(self._clear, name="clear_jobs")
+                await self._store.read(self._compare_clocks)
             if not await self._store.read(self._forgotten):
                 return 0
             found = await self._store.write(self._enqueue, name="sweep")
@@ -84,6 +85,23 @@ class Sweeper:
         for execution_id in forgotten:
             await insert_job(tx, execution_id, SOONER)
         return len(forgotten)
+
+    async def _compare_clocks(self, tx: Transaction) -> None:
+        """Leases are times, so workers whose clocks differ take each other's executions."""
+        connection: AsyncConnection = tx.connection
+        told = (await connection.exec_driver_sql("SELECT clock_timestamp()")).scalar_one()
+        ahead = (self._clock.now() - told).total_seconds()
+        # Half of what a lease has left when its heart beats: two clocks may be off.
+        allowed = (self._settings.lease_seconds - self._settings.heartbeat_seconds) / 2
+        if abs(ahead) > allowed:
+            logger.error(
+                "the clock of this machine is %.1f s %s the database's, and leases of %g s allow "
+                "%.1f s; set the clock, or raise lease_seconds on all workers",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+                self._settings.lease_seconds,
+                allowed,
+            )
 
     async def _clear(self, tx: Transaction) -> None:
         """Workers that are gone, what they were doing, and what is over."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
+from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Store, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
@@ -102,31 +103,48 @@ class Work:
 
         False if there was nothing to claim: another worker has it, or its turn has not come.
         """
-        async with self._slots:
-            if self._ending:
-                return False
-            with self._claiming():
-                execution = await self._leases.claim(execution_id)
-                held = None if execution is None else self._begun(execution)
+        await self._slots.acquire()
+        held = None
+        try:
+            if not self._ending and execution_id not in self._at_work:
+                with self._claiming():
+                    execution = await self._leases.claim(execution_id)
+                    held = None if execution is None else self._begun(execution)
+        finally:
             if held is None:
-                return False
-            await self._seen_through(held)
-            return True
+                self._slots.release()
+        if held is None:
+            return False
+        await self._seen_through(held)
+        return True
 
     async def take_some(self) -> list[asyncio.Task[None]]:
         """Claim the oldest there are, as many as it has free hands, in one transaction.
 
         Each task ends when its execution is over, paused or handed back.
         """
-        free = self._settings.concurrency - self.running
-        if self._ending or free <= 0:
-            return []
-        with self._claiming():
-            held = [self._begun(execution) for execution in await self._leases.claim_some(free)]
+        free, held = 0, list[_Held]()
+        while not self._ending and not self._slots.locked():
+            await self._slots.acquire()  # at once
+            free += 1
+        try:
+            if free:
+                with self._claiming():
+                    claims = await self._leases.claim_some(free, but=self._at_work)
+                    held = [self._begun(execution) for execution in claims]
+        finally:
+            for _ in range(free - len(held)):
+                self._slots.release()
         return [
             asyncio.create_task(self._seen_through(one), name=f"take {one.execution.id}")
             for one in held
         ]
+
+    @property
+    def _at_work(self) -> set[str]:
+        """What it must not claim, even if the lease ran out because the process stood still: it
+        would take its own executions away from itself."""
+        return {held.execution.id for held in self._held if not held.run.done()}
 
     def hand_back_all(self) -> None:
         """Take nothing any more, and give each execution back at its next step boundary."""
@@ -209,6 +227,7 @@ class Work:
         finally:
             await _ended(held.run, beating)
             self._held.discard(held)
+            self._slots.release()
             self._notice_idle()
 
     async def _settled(self, held: _Held) -> None:
@@ -238,11 +257,9 @@ class Work:
             error_id,
             exc_info=error,
         )
-        now = self._clock.now()
+        means = Means(jobs=self._jobs, clock=self._clock, settings=self._settings)
         try:
-            await self._store.write(
-                lambda tx: failed(tx, self._jobs, execution, error_id, now), name="fail"
-            )
+            await self._store.write(lambda tx: failed(tx, means, execution, error_id), name="fail")
         except Exception:
             # Its lease runs out, another worker tries, and three times is the limit.
             logger.exception("execution %s can't be finished as failed", execution.id)

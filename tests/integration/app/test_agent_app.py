@@ -1,7 +1,9 @@
 """``AgentApp`` in a program, and mounted into another application."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -115,3 +117,49 @@ async def test_the_secret_of_the_channels_stays_the_same_and_is_not_readable_by_
             secrets.add(app.services.settings.app_secret)
     assert len(secrets) == 1
     assert (tmp_path / "a.db.secret").stat().st_mode & 0o777 == 0o600
+
+
+class BrokenOnce:
+    """A worker that breaks when it is about to begin."""
+
+    async def run(self) -> None:
+        raise OSError(24, "SECRET: too many open files")
+
+    async def stop(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Unlucky(AgentApp):
+    """Its first worker is a broken one."""
+
+    workers = 0
+
+    def new_worker(self, *parts: Any) -> Any:
+        self.workers += 1
+        return BrokenOnce() if self.workers == 1 else super().new_worker(*parts)
+
+
+async def test_a_worker_that_breaks_is_replaced_and_told_of_meanwhile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Unlucky({"helper": helper()}, db=f"sqlite:///{tmp_path}/a.db")
+    transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
+    async with (
+        app.running(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        sent = await app.services.intake.send_message(ADA, NewMessage(content="Look"))
+        meanwhile = await client.get("/ready")
+        assert sent.execution is not None
+        async with asyncio.timeout(20):
+            assert await ended(app, sent.execution.id) == "completed"
+        later = await client.get("/ready")
+    assert meanwhile.status_code == 503
+    assert "OSError" in meanwhile.json()["checks"]["worker here"]
+    assert "SECRET" not in meanwhile.text
+    assert (later.status_code, app.workers) == (200, 2)
+    assert "Too many open files" in caplog.text or "too many open files" in caplog.text
+    assert "Traceback" in caplog.text

@@ -23,6 +23,7 @@ from stepwell.models import ModelRequest
 from stepwell.server.asgi import make_asgi
 from stepwell.server.auth import ApiKeys, KeyRing, several
 from stepwell.server.live.feed import Feeds
+from stepwell.server.live.tokens import StreamTokens
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
@@ -44,7 +45,7 @@ from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
 
 DATABASE = "test.db"
-APP_SECRET = "secret-of-the-tests"
+APP_SECRET = "secret-of-the-tests-which-is-long-enough"
 
 
 @tool
@@ -176,6 +177,7 @@ async def serving(
     directory = AgentDirectory(made_agents())
     jobs = PolledJobs()
     keys = KeyRing(store, clock)
+    tokens = StreamTokens(server.app_secret or APP_SECRET, clock, claims=server.live_claims)
     contexts = AllowedContexts(
         {"invoice": lambda _who, id: f"/invoices/{id}" if id != "9" else False}
     )
@@ -185,10 +187,11 @@ async def serving(
         intake=Intake(store, jobs, directory, settings=sessions, contexts=contexts, clock=clock),
         lifecycle=Lifecycle(store, jobs, directory, settings=sessions, clock=clock),
         reader=Reader(store),
-        authenticate=several(UserHeaders(), ApiKeys(keys)),
+        authenticate=several(UserHeaders(), ApiKeys(keys), tokens),
         authorize=authorize,
         keys=keys,
         feeds=Feeds(store, clock, server),
+        stream_tokens=tokens,
         settings=server,
         clock=clock,
     )

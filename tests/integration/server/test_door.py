@@ -126,7 +126,7 @@ async def test_unknown_hosts_and_foreign_pages_are_turned_away(
 
 
 async def test_pages_of_a_listed_origin_may_read_the_answers(folder: Path) -> None:
-    settings = ServerSettings(allowed_origins=("https://app.example",), app_secret="s")
+    settings = ServerSettings(allowed_origins=("https://app.example",))
     page = {"Origin": "https://app.example"}
     asked = {
         "Access-Control-Request-Method": "POST",
@@ -137,6 +137,8 @@ async def test_pages_of_a_listed_origin_may_read_the_answers(folder: Path) -> No
         before = await ada.options("/agent/messages", headers=asked)
 
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
+    exposed = answer.headers["access-control-expose-headers"].lower()
+    assert "x-stepwell-session" in exposed
     assert before.status_code == 200
     assert "access-control-allow-credentials" not in before.headers
 

@@ -1,10 +1,13 @@
 """API keys and channel signatures by HTTP."""
 
+from pathlib import Path
+
 import pytest
 
 from stepwell.server.live.channel_auth import sign
 from stepwell.server.routes.shapes import ChannelShape, KeyList, NewKeyShape
-from tests.integration.server.serving import APP_SECRET, Served
+from stepwell.server.settings import ServerSettings
+from tests.integration.server.serving import APP_SECRET, Served, serving
 
 
 async def test_a_key_is_shown_once_and_signs_in(served: Served) -> None:
@@ -36,6 +39,19 @@ async def test_a_revoked_key_signs_in_no_more(served: Served) -> None:
         answer = await program.get("/agent/sessions")
     assert (answer.status_code, answer.json()["code"]) == (401, "not_signed_in")
     assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_key_makes_no_key_and_revoking_counts_as_sending(folder: Path) -> None:
+    settings = ServerSettings(sends_per_second=0.001, send_burst=3)
+    async with serving(folder, server=settings) as served, served.client("ada") as ada:
+        made = (await ada.post("/agent/keys", json={"name": "ci"})).json()
+        async with served.client(None, headers={"X-Api-Key": made["secret"]}) as program:
+            refused = await program.post("/agent/keys", json={"name": "for ever"})
+        codes = [(await ada.delete(f"/agent/keys/{made['id']}")).status_code for _ in range(2)]
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert "signed in with a key" in refused.json()["detail"]
+    assert codes == [200, 429]
 
 
 async def test_keys_are_ones_own_and_administrators_have_those_of_the_tenant(
@@ -83,11 +99,9 @@ async def test_a_key_needs_a_name_and_a_future(served: Served, body: dict[str, o
     assert answer.status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/broadcasting/auth", "/agent/channels/auth"])
 @pytest.mark.parametrize("as_form", [True, False])
-async def test_a_channel_is_signed_for_whom_it_belongs_to(
-    served: Served, path: str, as_form: bool
-) -> None:
+async def test_a_channel_is_signed_for_whom_it_belongs_to(served: Served, as_form: bool) -> None:
+    path = "/broadcasting/auth"
     async with served.client("ada") as ada, served.client("bob") as bob:
         session = (await ada.post("/agent/sessions", json={})).json()
         body = {

@@ -25,7 +25,6 @@ from schemathesis.specs.openapi.checks import (
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
-    unsupported_method,
 )
 
 from stepwell.server.asgi import make_asgi
@@ -42,12 +41,12 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
     negative_data_rejection,
-    unsupported_method,
     ignored_auth,
 ]
 CONFIG = {
-    "generation": {"max-examples": 3, "deterministic": True, "database": "none"},
-    "phases": {"coverage": {"unexpected-methods": ["PUT"]}},
+    "generation": {"max-examples": 5, "deterministic": True, "database": "none"},
+    # It tries every bound of every field, which takes four times as long as all the rest.
+    "phases": {"coverage": {"enabled": False}},
 }
 STREAMS = r"/(events|ag-ui|ai-sdk|stream)"
 """Answers without an end; they have tests of their own."""
@@ -128,6 +127,7 @@ def document() -> BaseSchema:
         authenticate=nothing,
         keys=nothing,
         feeds=nothing,
+        stream_tokens=nothing,
     )
     config = SchemathesisConfig.from_dict(CONFIG)
     schema = schemathesis.openapi.from_dict(

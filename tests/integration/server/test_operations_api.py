@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stepwell.server.asgi import make_asgi
 from stepwell.server.routes.shapes import HealthShape, ReadyShape
 from stepwell.server.services import Services
+from stepwell.server.settings import ServerSettings
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.testing import FakeClock
 from tests.integration.server.serving import Served, serving
@@ -90,6 +91,25 @@ async def test_metrics_are_for_administrators(served: Served) -> None:
         assert (await ada.get("/metrics")).status_code == 403
 
 
+async def test_metrics_are_for_the_tenant_that_runs_the_server(folder: Path) -> None:
+    async with (
+        serving(folder) as served,
+        served.client("root", admin=True) as root,
+        served.client("root", admin=True, tenant="customer") as customer,
+    ):
+        assert (await root.get("/metrics")).status_code == 200
+        refused = await customer.get("/metrics")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    settings = ServerSettings(metrics_tenant="us")
+    async with (
+        serving(folder, server=settings) as served,
+        served.client("root", admin=True) as root,
+        served.client("root", admin=True, tenant="us") as us,
+    ):
+        codes = [(await one.get("/metrics")).status_code for one in (root, us)]
+    assert codes == [403, 200]
+
+
 async def test_metrics_count_what_was_done(served: Served) -> None:
     async with served.client("ada") as ada, served.client("root", admin=True) as root:
         sent = (await ada.post("/agent/messages", json={"content": "hello"})).json()
@@ -97,7 +117,8 @@ async def test_metrics_count_what_was_done(served: Served) -> None:
             await ada.get(f"/agent/sessions/{sent['session']['id']}")
         await ada.get("/nowhere")
         await ada.request("BREW", "/agent/sessions")
-        answer = await root.get("/metrics")
+        async with await served.services.feeds.subscribe(sent["session"]["id"], after=0):
+            answer = await root.get("/metrics")
 
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     lines = answer.text.splitlines()
@@ -109,6 +130,8 @@ async def test_metrics_count_what_was_done(served: Served) -> None:
     assert 'stepwell_sends_total{result="new"} 1' in lines
     assert 'stepwell_executions{status="pending"} 1' in lines
     assert 'stepwell_executions{status="running"} 0' in lines
+    assert "stepwell_followers 1" in lines
+    assert "stepwell_followed_sessions 1" in lines
     assert sent["session"]["id"] not in answer.text
 
 

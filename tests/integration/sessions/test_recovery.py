@@ -154,7 +154,8 @@ async def test_an_execution_that_kills_its_worker_three_times_is_set_aside(tmp_p
         assert row.error_message is not None
         assert "died 3 times in step 1 while running pay" in row.error_message
         assert "/resume" in row.error_message
-        [told] = await here.texts("notification")
+        unknown, told = await here.texts("notification")
+        assert unknown == "pay: whether it took effect is not known"
         assert told == row.error_message
         assert await here.statuses() == ["processing", "failed"]
         assert here.jobs.ids == [after]

@@ -1,4 +1,6 @@
-"""Fresh databases: copies of one that was migrated once, so that a test starts at once."""
+"""Databases with nothing in them: copies of one that was migrated once, or one that was emptied, so
+that a test starts at once.
+"""
 
 import asyncio
 import shutil
@@ -10,6 +12,7 @@ import pytest
 
 from stepwell.sessions.ports import Store
 from stepwell.stores.opening import open_store
+from tests.integration.stores.databases import run_sql
 from tests.servers.postgres_server import database_of_its_own
 
 _numbers = count()
@@ -41,9 +44,25 @@ def postgres_template(postgres_url: str) -> Iterator[str]:
         yield "stepwell_template"
 
 
+@pytest.fixture(scope="session")
+def shared_postgres(postgres_url: str, postgres_template: str) -> Iterator[str]:
+    """The URL of the database that most tests use, one after the other."""
+    with database_of_its_own(postgres_url, "stepwell_shared", postgres_template) as url:
+        yield url
+
+
 @pytest.fixture
-def postgres_database(postgres_url: str, postgres_template: str) -> Iterator[str]:
+def postgres_database(shared_postgres: str) -> str:
     """The URL of a database with our tables and nothing in them."""
+    # Quicker than a new database by far; all else belongs to one of these.
+    for table in ("agent_sessions", "agent_executions", "agent_api_keys"):
+        run_sql(shared_postgres, f"DELETE FROM {table}")
+    return shared_postgres
+
+
+@pytest.fixture
+def own_postgres(postgres_url: str, postgres_template: str) -> Iterator[str]:
+    """The same for a test that changes tables, or whose writers may outlive it."""
     name = f"stepwell_test_{next(_numbers)}"
     with database_of_its_own(postgres_url, name, postgres_template) as url:
         yield url

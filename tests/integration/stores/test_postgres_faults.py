@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
 from stepwell.stores.opening import open_store
+from stepwell.stores.postgres import connecting
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import a_session, an_event, make, write
 from tests.servers.postgres_server import PostgresServer, postgres_programs, postgres_running
@@ -103,7 +104,12 @@ async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
     assert tries == 3
 
 
-async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(own_store: Store) -> None:
+async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
+    server: PostgresServer, own_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connecting.SETTINGS["idle_in_transaction_session_timeout"] == "4000"
+    monkeypatch.setitem(connecting.SETTINGS, "idle_in_transaction_session_timeout", "700")
+    freezing = await open_store(server.url)
     begun = asyncio.Event()
     sessions: list[str] = []
 
@@ -113,10 +119,10 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(own_store: S
         sessions.append(str(session.title))
         begun.set()
         if len(sessions) == 1:
-            await asyncio.sleep(6)
+            await asyncio.sleep(1.2)
         await tx.save_session(replace(session, title="thawed"))
 
-    thawing = asyncio.create_task(write(own_store, frozen))
+    thawing = asyncio.create_task(write(freezing, frozen))
     await begun.wait()
 
     async def other(tx: Transaction) -> None:
@@ -124,9 +130,10 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(own_store: S
         assert session is not None
         await tx.save_session(replace(session, title="taken over"))
 
-    async with asyncio.timeout(5.5):
+    async with asyncio.timeout(1.1):
         await write(own_store, other)
     await thawing
+    await freezing.close()
     # Its first try was undone by the server; the second began with the row as it is now.
     assert sessions == ["None", "taken over"]
 
@@ -135,3 +142,92 @@ async def test_a_read_can_write_nothing(own_store: Store) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         await own_store.read(lambda tx: tx.delete_session("s"))
     assert await own_store.read(lambda tx: tx.session("s")) is not None
+
+
+async def test_a_caller_that_is_cancelled_leaves_nothing_and_no_word(
+    own_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocker = await psycopg.AsyncConnection.connect(
+        str(own_store._writers.engine.url).replace("+psycopg", "")  # type: ignore[attr-defined]
+    )
+    await blocker.execute("SELECT * FROM agent_sessions WHERE id = 's' FOR UPDATE")
+
+    async def change(tx: Transaction) -> None:
+        session = await tx.session("s", lock=True)
+        assert session is not None
+        await tx.save_session(replace(session, title="cancelled"))
+
+    # More than there are connections: some wait for the lock, some for a connection.
+    writers = [asyncio.create_task(write(own_store, change)) for _ in range(14)]
+    await asyncio.sleep(0.3)
+    for writer in writers:
+        writer.cancel()
+    # Again, while the first cancellation is still being dealt with.
+    await asyncio.sleep(0)
+    for writer in writers:
+        writer.cancel()
+    ends = await asyncio.gather(*writers, return_exceptions=True)
+    assert {type(end) for end in ends} == {asyncio.CancelledError}
+    await blocker.close()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(write(own_store, lambda tx: tx.session("s")) for _ in range(14)))
+    session = await own_store.read(lambda tx: tx.session("s"))
+    assert session is not None
+    assert session.title is None
+    assert caplog.records == []
+
+
+async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_store_in_order(
+    own_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = a_session()
+
+    async def say(n: int, after: float) -> None:
+        task = asyncio.create_task(
+            write(own_store, lambda tx: tx.append_events(session, [an_event(f"c{n}")]))
+        )
+        await asyncio.sleep(after)
+        task.cancel()
+        await asyncio.wait([task])
+
+    for round in range(4):
+        await asyncio.gather(*(say(round * 20 + n, n * 0.0004) for n in range(20)))
+    await write(own_store, lambda tx: tx.append_events(session, [an_event("last")]))
+    events = await own_store.read(lambda tx: tx.events_after("s", 0, limit=99))
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert events[-1].id == "last"
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("when", ["only", "first", "last"])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_a_queue_writes_is_part_of_the_transaction(
+    server: PostgresServer, own_store: Store, when: str, fails: bool
+) -> None:
+    with psycopg.connect(server.url) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS own_jobs (name text)")
+        connection.execute("DELETE FROM own_jobs")
+
+    async def enqueue(tx: Transaction) -> None:
+        await tx.connection.exec_driver_sql("INSERT INTO own_jobs VALUES (%s)", ("job",))
+
+    async def work(tx: Transaction) -> None:
+        if when != "last":
+            await enqueue(tx)
+        if when != "only":
+            await tx.append_events(a_session(), [an_event("e")])
+        if when == "last":
+            await enqueue(tx)
+        if fails:
+            raise LookupError("changed my mind")
+
+    if fails:
+        with pytest.raises(LookupError):
+            await write(own_store, work)
+    else:
+        await write(own_store, work)
+    with psycopg.connect(server.url) as connection:
+        jobs = connection.execute("SELECT count(*) FROM own_jobs").fetchone()
+        events = connection.execute("SELECT count(*) FROM agent_events").fetchone()
+    assert jobs == (0 if fails else 1,)
+    assert events == (0 if fails or when == "only" else 1,)

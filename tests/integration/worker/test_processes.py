@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 from stepwell.sessions.records import ExecutionStatus
 from tests.integration.worker.bench_of_workers import (
     Place,
     SenderProcess,
+    place_at,
     workers,
 )
 
@@ -16,7 +18,7 @@ async def test_a_killed_workers_execution_is_taken_over_and_goes_on_at_its_step(
 ) -> None:
     with workers(place, 2) as processes:
         by_pid = {process.pid: await process.ready() for process in processes}
-        ids = [(await place.send(steps=5, seconds=0.3))[0] for _ in range(4)]
+        ids = [(await place.send(steps=4, seconds=0.2))[0] for _ in range(4)]
         first = [await place.noted_soon("stored", id) for id in ids]
         victim = first[0].pid
         killed_at = by_pid[victim].kill()
@@ -35,29 +37,37 @@ async def test_a_killed_workers_execution_is_taken_over_and_goes_on_at_its_step(
 
 
 async def test_with_the_settings_that_come_with_it_a_takeover_takes_less_than_five_seconds(
-    place: Place,
+    postgres_place: Place, tmp_path: Path
 ) -> None:
+    folder = tmp_path / "sqlite"
+    folder.mkdir()
+    # Both at once: most of the time is waiting.
+    async with place_at(f"sqlite:///{folder / 'stepwell.db'}", folder) as sqlite_place:
+        took = await asyncio.gather(_takeovers(postgres_place), _takeovers(sqlite_place))
+    print(f"takeovers on PostgreSQL and SQLite: {took}")
+    assert max(max(seconds) for seconds in took) < 5.0
+
+
+async def _takeovers(place: Place) -> list[float]:
+    """How long the executions of a killed worker waited for another one."""
     settings = {"lease_seconds": 3.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.5}
     with workers(place, 2, **settings) as processes:
         by_pid = {process.pid: await process.ready() for process in processes}
-        ids = [(await place.send(steps=1, seconds=1.0))[0] for _ in range(12)]
+        ids = [(await place.send(steps=1, seconds=0.6))[0] for _ in range(6)]
         for id in ids:
             await place.noted_soon("step", id)
         victim = place.noted("step")[0].pid
         killed_at = by_pid[victim].kill()
         hit = [n.id for n in place.noted("claim") if n.pid == victim]
         rows = await place.all_over(ids)
-
     assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
-    took = sorted(place.noted("claim", id)[1].at - killed_at for id in hit)
-    print(f"takeover {took[0]:.2f} to {took[-1]:.2f} s")
-    assert took[-1] < 5.0
+    return [place.noted("claim", id)[1].at - killed_at for id in hit]
 
 
 async def test_a_frozen_worker_that_wakes_up_can_not_write(place: Place) -> None:
     with workers(place, 2) as processes:
         by_pid = {process.pid: await process.ready() for process in processes}
-        [id] = await place.send(steps=2, seconds=0.5)
+        [id] = await place.send(steps=2, seconds=0.3)
         frozen = by_pid[(await place.noted_soon("step", id)).pid]
         await asyncio.sleep(0.1)
         frozen.freeze()
@@ -79,7 +89,9 @@ async def test_a_frozen_worker_that_wakes_up_can_not_write(place: Place) -> None
 
 
 async def test_an_execution_whose_worker_died_three_times_is_set_aside(place: Place) -> None:
-    with workers(place, 4) as processes:
+    # Each is killed as soon as it has claimed, so a short lease does no harm on a slow machine.
+    quick = {"lease_seconds": 0.3, "heartbeat_seconds": 0.1, "poll_seconds": 0.1}
+    with workers(place, 4, **quick) as processes:
         by_pid = {process.pid: await process.ready() for process in processes}
         [id] = await place.send(steps=1, seconds=30)
         for claim in range(1, 4):
@@ -122,7 +134,7 @@ async def test_two_processes_send_while_workers_die_and_nothing_is_lost(place: P
 
 async def test_short_executions_run_once_each_over_four_workers(place: Place) -> None:
     # A job of Procrastinate's costs some ten milliseconds of a processor.
-    sessions = 100 if place.url.startswith("sqlite") else 20
+    sessions = 40 if place.url.startswith("sqlite") else 8
     with workers(place, 4, concurrency=10) as processes:
         for process in processes:
             await process.ready()

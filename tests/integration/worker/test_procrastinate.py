@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from msgspec.structs import replace
 
+from stepwell.clock import SystemClock
 from stepwell.ids import new_id
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import ExecutionStatus
@@ -54,7 +56,6 @@ async def working(place: Place, **settings: object) -> AsyncIterator[Procrastina
     finally:
         await worker.stop()
         await running
-        await worker.close()
 
 
 async def test_a_send_makes_one_job_for_the_head(postgres_place: Place) -> None:
@@ -200,3 +201,17 @@ async def test_a_worker_that_procrastinate_holds_for_dead_goes_on(postgres_place
         await asked(postgres_place, "DELETE FROM procrastinate_workers")
         [second] = await postgres_place.send()
         await postgres_place.all_over([second], 8.0)
+
+
+@pytest.mark.parametrize(("off", "told"), [(0.0, 0), (60.0, 1), (-60.0, 1)])
+async def test_a_clock_that_is_not_the_databases_is_told(
+    postgres_place: Place, caplog: pytest.LogCaptureFixture, off: float, told: int
+) -> None:
+    class Off(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(seconds=off)
+
+    await ensure_tables(conninfo(postgres_place.url))
+    await Sweeper(postgres_place.store, settings_of(lease_seconds=30.0), Off()).sweep()
+    found = [it for it in caplog.messages if "the clock of this machine is 60.0 s" in it]
+    assert len(found) == told

@@ -84,8 +84,9 @@ async def test_what_is_over_or_not_the_head_can_not_be_taken(sqlite_place: Place
 
 
 async def test_a_run_longer_than_its_lease_keeps_it(sqlite_place: Place) -> None:
-    [id] = await sqlite_place.send(steps=1, seconds=1.4)
-    taking = asyncio.create_task(work_at(sqlite_place).take(id))
+    [id] = await sqlite_place.send(steps=1, seconds=0.9)
+    work = work_at(sqlite_place, lease_seconds=0.6, heartbeat_seconds=0.15)
+    taking = asyncio.create_task(work.take(id))
     other = work_at(sqlite_place, name="worker-2")
 
     await sqlite_place.noted_soon("step", id)
@@ -292,7 +293,7 @@ async def test_it_runs_no_more_at_once_than_it_may(sqlite_place: Place) -> None:
 
 
 async def test_shutting_down_hands_back_at_the_step_boundary(place: Place) -> None:
-    [id] = await place.send(steps=3, seconds=0.4)
+    [id] = await place.send(steps=3, seconds=0.25)
     work = work_at(place)
     taking = asyncio.create_task(work.take(id))
     await place.noted_soon("step", id)
@@ -309,7 +310,7 @@ async def test_shutting_down_hands_back_at_the_step_boundary(place: Place) -> No
 
 
 async def test_what_reaches_no_boundary_is_abandoned_and_free_at_once(place: Place) -> None:
-    [id] = await place.send(steps=1, seconds=1.0)
+    [id] = await place.send(steps=1, seconds=0.6)
     work = work_at(place, shutdown_seconds=0.1)
     taking = asyncio.create_task(work.take(id))
     await place.noted_soon("step", id)

@@ -47,7 +47,6 @@ async def main(
     )
     await worker.stop()
     await running
-    await worker.close()
     await store.close()
 
 

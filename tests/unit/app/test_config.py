@@ -59,3 +59,27 @@ def test_what_is_wrong_in_the_environment_is_named(name: str, value: str, said: 
 
 def test_names_that_other_parts_use_are_left_alone() -> None:
     assert config_of({"STEPWELL_PYTHON": "python3", "STEPWELL_TEST_POSTGRES": "x"}).port == 8400
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:hunter2@localhost:5432/agents",
+        "postgresql://ada:hun:ter2@localhost/agents",
+        "postgresql://ada:a/hunter2@localhost/agents",
+        "postgresql//ada:hunter2@localhost/agents",
+        "postgresql://localhost/agents?user=ada&password=hunter2",
+        "postgresql://ada:a@b//hunter2@localhost/agents",
+    ],
+)
+def test_no_password_is_shown(url: str) -> None:
+    shown = repr(config_of({"STEPWELL_DB": url}))
+    assert "ter2" not in shown
+    assert "localhost" in shown
+    assert "app_secret" not in repr(config_of({"STEPWELL_SERVER__APP_SECRET": "s" * 40}))
+
+
+def test_a_short_secret_is_refused_without_being_shown() -> None:
+    with pytest.raises(ConfigurationError, match="token_urlsafe") as refused:
+        config_of({"STEPWELL_SERVER__APP_SECRET": "hunter2"})
+    assert "hunter2" not in str(refused.value)

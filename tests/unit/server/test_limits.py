@@ -167,6 +167,39 @@ def test_depth_and_items_are_counted_outside_of_texts(body: bytes, fault: str | 
     assert json_fault(body, 3, 10) == fault
 
 
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"]", "The body closes a list or an object that it did not open."),
+        (b"[1]}", "The body closes a list or an object that it did not open."),
+        (b'""' * 100, "The body has more than 10 items."),
+        (b'[{"a": "b"' + b"}" * 50, "The body closes a list or an object that it did not open."),
+        (b"{" + b",".join(b'"k%d": "v"' % n for n in range(10)) + b"}", None),
+        (b"[" + b",".join(b'{"a":"b"}' for _ in range(5)) + b"]", None),
+    ],
+)
+def test_every_token_is_counted(body: bytes, fault: str | None) -> None:
+    assert json_fault(body, 3, 10) == fault
+
+
+@pytest.mark.parametrize("token", [b"]", b'""', b"[]", b",", b'{"":""}', b'"a" '])
+def test_a_body_of_tokens_without_sense_is_refused_after_the_first_few(token: bytes) -> None:
+    looked_at = Looked(token * (2**20 // len(token)))
+    assert json_fault(looked_at, 32, 10_000) is not None
+    # One look at the kind of each token: a bound that does not depend on the machine.
+    assert looked_at.times <= 40_006
+
+
+class Looked(bytes):
+    """Counts how often it is looked at."""
+
+    times = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.times += 1
+        return super().__getitem__(index)
+
+
 def test_a_text_without_an_end_is_looked_at_once() -> None:
     # Quadratic work on a body of the allowed size would take minutes.
     assert json_fault(b'"' + b'\\"' * 500_000, 3, 10) is None

@@ -115,3 +115,19 @@ async def test_no_address_that_is_kept_leaves_the_web(url: str) -> None:
 def test_a_check_must_be_a_function() -> None:
     with pytest.raises(ConfigurationError, match="'invoice'"):
         AllowedContexts({"invoice": True})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("verdict", [None, 0, 1, "", [], ["/invoices/7"], {"ok": True}, 1.0])
+async def test_a_check_that_says_anything_but_yes_says_no(verdict: object) -> None:
+    async def slow(_who: Principal, _id: str) -> object:
+        return verdict
+
+    for check in (lambda _who, _id: verdict, slow):
+        contexts = AllowedContexts({"invoice": check})  # type: ignore[dict-item]
+        assert await refused(INVOICE, ADA, contexts) == "context_refused"
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "//evil.example", "a b"])
+async def test_an_address_that_no_page_may_link_to_is_not_kept(url: str) -> None:
+    contexts = AllowedContexts({"invoice": lambda _who, _id: url})
+    assert await refused(INVOICE, ADA, contexts) == "bad_context_url"

@@ -13,7 +13,8 @@ from stepwell.sessions.errors import ConflictError, RefusedError
 from stepwell.sessions.forking import renamed
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.resuming import Granted, granted_by
-from stepwell.sessions.taking_up import TakenUp, told_pending
+from stepwell.sessions.taking_up import TakenUp
+from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, PendingKind
 from stepwell.testing import FakeClock, ScriptedModel, SequentialIds, call
 

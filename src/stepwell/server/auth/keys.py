@@ -18,7 +18,12 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.server.auth.headers import bearer, only_header
 from stepwell.server.auth.refusals import NotAllowedError
-from stepwell.sessions.errors import NotThereError, RefusedError, StoreUnavailableError
+from stepwell.sessions.errors import (
+    NotThereError,
+    RefusedError,
+    StoreUnavailableError,
+    TooManyError,
+)
 from stepwell.sessions.ports import ACCESS_TOPIC, Store, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 from stepwell.sessions.records import ApiKey
@@ -30,6 +35,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOTED_EVERY = timedelta(minutes=1)
 _LONGEST_NAME = 100
 _LONGEST_USER = 200
+MOST_KEYS = 100
+"""Of one user; those that were revoked or have expired don't count."""
 
 
 class KeyRing:
@@ -53,8 +60,14 @@ class KeyRing:
         expires_at: datetime | None = None,
     ) -> tuple[ApiKey, str]:
         """A new key in their tenant, and its text, which can't be had again. For another user, or
-        an administrator's, one has to be an administrator."""
+        an administrator's, one has to be an administrator; also to make one while signed in with
+        a key, which could outlive that one. Raises ``TooManyError``."""
         owner = who.user_id if user_id is None else user_id
+        if not who.is_admin and who.key_id is not None:
+            raise NotAllowedError(
+                "create a key while signed in with a key; sign in another way, or ask an "
+                "administrator for one"
+            )
         if not who.is_admin and (is_admin or owner != who.user_id):
             raise NotAllowedError("create a key for another user, or an administrator's")
         now = self._clock.now()
@@ -126,7 +139,7 @@ class KeyRing:
             if key.revoked_at is None:
                 key = replace(key, revoked_at=now)
                 await tx.save_api_key(key)
-            tx.tell(ACCESS_TOPIC)
+                tx.tell(ACCESS_TOPIC)
             return key
 
         return await self._store.write(work, name="revoke_key")
@@ -164,8 +177,16 @@ class ApiKeys:
 
 async def _add(tx: Transaction, key: ApiKey) -> None:
     # The write may be repeated after a fault at its commit.
-    if await tx.api_key_by_prefix(key.prefix) is None:
-        await tx.add_api_key(key)
+    if await tx.api_key_by_prefix(key.prefix) is not None:
+        return
+    theirs = await tx.api_keys(key.tenant_id, user_id=key.user_id)
+    if sum(_is_valid(one, key.created_at) for one in theirs) >= MOST_KEYS:
+        raise TooManyError(
+            f"{key.user_id} has {MOST_KEYS} keys, which is the most that one user may have; "
+            "revoke one of them",
+            code="too_many_keys",
+        )
+    await tx.add_api_key(key)
 
 
 def _is_valid(key: ApiKey, now: datetime) -> bool:

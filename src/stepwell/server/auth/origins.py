@@ -38,8 +38,8 @@ class OriginGuard:
     """Middleware for HTTP and WebSockets; works wherever it is mounted.
 
     Hosts are names, with a port or for all ports; ``*.example.com`` means all below, ``*`` all
-    there are. Loopback names and the name that the server is bound to are always answered. Origins
-    are exact, as ``https://app.example.com``; the server's own is always allowed.
+    there are. Loopback names are always answered. Origins are exact, as
+    ``https://app.example.com``; the server's own is always allowed.
     """
 
     def __init__(
@@ -48,7 +48,6 @@ class OriginGuard:
         *,
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
-        bind_host: str | None = None,
     ) -> None:
         hosts = tuple(allowed_hosts)
         self._all_hosts = "*" in hosts
@@ -56,7 +55,6 @@ class OriginGuard:
         # A server is bound to these, but no page comes from them.
         self._hosts = frozenset(host for host in named if host.host not in _ALL_ADDRESSES)
         self._domains = tuple("." + _host(text[2:]).host for text in hosts if text[:2] == "*.")
-        self._bind_host = None if bind_host is None else _bare(bind_host)
         origins = {text: _origin(text) for text in allowed_origins}
         self._origins = frozenset(origins.values())
         self._app = _with_cors(app, origins) if origins else app
@@ -97,7 +95,6 @@ class OriginGuard:
         return (
             self._all_hosts
             or host.is_loopback
-            or host.host == self._bind_host
             or host in self._hosts
             or Authority(host.host) in self._hosts
             or host.host.endswith(self._domains)
@@ -114,7 +111,7 @@ def _with_cors(app: ASGIApp, origins: dict[str, Origin]) -> ASGIApp:
         allow_origins=[_as_browsers_write(origin) for origin in origins.values()],
         allow_methods=_METHODS,
         allow_headers=_HEADERS,
-        expose_headers=("Retry-After",),
+        expose_headers=("Retry-After", "X-Stepwell-Session"),
     )
 
 
@@ -147,12 +144,6 @@ def _origin(text: str) -> Origin:
             "without a path; '*' and 'null' are not possible"
         )
     return origin
-
-
-def _bare(bind_host: str) -> str | None:
-    """The bound name as a Host header has it; an address that stands for all is no name."""
-    authority = parse_authority(_bracketed(bind_host))
-    return None if authority is None or authority.host in _ALL_ADDRESSES else authority.host
 
 
 def _bracketed(text: str) -> str:

@@ -2,6 +2,7 @@
 follows is told as AG-UI events."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import ValidationError, convert
@@ -27,15 +28,19 @@ async def ag_ui_response(
     """Take a RunAgentInput and tell the run. A client that leaves does not end it. Raises
     ``RefusedError`` for what is none."""
     given = _read(body)
-    followed = await fulfilled(services, who, session, _wish(given))
-
+    wish = _wish(given)
+    with ExitStack() as leaving:
+        # Before the message is stored: who may not follow it is refused as a whole.
+        leaving.enter_context(services.feeds.seats.taken(who))
+        followed = await fulfilled(services, who, session, wish)
+        seat = leaving.pop_all()
     story = Story(
         services,
         followed,
         lambda: AgUiTranslator(given.thread_id, given.run_id),
         starts_over=True,
     )
-    return story_response(services, who, story, headers=AG_UI_HEADERS)
+    return story_response(services, who, story, headers=AG_UI_HEADERS, seat=seat)
 
 
 def _read(body: bytes) -> RunInput:

@@ -2,6 +2,7 @@
 that follows is told as a UI message stream."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
@@ -39,9 +40,14 @@ async def ai_sdk_response(
             code="no_regeneration",
         )
     paused = None if session is None else await paused_execution(services, session)
-    followed = await fulfilled(services, who, session, _wish(posted, messages, paused))
+    wish = _wish(posted, messages, paused)
+    with ExitStack() as leaving:
+        # Before the message is stored: who may not follow it is refused as a whole.
+        leaving.enter_context(services.feeds.seats.taken(who))
+        followed = await fulfilled(services, who, session, wish)
+        seat = leaving.pop_all()
     message_id = response_message_id(body) or followed.execution_id
-    return _told(services, who, followed, message_id)
+    return _told(services, who, followed, message_id, seat)
 
 
 async def ai_sdk_resumed(services: "Services", who: Principal, session: Session) -> Response:
@@ -52,10 +58,16 @@ async def ai_sdk_resumed(services: "Services", who: Principal, session: Session)
     return _told(services, who, followed, followed.execution_id)
 
 
-def _told(services: "Services", who: Principal, followed: Followed, message_id: str) -> Response:
+def _told(
+    services: "Services",
+    who: Principal,
+    followed: Followed,
+    message_id: str,
+    seat: ExitStack | None = None,
+) -> Response:
     # Parts that a client has can't be taken back, so a step that begins anew shows twice.
     story = Story(services, followed, lambda: AiSdkTranslator(message_id), starts_over=False)
-    return story_response(services, who, story, headers=AI_SDK_HEADERS, end=AI_SDK_DONE)
+    return story_response(services, who, story, headers=AI_SDK_HEADERS, end=AI_SDK_DONE, seat=seat)
 
 
 def _read(body: bytes) -> tuple[dict[str, Any], Sequence[UiMessage]]:

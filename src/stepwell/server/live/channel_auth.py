@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct, ValidationError, json
 
+from stepwell.errors import ConfigurationError
+from stepwell.server.live.travelling import as_it_travels
 from stepwell.server.policy import channel_policy, may_follow
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.principal import Principal
@@ -50,18 +52,21 @@ async def authorize_channel(
     known = channel_policy(channel)
     if known is None or not await may_follow(services, who, known[1]):
         raise NotThereError("channel", channel[:200])
-    data = json.encode(who).decode()
     settings = services.settings
+    data = json.encode(as_it_travels(who, settings.live_claims)).decode()
     signature = sign(settings.app_secret, socket_id, channel, data)
     return ChannelAuth(auth=f"{settings.app_key}:{signature}", channel_data=data)
 
 
 def sign(secret: str, socket_id: str, channel: str, channel_data: str | None = None) -> str:
-    """The signature that the Pusher protocol asks for.
+    """The signature that the Pusher protocol asks for. Raises ``ConfigurationError`` without a
+    secret: everybody could make the same.
 
     >>> sign("7ad3773142a6692b25b8", "1234.1234", "private-foobar")[:16]
     '58df8b0c36d6982b'
     """
+    if not secret:
+        raise ConfigurationError("channel signatures need a secret; set app_secret")
     parts = [socket_id, channel] if channel_data is None else [socket_id, channel, channel_data]
     return hmac.new(secret.encode(), ":".join(parts).encode(), hashlib.sha256).hexdigest()
 
@@ -71,12 +76,14 @@ def subscriber_of(
 ) -> Subscriber | None:
     """Whom the signature that came with a subscription names; None if it is not good."""
     known = channel_policy(channel)
+    settings = services.settings
     if known is None or not isinstance(auth, str) or not isinstance(channel_data, str | None):
         return None
-    settings = services.settings
+    if not settings.app_secret:
+        return None
     signature = sign(settings.app_secret, socket_id, channel, channel_data)
     is_good = hmac.compare_digest(f"{settings.app_key}:{signature}".encode(), auth.encode())
-    if not settings.app_secret or not is_good:
+    if not is_good:
         return None
     if channel_data is None:
         return Subscriber(session_id=known[1], who=None)

@@ -1,17 +1,28 @@
 """The connection under a stream: how it is cut, and how it learns that the server ends.
 
 ASGI can say neither. ``LiveHttpProtocol``, given to uvicorn as ``http=``, adds both; under another
-server a cut stream is closed instead of aborted, and ends when the app closes its feeds.
+server a cut stream is closed instead of aborted, and ends when the app closes its feeds. It also
+limits what clients may do before they have asked for anything.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from starlette.types import Message, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from stepwell.server.settings import ServerSettings
+
+logger = logging.getLogger("stepwell.server")
+
 _KEY = "stepwell_line"
+_REST_BYTES = 2 * 1024 * 1024
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"connection: close\r\ncontent-length: 0\r\n\r\n"
+)
 
 
 class SlowReaderError(Exception):
@@ -48,19 +59,97 @@ async def send_or_cut(send: Send, message: Message, seconds: float) -> None:
         raise SlowReaderError(f"the client took nothing for {seconds:g} s") from None
 
 
-class LiveHttpProtocol(AutoHTTPProtocol):
-    """uvicorn's protocol for HTTP, whose connections can be cut. WebSockets begin here as well, so
-    it is enough for them, too."""
+class LiveConnections(asyncio.Protocol):
+    """Over one of uvicorn's protocols for HTTP: connections can be cut, and those who ask nothing
+    are not waited for for ever. WebSockets begin here as well, so it is enough for them, too.
+
+    What comes while nothing is answered is the head of a request: it has to be complete in time
+    and within its size. Connections beyond ``limit_concurrency`` are hung up on.
+    """
+
+    head_seconds = 10.0
+    head_bytes = 64 * 1024
 
     app_state: dict[str, Any]
+    connections: set[Any]
+    cycle: Any
+    limit_concurrency: int | None
+    loop: asyncio.AbstractEventLoop
+    transport: Any
 
     def connection_made(self, transport: Any) -> None:
         """Remember the connection where the app finds it."""
         super().connection_made(transport)
         self._line = Line(transport.abort)
         self.app_state = {**self.app_state, _KEY: self._line}
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_room: int | None = None
+        """How much of a head may still come; None while something else is expected."""
+        most = self.limit_concurrency
+        if most is not None and len(self.connections) > most:
+            logger.warning("more than %d connections are open; new ones are hung up on", most)
+            transport.abort()
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass it on, of the head of a request no more than it may have."""
+        before = self.cycle
+        if before is None or before.response_complete or not before.more_body:
+            self._expect_head()
+        room = len(data) if self._head_room is None else self._head_room
+        super().data_received(data[:room])
+        if self.cycle is not before:
+            self._expect_nothing()
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        if self._head_room is not None:
+            self._head_room = room - len(data)
+            if self._head_room <= 0:
+                self.transport.write(_HEAD_TOO_LARGE)
+                self.transport.close()
+        elif room < len(data):
+            super().data_received(data[room:])
+
+    def handle_websocket_upgrade(self, *request: Any) -> None:
+        """From here on it is a socket, with limits of its own."""
+        self._expect_nothing()
+        cast("Any", super()).handle_websocket_upgrade(*request)
 
     def shutdown(self) -> None:
         """The server ends: streams end by themselves, or uvicorn would wait for them."""
         self._line.ending.set()
         cast("Any", super()).shutdown()
+
+    def _expect_head(self) -> None:
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
+        if self._head_room is None:
+            # Who was answered early may still send the rest of its body, which nobody keeps.
+            has_rest = self.cycle is not None and self.cycle.more_body
+            self._head_room = _REST_BYTES if has_rest else self.head_bytes
+
+    def _expect_nothing(self) -> None:
+        self._head_room = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class LiveHttpProtocol(LiveConnections, AutoHTTPProtocol):
+    """The same over the one that uvicorn chooses."""
+
+
+def live_http_protocol(settings: ServerSettings) -> type[LiveHttpProtocol]:
+    """The protocol with the patience of these settings, for uvicorn's ``http=``."""
+
+    class Protocol(LiveHttpProtocol):
+        head_seconds = settings.head_seconds
+
+    return Protocol

@@ -47,6 +47,8 @@ class SocketLimits(Struct, frozen=True, kw_only=True):
 
     activity_seconds: float = 120.0
     pong_seconds: float = 30.0
+    join_seconds: float = 30.0
+    """How long it may follow nothing after it was opened."""
     channels: int = 100
     message_characters: int = 10_240
 
@@ -91,6 +93,7 @@ class _Socket:
         self._limits = limits
         self._channels: dict[str, asyncio.Task[None]] = {}
         self._sending = asyncio.Lock()
+        self._joined = asyncio.Event()
 
     async def converse(self, app_key: str) -> None:
         """Until the client leaves. Raises ``PusherError`` when it has to."""
@@ -101,10 +104,20 @@ class _Socket:
         await self.tell("pusher:connection_established", about)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._expect_to_join())
                 await self._listen(group.create_task)
         except BaseExceptionGroup as several:
             # One reason is enough: who is cut in two channels is cut.
             raise several.exceptions[0] from None
+
+    async def _expect_to_join(self) -> None:
+        """Nobody has signed in before a channel is joined, so nobody may keep a socket for it."""
+        try:
+            async with asyncio.timeout(self._limits.join_seconds):
+                await self._joined.wait()
+        except TimeoutError:
+            seconds = f"{self._limits.join_seconds:g} s"
+            raise PusherError(4100, f"no channel was joined within {seconds}") from None
 
     async def tell(self, event: str, data: Mapping[str, Any], channel: str | None = None) -> None:
         """One message of the protocol."""
@@ -199,6 +212,7 @@ class _Socket:
                 self._channels.pop(channel, None)
                 return await self._refuse(channel, refused)
             leaving.callback(subscription.close)
+            self._joined.set()
             await self.tell("pusher_internal:subscription_succeeded", {}, channel)
             await first_of(
                 self._pump(channel, subscription),

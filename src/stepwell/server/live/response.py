@@ -4,7 +4,7 @@ by itself, and a client that takes nothing is cut."""
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -37,7 +37,9 @@ class LiveResponse(Response):
         after: int,
         body: Body,
         headers: Mapping[str, str],
+        seat: ExitStack | None = None,
     ) -> None:
+        """``seat`` is the one that was taken for it before something was changed for its sake."""
         super().__init__(headers=dict(headers))
         del self.headers["content-length"]
         self._services = services
@@ -45,11 +47,12 @@ class LiveResponse(Response):
         self._session_id = session_id
         self._after = after
         self._body = body
+        self._seat = seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it. What fails before the first byte is told as any other error."""
         feeds, line = self._services.feeds, line_of(scope)
-        with feeds.seats.taken(self._who), counted(self._services.metrics, "stream"):
+        with self._seat or feeds.seats.taken(self._who), counted(self._services.metrics, "stream"):
             async with await feeds.subscribe(self._session_id, self._after) as subscription:
                 start = {"status": self.status_code, "headers": self.raw_headers}
                 await send({"type": "http.response.start", **start})

@@ -10,7 +10,6 @@ from stepwell.server.live.ag_ui import ag_ui_response
 from stepwell.server.live.ai_sdk import ai_sdk_response, ai_sdk_resumed
 from stepwell.server.live.pusher import SocketLimits, serve_pusher
 from stepwell.server.live.sse import cursor_of, sse_response
-from stepwell.server.live.tokens import StreamTokens
 from stepwell.server.routes.documented import (
     WITH_BODY,
     AccessDep,
@@ -34,8 +33,6 @@ def live_router(services: "Services", *, limits: SocketLimits = SocketLimits()) 
 
 
 def _add_streams(router: APIRouter, services: "Services") -> None:
-    tokens = StreamTokens(services.settings.app_secret, services.clock)
-
     @router.get("/agent/sessions/{session_id}/events", **_documented("follow_session"))
     async def follow(
         access: AccessDep,
@@ -65,7 +62,7 @@ def _add_streams(router: APIRouter, services: "Services") -> None:
         """A token for streams of a session, good for a minute: `?token=` in their address is for
         browsers, whose EventSource can send no headers."""
         session = cast(Session, access.session)
-        made = tokens.make(access.principal, session.id)
+        made = services.stream_tokens.make(access.principal, session.id)
         return answer({"token": made.token, "expires_at": timestamp(made.expires_at)}, 201)
 
 

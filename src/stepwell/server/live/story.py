@@ -5,7 +5,7 @@ from the stored state after it. So a client is told the same whichever worker ru
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -221,6 +221,7 @@ def story_response(
     *,
     headers: Mapping[str, str],
     end: bytes = b"",
+    seat: ExitStack | None = None,
 ) -> LiveResponse:
     """The story as server-sent events, with ``end`` behind the last."""
     followed = story.followed
@@ -239,6 +240,7 @@ def story_response(
         after=followed.after,
         body=body,
         headers={**headers, SESSION_HEADER: followed.session_id},
+        seat=seat,
     )
 
 

@@ -13,6 +13,8 @@ from msgspec import DecodeError, Struct, ValidationError, json
 from starlette.requests import HTTPConnection
 
 from stepwell.clock import Clock
+from stepwell.errors import ConfigurationError
+from stepwell.server.live.travelling import as_it_travels
 from stepwell.sessions.principal import Principal
 
 TOKEN_SECONDS = 60.0
@@ -33,7 +35,8 @@ class _Claims(Struct, frozen=True, kw_only=True):
 
 
 class StreamTokens:
-    """Makes and checks them; also an authenticator, for the one route that takes them.
+    """Makes and checks them; also an authenticator, for the one route that takes them. Of a
+    principal's claims only the named ones travel, since browsers can read them.
 
     >>> from stepwell.testing import FakeClock
     >>> tokens = StreamTokens("secret", FakeClock())
@@ -44,13 +47,17 @@ class StreamTokens:
     True
     """
 
-    def __init__(self, secret: str, clock: Clock) -> None:
+    def __init__(self, secret: str, clock: Clock, *, claims: tuple[str, ...] = ()) -> None:
+        if not secret:
+            raise ConfigurationError("stream tokens need a secret; set app_secret")
+        self._claims = claims
         self._key = hmac.digest(secret.encode(), b"stepwell stream token", hashlib.sha256)
         self._clock = clock
 
     def make(self, who: Principal, session_id: str) -> StreamToken:
         """A token for one who may follow that session."""
         until = self._clock.now() + timedelta(seconds=TOKEN_SECONDS)
+        who = as_it_travels(who, self._claims)
         claims = json.encode(_Claims(who=who, session_id=session_id, until=until))
         token = f"{_text(claims)}.{_text(self._signature(claims))}"
         return StreamToken(token=token, expires_at=until)

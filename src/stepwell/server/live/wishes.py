@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stepwell.broadcasting.client_stream import question_id
 from stepwell.server.live.story import Followed
+from stepwell.server.policy import require
 from stepwell.sessions.errors import ConflictError, RefusedError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake import NewMessage, Sent
@@ -18,6 +19,7 @@ from stepwell.state import Approval, PendingKind
 if TYPE_CHECKING:
     from stepwell.server.services import Services
 
+ANSWER = "executions.answer"
 NOT_ANSWERED = "The person did not answer."
 NO_ANSWER = object()
 """Stands for an answer that a person refused to give."""
@@ -46,19 +48,27 @@ async def fulfilled(
     services: "Services", who: Principal, session: Session | None, wish: Wish
 ) -> Followed:
     """Do it, and say which execution to follow from where. Raises ``SessionError`` if it can't be
-    done; then nothing has changed, but for the answers before the one that was refused."""
+    done, ``NotAllowedError`` if the application's own rule forbids it; then nothing has changed,
+    but for the answers before the one that was refused."""
+    if session is None:
+        await require(services, who, "sessions.create")
     standing = _Standing() if session is None else await _standing(services, session)
     followed: Followed | None = None
     for question, answer in wish.answers:
         if session is None or standing.paused is None:
             raise ConflictError("nothing waits for an answer", code="not_waiting")
+        await require(services, who, ANSWER, standing.paused)
         value = _refusal(standing.paused, question) if answer is NO_ANSWER else answer
         answered = await services.lifecycle.answer(standing.paused.id, question, value)
         followed = await _resumed(services, session, answered, standing.newest)
     if wish.text is not None:
+        unanswered = None if wish.answers else standing.paused
+        if unanswered is not None and any(_calls(unanswered)):
+            # Before the message is stored: it is an answer as well.
+            await require(services, who, ANSWER, unanswered)
         sent = await _sent(services, who, session, wish)
-        if standing.paused is not None and not wish.answers:
-            await _go_on_without(services, standing.paused)
+        if unanswered is not None:
+            await _go_on_without(services, unanswered)
         return await _new(services, sent, standing.newest)
     if followed is None:
         raise RefusedError(
@@ -104,14 +114,17 @@ async def _sent(services: "Services", who: Principal, session: Session | None, w
 async def _go_on_without(services: "Services", paused: Execution) -> None:
     """The person wrote something else: what waits for an answer is told so and goes on, or the
     message would never have its turn."""
-    for asked in paused.pending:
-        call_id = asked["call_id"]
-        if call_id is None:
-            continue  # it waits for more budget, which no message gives
+    for call_id in _calls(paused):
         try:
             await services.lifecycle.answer(paused.id, call_id, _refusal(paused, call_id))
         except ConflictError:
             return  # somebody answered, or the message itself put an end to it
+
+
+def _calls(paused: Execution) -> list[str]:
+    """The calls that wait for a person. More budget is waited for without one: no message gives
+    it."""
+    return [asked["call_id"] for asked in paused.pending if asked["call_id"] is not None]
 
 
 def _refusal(paused: Execution, question: str) -> Any:

@@ -12,7 +12,7 @@ from stepwell.server.policy.guard import (
     Guarded,
     access,
     may_follow,
-    may_join,
+    require,
 )
 from stepwell.server.policy.table import (
     CHANNELS,
@@ -40,6 +40,6 @@ __all__ = [
     "channel_policy",
     "check_policies",
     "may_follow",
-    "may_join",
+    "require",
     "routes_of",
 ]

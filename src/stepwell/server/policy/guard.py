@@ -16,7 +16,8 @@ from stepwell.server.auth.authenticator import Authenticator
 from stepwell.server.auth.keys import KeyRing
 from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError
 from stepwell.server.auth.tokens import has_expired
-from stepwell.server.policy.table import FOLLOW, Needs, Of, Policy, channel_policy
+from stepwell.server.policy.table import FOLLOW, Needs, Of, Policy
+from stepwell.server.settings import ServerSettings
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
@@ -53,6 +54,11 @@ class Guarded(Protocol):
         ...
 
     @property
+    def settings(self) -> ServerSettings:
+        """Who runs the server."""
+        ...
+
+    @property
     def clock(self) -> Clock:
         """The time, by which tokens expire."""
         ...
@@ -86,7 +92,7 @@ async def access(connection: HTTPConnection) -> Access:
     if policy.action == FOLLOW.action and not await _is_still_signed_in(services, principal):
         # A token for one stream outlives the key that it was made with.
         raise NotSignedInError
-    if policy.needs is Needs.ADMIN and not principal.is_admin:
+    if policy.needs is Needs.OPERATOR and not _is_operator(principal, services.settings):
         raise NotAllowedError(policy.action)
     return await _admitted(services, policy, principal, connection.path_params)
 
@@ -104,10 +110,16 @@ async def may_follow(services: Guarded, principal: Principal, session_id: str) -
     return True
 
 
-async def may_join(services: Guarded, principal: Principal, channel: str) -> bool:
-    """Whether they may join a channel of that name."""
-    known = channel_policy(channel)
-    return known is not None and await may_follow(services, principal, known[1])
+async def require(
+    services: Guarded, principal: Principal, action: str, execution: Execution | None = None
+) -> None:
+    """Ask the application's own rule about something that a route does beside its own action, on
+    an execution that is known to be theirs. Raises ``NotAllowedError``."""
+    await _authorized(services.authorize, action, principal, _Found(execution=execution))
+
+
+def _is_operator(principal: Principal, settings: ServerSettings) -> bool:
+    return principal.is_admin and principal.tenant_id == settings.metrics_tenant
 
 
 async def _is_still_signed_in(services: Guarded, principal: Principal) -> bool:
@@ -181,21 +193,25 @@ def _id(path: Mapping[str, Any], name: str) -> str:
     return given if fits else _NOBODYS_ID
 
 
+def _not_there(kind: str, path: Mapping[str, Any]) -> NotThereError:
+    return NotThereError(kind, str(path[f"{kind}_id"])[:_LONGEST_ID])
+
+
 def _require_theirs(of: Of, found: _Found, principal: Principal, path: Mapping[str, Any]) -> None:
     match of:
         case Of.SESSION:
             session = found.session
             if session is None or not _is_theirs(session, principal):
-                raise NotThereError("session", str(path["session_id"]))
+                raise _not_there("session", path)
         case Of.EXECUTION | Of.SNAPSHOT:
             if not _is_their_execution(found, principal):
-                raise NotThereError("execution", str(path["execution_id"]))
+                raise _not_there("execution", path)
             if of is Of.SNAPSHOT and not _belongs(found):
-                raise NotThereError("snapshot", str(path["snapshot_id"]))
+                raise _not_there("snapshot", path)
         case Of.KEY:
             key = found.key
             if key is None or not _is_theirs(key, principal):
-                raise NotThereError("key", str(path["key_id"]))
+                raise _not_there("key", path)
         case Of.NONE:
             return
         case _:

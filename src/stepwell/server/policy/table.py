@@ -20,7 +20,8 @@ class Needs(StrEnum):
     SIGNED_IN = "signed_in"
     OWNER = "owner"
     """Whose it is, or an administrator of the same tenant."""
-    ADMIN = "admin"
+    OPERATOR = "operator"
+    """An administrator of the tenant that runs the server, ``ServerSettings.metrics_tenant``."""
 
 
 class Of(StrEnum):
@@ -54,14 +55,10 @@ def _owner(action: str, of: Of) -> Policy:
     return Policy(Needs.OWNER, action, of)
 
 
-def _admin(action: str) -> Policy:
-    return Policy(Needs.ADMIN, action)
-
-
 POLICIES: Mapping[RouteKey, Policy] = {
     ("GET", "/health"): _public("health"),
     ("GET", "/ready"): _public("health"),
-    ("GET", "/metrics"): _admin("metrics.read"),
+    ("GET", "/metrics"): Policy(Needs.OPERATOR, "metrics.read"),
     ("GET", "/openapi.json"): _public("openapi"),
     ("GET", "/agent/agents"): _signed_in("agents.list"),
     ("POST", "/agent/sessions"): _signed_in("sessions.create"),
@@ -99,7 +96,6 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("WEBSOCKET", "/app/{key}"): _public("socket"),
     # What may be joined is asked per channel, by CHANNELS below.
     ("POST", "/broadcasting/auth"): _signed_in("channels.join"),
-    ("POST", "/agent/channels/auth"): _signed_in("channels.join"),
 }
 
 CHANNELS: Mapping[str, Policy] = {

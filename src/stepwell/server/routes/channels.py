@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from stepwell.server.bodies import ChannelBody
 from stepwell.server.live.channel_auth import authorize_channel
-from stepwell.server.policy import Access
 from stepwell.server.routes.documented import (
     WITH_BODY,
     AccessDep,
@@ -20,18 +19,15 @@ from stepwell.server.routes.documented import (
     documented,
 )
 from stepwell.server.routes.shapes import ChannelShape
-from stepwell.server.services import Services
 from stepwell.sessions.errors import RefusedError
 
 router = APIRouter()
 _TAG = "channels"
 _BODY = {"schema": {"$ref": "#/components/schemas/ChannelBody"}}
 _DOCUMENTED: dict[str, Any] = {
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": _BODY, "application/x-www-form-urlencoded": _BODY},
-        }
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": _BODY, "application/x-www-form-urlencoded": _BODY},
     }
 }
 
@@ -60,26 +56,9 @@ ChannelDep = Annotated[ChannelBody, Depends(channel_body)]
     "/broadcasting/auth",
     response_model=ChannelShape,
     **documented("join_channel", _TAG, *WITH_BODY, 404),
-    **_DOCUMENTED,
+    openapi_extra=_DOCUMENTED,
 )
 async def join_channel(body: ChannelDep, access: AccessDep, services: ServicesDep) -> Response:
     """Sign a private channel for a socket, where Laravel Echo asks by default."""
-    return await _joined(services, access, body)
-
-
-@router.post(
-    "/agent/channels/auth",
-    response_model=ChannelShape,
-    **documented("join_agent_channel", _TAG, *WITH_BODY, 404),
-    **_DOCUMENTED,
-)
-async def join_agent_channel(
-    body: ChannelDep, access: AccessDep, services: ServicesDep
-) -> Response:
-    """The same beside the other routes."""
-    return await _joined(services, access, body)
-
-
-async def _joined(services: Services, access: Access, body: ChannelBody) -> Response:
     signed = await authorize_channel(services, access.principal, body.socket_id, body.channel_name)
     return answer({"auth": signed.auth, "channel_data": signed.channel_data})

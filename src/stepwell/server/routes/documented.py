@@ -13,7 +13,7 @@ from stepwell.server.policy import Access, access
 from stepwell.server.problems import PROBLEM
 from stepwell.server.services import Services, services_of
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.errors import RefusedError, TooManyError
+from stepwell.sessions.errors import TooManyError
 
 _MEANINGS = {
     400: "The body is no JSON.",
@@ -80,12 +80,3 @@ def answer(view: Mapping[str, Any], status: int = 200) -> Response:
 def page_limit(asked: int | None, settings: ServerSettings) -> int:
     """How many items a page has."""
     return min(settings.page_size if asked is None else asked, settings.max_page_size)
-
-
-def require_short(text: str | None, settings: ServerSettings) -> None:
-    """Refuse a message that is longer than the door lets through."""
-    most = settings.max_message_characters
-    if text is not None and len(text) > most:
-        raise RefusedError(
-            f"the message has {len(text)} characters; {most} are allowed", code="message_too_long"
-        )

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from stepwell.server.bodies import AnswerBody, CancelBody, ForkBody, PageQuery, ResumeBody
 from stepwell.server.paging import cursor_of, cut, place_of
-from stepwell.server.policy import Access
+from stepwell.server.policy import Access, require
 from stepwell.server.routes.documented import (
     WITH_BODY,
     AccessDep,
@@ -16,7 +16,6 @@ from stepwell.server.routes.documented import (
     answer,
     documented,
     page_limit,
-    require_short,
 )
 from stepwell.server.routes.sessions import the_session
 from stepwell.server.routes.shapes import (
@@ -125,7 +124,7 @@ async def fork_execution(
     access: SendingDep, services: ServicesDep, body: ForkBody = _NO_FORK
 ) -> Response:
     """A new session that goes on from the state after a step."""
-    require_short(body.message, services.settings)
+    await require(services, access.principal, "sessions.create")
     sent = await services.lifecycle.fork(
         access.principal,
         the_execution(access).id,

@@ -28,7 +28,8 @@ _TAG = "keys"
     **documented("create_key", _TAG, *WITH_BODY, 429),
 )
 async def create_key(body: KeyBody, access: SendingDep, services: ServicesDep) -> Response:
-    """A new key of one's own. Its secret is in this answer and nowhere else."""
+    """A new key of one's own. Its secret is in this answer and nowhere else. Who signed in with a
+    key makes none, unless it is an administrator's."""
     days = body.expires_in_days
     key, secret = await services.keys.create(
         access.principal,
@@ -49,8 +50,10 @@ async def list_keys(access: AccessDep, services: ServicesDep) -> Response:
     return answer({"items": [key_view(key) for key in keys]})
 
 
-@router.delete("/keys/{key_id}", response_model=KeyShape, **documented("revoke_key", _TAG, 404))
-async def revoke_key(access: AccessDep, services: ServicesDep) -> Response:
+@router.delete(
+    "/keys/{key_id}", response_model=KeyShape, **documented("revoke_key", _TAG, 404, 429)
+)
+async def revoke_key(access: SendingDep, services: ServicesDep) -> Response:
     """End a key for good; what was opened with it is closed."""
     assert access.key is not None, "the policy of this route loads the key"
     key = await services.keys.revoke(access.key.id, tenant_id=access.principal.tenant_id)

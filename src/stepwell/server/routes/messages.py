@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from stepwell.server.bodies import FirstMessageBody, MessageBody, MessageQuery
 from stepwell.server.paging import cursor_of, cut, cut_last, place_of
+from stepwell.server.policy import require
 from stepwell.server.routes.documented import (
     WITH_BODY,
     AccessDep,
@@ -15,7 +16,6 @@ from stepwell.server.routes.documented import (
     answer,
     documented,
     page_limit,
-    require_short,
 )
 from stepwell.server.routes.sessions import context_of, new_session, the_session
 from stepwell.server.routes.shapes import MessagePage, SentShape
@@ -53,7 +53,7 @@ async def send_first_message(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Send a message that begins a session."""
-    require_short(body.content, services.settings)
+    await require(services, access.principal, "sessions.create")
     message = NewMessage(
         content=body.content,
         new_session=new_session(body.session),
@@ -77,7 +77,6 @@ async def send_message(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Send a message to a session; it returns at once, and an execution answers it."""
-    require_short(body.content, services.settings)
     message = NewMessage(
         content=body.content,
         session_id=the_session(access).id,

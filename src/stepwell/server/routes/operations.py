@@ -46,6 +46,8 @@ async def metrics(_access: AccessDep, services: ServicesDep) -> Response:
     counts = await services.store.read(lambda tx: tx.count_by_status())
     for status in (status for status in ExecutionStatus if not status.is_over):
         services.metrics.executions.set(counts.get(status, 0), status=status.value)
+    services.metrics.followed.set(services.feeds.followed)
+    services.metrics.followers.set(services.feeds.following)
     return Response(services.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 

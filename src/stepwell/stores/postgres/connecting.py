@@ -1,64 +1,158 @@
 """Pools of connections to a server, and what each connection is told when it is made."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from psycopg import AsyncConnection, IsolationLevel
+import psycopg
+from msgspec import Struct
+from psycopg import IsolationLevel
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
-from sqlalchemy import URL, event
-from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import URL, NullPool, event, exc
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-_SETTINGS = {
+from stepwell.stores.retrying import PassingFault
+
+SETTINGS = {
     "TimeZone": "UTC",
     # A worker that is frozen inside a transaction must not hold its rows for long.
     "idle_in_transaction_session_timeout": "4000",
     "statement_timeout": "10000",
     "lock_timeout": "8000",
 }
+"""What the server is told of every connection."""
 CONNECT_SECONDS = 5
 _WAIT_SECONDS = 15.0
+# One view for all statements of a read; a write sees what others commit meanwhile and relies on its
+# locks.
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_CAN_ROLL_BACK = {
+    TransactionStatus.IDLE,
+    TransactionStatus.INTRANS,
+    TransactionStatus.INERROR,
+}
+
+
+class Held(Struct, frozen=True, eq=False):
+    """A connection in both its forms."""
+
+    connection: AsyncConnection
+    driver: "psycopg.AsyncConnection[Any]"
+    generation: int
 
 
 class Pool:
-    """Connections of one kind. After a fault none of the older ones is trusted any more."""
+    """Connections of one kind. After a fault none of the older ones is trusted any more.
+
+    Ours and not SQLAlchemy's, whose way in and out of its pool costs as much as a statement.
+    """
 
     def __init__(self, url: URL, *, size: int, read_only: bool) -> None:
         self._generation = 0
         self._read_only = read_only
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[Held] = []
+        self.begin = _BEGIN_READING if read_only else _BEGIN_WRITING
         self.engine: AsyncEngine = create_async_engine(
-            driver_url(url),
-            pool_size=size,
-            max_overflow=0,
-            pool_timeout=_WAIT_SECONDS,
-            pool_use_lifo=True,
-            connect_args=connection_options(),
+            driver_url(url), poolclass=NullPool, connect_args=connection_options()
         )
         event.listen(self.engine.sync_engine, "connect", self._prepare)
-        event.listen(self.engine.sync_engine, "checkout", self._trust)
 
     def distrust(self) -> None:
         """A connection was lost; the others are made anew when they are next used."""
         self._generation += 1
 
-    def _prepare(self, connection: Any, record: Any) -> None:
-        record.info["generation"] = self._generation
-        driver: AsyncConnection[Any] = connection.driver_connection
-        set_json_loads(msgspec.json.decode, driver)
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Held]:
+        """A connection for the length of a block; what it has not committed by then is undone."""
+        await self._wait()
+        try:
+            held = await self._taken()
+            try:
+                yield held
+            finally:
+                if self._is_clean(held):
+                    self._idle.append(held)
+                else:
+                    # Even if whoever had it is cancelled, and again while it waits here.
+                    await _done(self._clean(held))
+        finally:
+            self._free.release()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError:
+            raise PassingFault("all connections are in use") from None
+
+    async def close(self) -> None:
+        """Let go of all."""
+        while self._idle:
+            await self._idle.pop().connection.close()
+        await self.engine.dispose()
+
+    async def _taken(self) -> Held:
+        while self._idle:
+            held = self._idle.pop()
+            if held.generation == self._generation:
+                # The lane left it so: see there.
+                await held.driver.set_autocommit(False)
+                return held
+            await _done(held.connection.close())
+        connection = await self.engine.connect()
+        raw = await connection.get_raw_connection()
+        return Held(connection, raw.driver_connection, self._generation)  # type: ignore[arg-type]
+
+    def _is_clean(self, held: Held) -> bool:
+        status = held.driver.pgconn.transaction_status
+        is_over = status == TransactionStatus.IDLE and not held.connection.in_transaction()
+        return is_over and held.generation == self._generation
+
+    async def _clean(self, held: Held) -> None:
+        """Undo what was left open, or let go of the connection."""
+        try:
+            # Otherwise the server is still at work for somebody who has left, or is gone.
+            if held.driver.pgconn.transaction_status in _CAN_ROLL_BACK:
+                await held.driver.rollback()
+                await held.connection.rollback()
+        except (psycopg.Error, exc.DBAPIError, OSError):
+            pass
+        if self._is_clean(held):
+            self._idle.append(held)
+        else:
+            await held.connection.invalidate()
+            await held.connection.close()
+
+    def _prepare(self, connection: Any, _record: Any) -> None:
+        set_json_loads(msgspec.json.decode, connection.driver_connection)
         connection.run_async(self._set_isolation)
 
-    async def _set_isolation(self, driver: "AsyncConnection[Any]") -> None:
-        # One view for all statements of a read; a write sees what others commit meanwhile and
-        # relies on its locks.
+    async def _set_isolation(self, driver: "psycopg.AsyncConnection[Any]") -> None:
+        # For whoever begins through SQLAlchemy's connection.
         if self._read_only:
             await driver.set_isolation_level(IsolationLevel.REPEATABLE_READ)
             await driver.set_read_only(True)
         else:
             await driver.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
-    def _trust(self, _connection: Any, record: Any, _proxy: Any) -> None:
-        if record.info.get("generation") != self._generation:
-            raise DisconnectionError
+
+async def _done(work: Any) -> None:
+    """Wait for it to its end, also if who waits is cancelled; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                continue
+        raise
 
 
 def driver_url(url: URL) -> URL:
@@ -68,7 +162,7 @@ def driver_url(url: URL) -> URL:
 
 def connection_options() -> dict[str, Any]:
     """What the server is told when a connection is made."""
-    settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
     return {
         "options": settings,
         "connect_timeout": CONNECT_SECONDS,

@@ -10,11 +10,13 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import TransactionStatus
 from sqlalchemy import ClauseElement, Insert, exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.sessions.errors import ConflictError
 from stepwell.stores.lane import Prepared, Row, Statements
+from stepwell.stores.postgres.connecting import Held
 from stepwell.stores.retrying import Clash, PassingFault
 from stepwell.stores.tables import metadata
 from stepwell.stores.types import POSTGRESQL
@@ -49,8 +51,6 @@ def postgres_faults() -> Generator[None]:
         yield
     except (psycopg.Error, exc.DBAPIError) as error:
         raise _sorted(error) from error
-    except exc.TimeoutError as error:
-        raise PassingFault(f"all connections are in use: {error}") from error
 
 
 def _sorted(error: Exception) -> Exception:
@@ -74,19 +74,10 @@ def _sorted(error: Exception) -> Exception:
 class PostgresLane:
     """See ``lane.Lane``."""
 
-    def __init__(
-        self,
-        connection: AsyncConnection,
-        driver: "psycopg.AsyncConnection[Any]",
-        statements: Statements,
-        *,
-        begin: str,
-        careful: bool,
-    ) -> None:
-        self._connection, self._driver, self._statements = connection, driver, statements
+    def __init__(self, held: Held, statements: Statements, *, begin: str, careful: bool) -> None:
+        self._connection, self._driver, self._statements = held.connection, held.driver, statements
         self._careful = careful
-        self._writer = psycopg.AsyncClientCursor(driver)
-        # What the next trip begins with.
+        self._writer = psycopg.AsyncClientCursor(held.driver)
         self._waiting = [begin]
         self._begun = False
 
@@ -97,8 +88,12 @@ class PostgresLane:
 
     @property
     def connection(self) -> AsyncConnection:
-        """The same as SQLAlchemy knows it."""
+        """The same as SQLAlchemy knows it. What is done there may come before what waits here."""
         return self._connection
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._driver.pgconn.transaction_status == TransactionStatus.IDLE
 
     async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """Run a statement and fetch what it gives."""
@@ -119,20 +114,16 @@ class PostgresLane:
         await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
         return [(row["id"],) for row in rows]
 
-    async def own_connection(self) -> AsyncConnection:
-        """SQLAlchemy's connection, once all that was written so far has reached the server."""
-        await self._send()
-        return self._connection
-
     async def commit(self) -> None:
         """End the transaction."""
-        if self._begun or len(self._waiting) > 1:
+        if self._begun or len(self._waiting) > 1 or not self._is_idle:
             self._waiting.append("COMMIT")
             await self._send()
 
     async def database_bytes(self) -> int:
         """Our tables with their indexes."""
-        return int((await self.scan(_SIZES, {}))[0][0])
+        with postgres_faults():
+            return int((await self._connection.execute(_SIZES)).scalar() or 0)
 
     async def _fetch(self, prepared: Prepared, values: Mapping[str, Any]) -> list[Row]:
         given = prepared.values(values)
@@ -150,14 +141,24 @@ class PostgresLane:
             await self._send()
         return []
 
+    async def _begin(self) -> None:
+        self._begun = True
+        if self._is_idle:
+            # Otherwise the driver would begin as well, on a trip of its own.
+            await self._driver.set_autocommit(True)
+        else:
+            # Somebody did so through SQLAlchemy's connection.
+            del self._waiting[0]
+
     async def _send(self) -> "psycopg.AsyncCursor[Any]":
         """All that waits, in one trip; a cursor on what the last of it gives."""
-        text, self._waiting, self._begun = ";\n".join(self._waiting), [], True
         with postgres_faults():
-            cursor = await self._driver.execute(
-                text,  # type: ignore[arg-type] - made by SQLAlchemy, values quoted by the driver
-                prepare=False,
-            )
+            if not self._begun:
+                await self._begin()
+            text, self._waiting = ";\n".join(self._waiting), []
+            cursor = self._driver.cursor()
+            # Made by SQLAlchemy, with values that the driver has quoted.
+            await cursor.execute(text.encode(), prepare=False)
             while cursor.nextset():
                 pass
             return cursor

@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from sqlalchemy import URL, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.clock import Clock
 from stepwell.sessions.ports import Transaction
@@ -14,7 +13,7 @@ from stepwell.stores.migrating import check_or_migrate
 from stepwell.stores.postgres.connecting import Pool
 from stepwell.stores.postgres.postgres_bus import PostgresBus
 from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
-from stepwell.stores.retrying import patiently
+from stepwell.stores.retrying import Clash, patiently
 from stepwell.stores.rows import Codecs
 from stepwell.stores.transaction import SqlTransaction
 from stepwell.stores.types import POSTGRESQL
@@ -58,8 +57,15 @@ class PostgresStore:
     ) -> Result:
         """Run it in a transaction. It has committed when this returns."""
 
+        careful = False
+
         async def attempt() -> Result:
-            result, topics = await self._once(self._writers, work)
+            nonlocal careful
+            try:
+                result, topics = await self._once(self._writers, work, careful)
+            except Clash:
+                careful = True
+                raise
             for topic in topics:
                 self._bus.publish(topic)
             return result
@@ -77,32 +83,25 @@ class PostgresStore:
     async def close(self) -> None:
         """Let go of the connections."""
         await self._bus.close()
-        await self._writers.engine.dispose()
-        await self._readers.engine.dispose()
+        await self._writers.close()
+        await self._readers.close()
 
-    async def _once(self, pool: Pool, work: Work[Result]) -> tuple[Result, list[str]]:
+    async def _once(
+        self, pool: Pool, work: Work[Result], careful: bool = False
+    ) -> tuple[Result, list[str]]:
         try:
             with postgres_faults():
-                async with pool.engine.connect() as connection:
-                    return await self._run(connection, work)
+                async with pool.held() as held:
+                    lane = PostgresLane(held, self._statements, begin=pool.begin, careful=careful)
+                    transaction = SqlTransaction(lane, self._codecs)
+                    result = await work(transaction)
+                    await transaction.write_counters()
+                    await lane.commit()
+                    return result, list(transaction.topics)
         except LostConnection:
             self._writers.distrust()
             self._readers.distrust()
             raise
-
-    async def _run(
-        self, connection: AsyncConnection, work: Work[Result]
-    ) -> tuple[Result, list[str]]:
-        lane = await PostgresLane.on(connection, self._statements)
-        transaction = SqlTransaction(lane, self._codecs)
-        try:
-            result = await work(transaction)
-            await transaction.write_counters()
-            await lane.commit()
-        except LostConnection:
-            await connection.invalidate()
-            raise
-        return result, list(transaction.topics)
 
     async def _migrated(self, migrate: bool) -> None:
         try:

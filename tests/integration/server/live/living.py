@@ -12,14 +12,11 @@ from typing import Any
 import httpx2
 import uvicorn
 from msgspec import Struct
-from msgspec.structs import replace
 
 from stepwell.agent import Agent
 from stepwell.ids import new_id
-from stepwell.server.asgi import make_asgi
-from stepwell.server.auth import several
-from stepwell.server.live.line import LiveHttpProtocol
-from stepwell.server.live.tokens import StreamTokens
+from stepwell.server.live.line import live_http_protocol
+from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.intake import NewSession
@@ -80,24 +77,26 @@ async def living(
     *,
     works: bool = False,
     made_agents: Callable[[], Mapping[str, Agent]] = agents,
+    authorize: Authorize | None = None,
+    http: type[asyncio.Protocol] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Live]:
     """The whole server on a free port, with a worker if it ``works``."""
     server = ServerSettings(app_secret=APP_SECRET, **settings)
-    async with serving(folder, server=server, made_agents=made_agents) as made:
-        services = made.services
-        tokens = StreamTokens(APP_SECRET, services.clock)
-        services = replace(services, authenticate=several(tokens, services.authenticate))
-        served = replace(made, services=services, app=make_asgi(services))
-        async with _listening(served, works) as live:
-            yield live
+    made = serving(folder, server=server, made_agents=made_agents, authorize=authorize)
+    async with made as served, _listening(served, works, http) as live:
+        yield live
 
 
 @asynccontextmanager
-async def _listening(served: Served, works: bool) -> AsyncIterator[Live]:
+async def _listening(
+    served: Served, works: bool, http: type[asyncio.Protocol] | None
+) -> AsyncIterator[Live]:
+    settings = served.services.settings
     config = uvicorn.Config(
         served.app,
-        http=LiveHttpProtocol,
+        http=http or live_http_protocol(settings),
+        limit_concurrency=settings.max_connections,
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,

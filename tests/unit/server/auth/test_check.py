@@ -92,7 +92,7 @@ def test_a_function_behind_two_policies_is_refused() -> None:
     app = bare()
     app.add_api_route("/a", guarded)
     app.add_api_route("/b", guarded)
-    other = Policy(Needs.ADMIN, "all")
+    other = Policy(Needs.OPERATOR, "all")
     with pytest.raises(ConfigurationError, match="shares its function"):
         check_policies(app, {("GET", "/a"): OWN, ("GET", "/b"): other})
 

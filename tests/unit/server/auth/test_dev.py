@@ -55,7 +55,10 @@ async def test_a_name_that_was_pointed_here_is_refused(host: str) -> None:
     assert await DevAuthenticator().authenticate(connection([("Host", host)])) is None
 
 
-@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host"])
+@pytest.mark.parametrize("header",
+    ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Server", "Via", "X-Real-Ip",
+     "CF-Connecting-IP", "CF-Ray", "True-Client-IP", "X-Client-IP"],
+)  # fmt: skip
 async def test_what_a_proxy_passed_on_is_refused(header: str) -> None:
     assert await DevAuthenticator().authenticate(connection([HOST, (header, "x")])) is None
 

@@ -7,7 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.server.auth import ApiKeys, KeyRing, NotAllowedError
-from stepwell.sessions.errors import NotThereError, RefusedError, StoreUnavailableError
+from stepwell.server.auth.keys import MOST_KEYS
+from stepwell.sessions.errors import (
+    NotThereError,
+    RefusedError,
+    StoreUnavailableError,
+    TooManyError,
+)
 from stepwell.sessions.ports import ACCESS_TOPIC
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ApiKey
@@ -75,6 +81,40 @@ async def test_a_revoked_key_is_refused_and_open_channels_hear_of_it(
     assert not await ring.is_valid(principal)
     clock.advance(60)
     assert (await ring.revoke(key.id, tenant_id="t1")).revoked_at == revoked.revoked_at
+    assert rows.told == [ACCESS_TOPIC]
+
+
+async def test_a_key_makes_no_key_unless_it_is_an_administrators(ring: KeyRing, rows: Rows) -> None:
+    _, text = await ring.create(ADA, "short")
+    who = await ring.verify(text)
+    assert who is not None
+    with pytest.raises(NotAllowedError) as refused:
+        await ring.create(who, "for ever")
+    assert "signed in with a key" in refused.value.detail
+    assert len(rows.keys) == 1
+    _, text = await ring.create(ADMIN, "root", is_admin=True)
+    who = await ring.verify(text)
+    assert who is not None
+    await ring.create(who, "another")
+    assert len(rows.keys) == 3
+
+
+async def test_a_user_has_so_many_keys_and_those_that_ended_do_not_count(
+    ring: KeyRing, rows: Rows, clock: FakeClock
+) -> None:
+    first, _ = await ring.create(ADA, "first")
+    await ring.create(ADA, "day", expires_at=clock.now() + timedelta(days=1))
+    for _ in range(MOST_KEYS - 2):
+        await ring.create(ADA, "k")
+    for who, of in ((ADA, None), (ADMIN, ADA.user_id)):
+        with pytest.raises(TooManyError, match="has 100 keys"):
+            await ring.create(who, "one more", user_id=of)
+    await ring.create(ADMIN, "somebody else's")
+    assert len(rows.keys) == MOST_KEYS + 1
+    await ring.revoke(first.id, tenant_id="t1")
+    clock.advance(86400)
+    for _ in range(2):
+        await ring.create(ADA, "k")
 
 
 async def test_a_key_of_another_tenant_can_not_be_revoked(ring: KeyRing) -> None:

@@ -111,21 +111,6 @@ async def test_listed_names_are_answered(listed: str, host: str, expected: int) 
 
 
 @pytest.mark.parametrize(
-    ("bound", "host", "expected"),
-    [
-        ("192.0.2.7", "192.0.2.7:8000", 200),
-        ("2001:db8::1", "[2001:db8::1]:8000", 200),
-        ("server.example", "server.example", 200),
-        ("0.0.0.0", "0.0.0.0", 421),
-        ("::", "[::]", 421),
-        ("", "evil.example", 421),
-    ],
-)
-async def test_the_bound_name_is_answered(bound: str, host: str, expected: int) -> None:
-    assert await status(guard(bind_host=bound), host) == expected
-
-
-@pytest.mark.parametrize(
     ("origin", "expected"),
     [
         (None, 200),

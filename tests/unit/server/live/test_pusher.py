@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 
 from stepwell.broadcasting import channel_auth
 from stepwell.server.auth import KeyRing
-from stepwell.server.live.channel_auth import authorize_channel, sign
+from stepwell.server.live.channel_auth import authorize_channel
 from stepwell.server.live.feed import Feeds
 from stepwell.server.live.pusher import SocketLimits, serve_pusher
 from stepwell.server.metrics import Metrics
@@ -27,11 +27,12 @@ from tests.unit.server.live.logs import LogInMemory
 CHANNEL = "private-agent.session.s1"
 ADA = Principal(user_id="ada")
 LIMITS = SocketLimits()
+SECRET = "secret" * 6
 Json = dict[str, Any]
 
 
 def services_of(log: LogInMemory, **settings: Any) -> Services:
-    chosen = ServerSettings(app_key="key", app_secret="secret", **settings)
+    chosen = ServerSettings(app_key="key", app_secret=SECRET, **settings)
     clock = FakeClock()
     made = SimpleNamespace(
         store=log.as_store,
@@ -212,7 +213,7 @@ async def test_a_signature_is_good_for_one_socket_only(log: LogInMemory) -> None
 
 async def test_what_the_applications_own_server_signed_is_taken(log: LogInMemory) -> None:
     async with established(log) as client:
-        auth = channel_auth("key", "secret", client.socket_id, CHANNEL)
+        auth = channel_auth("key", SECRET, client.socket_id, CHANNEL)
         joined = await client.joins(auth=auth, channel_data=None)
         assert joined["event"] == "pusher_internal:subscription_succeeded"
 
@@ -234,7 +235,7 @@ async def test_nothing_is_signed_for_others_or_for_what_is_no_channel(log: LogIn
 async def test_without_a_secret_nothing_is_believed(log: LogInMemory) -> None:
     async with established(log) as client:
         client.services.settings = ServerSettings(app_key="key")  # type: ignore[misc]
-        auth = f"key:{sign('', client.socket_id, CHANNEL)}"
+        auth = channel_auth("key", "", client.socket_id, CHANNEL)
         client.say("pusher:subscribe", {"channel": CHANNEL, "auth": auth})
         assert (await client.hears())["event"] == "pusher:subscription_error"
 
@@ -341,3 +342,21 @@ async def test_when_the_server_ends_a_socket_may_come_again_at_once(log: LogInMe
         await client.services.feeds.close()
         assert (await client.hears())["data"]["code"] == 4200
         assert await client.hears() == {"closed": 4200}
+
+
+async def test_a_socket_that_joins_nothing_is_closed(log: LogInMemory) -> None:
+    limits = SocketLimits(join_seconds=0.05)
+    async with established(log, limits=limits) as client:
+        client.say("pusher:subscribe", {"channel": CHANNEL, "auth": "key:wrong"})
+        assert (await client.hears())["event"] == "pusher:subscription_error"
+        error = await client.hears()
+        assert (error["event"], error["data"]["code"]) == ("pusher:error", 4100)
+        assert await client.hears() == {"closed": 4100}
+
+
+async def test_a_socket_that_joined_stays_when_it_leaves_the_channel(log: LogInMemory) -> None:
+    async with established(log, limits=SocketLimits(join_seconds=0.05)) as client:
+        assert (await client.joins())["event"] == "pusher_internal:subscription_succeeded"
+        client.say("pusher:unsubscribe", {"channel": CHANNEL})
+        await asyncio.sleep(0.1)
+        assert await client.nothing_more()

@@ -162,7 +162,7 @@ def _indexes_of_executions() -> None:
         "agent_executions",
         ["status"],
         unique=False,
-        **_where("status IN ('pending', 'running', 'paused')"),
+        **_where("status IN ('pending', 'running', 'paused') AND attempt >= 0"),
     )
     op.create_index(
         "agent_executions_claimable",
@@ -203,7 +203,10 @@ def _indexes_of_executions() -> None:
         "agent_executions",
         ["tenant_id", "user_id"],
         unique=False,
-        **_where("status IN ('pending', 'running', 'paused') AND parent_execution_id IS NULL"),
+        **_where(
+            "status IN ('pending', 'running', 'paused') AND parent_execution_id IS NULL "
+            "AND user_id IS NOT NULL"
+        ),
     )
 
 
