@@ -26,13 +26,13 @@ UPGRADE = (
 class Chosen(LiveHttpProtocol):
     """Over the parser that uvicorn chooses, with little patience."""
 
-    head_seconds = 0.3
+    head_seconds = 0.2
 
 
 class OverH11(LiveConnections, H11Protocol):
     """Over the one that is always there."""
 
-    head_seconds = 0.3
+    head_seconds = 0.2
 
 
 @pytest_asyncio.fixture(params=[Chosen, OverH11], scope="module", loop_scope="module")
@@ -124,10 +124,10 @@ async def test_a_head_without_an_end_is_refused(patient: Live, sent: bytes) -> N
 
 async def test_who_asks_in_time_is_answered_and_may_ask_again(live: Live) -> None:
     async with connection(live) as (reader, writer):
-        for _ in range(3):
+        for _ in range(2):
             for part in (GET[:9], GET[9:40], GET[40:]):
                 writer.write(part)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.02)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200")
             assert await reader.readexactly(15) == b'{"status":"ok"}'
@@ -139,7 +139,7 @@ async def test_a_body_has_more_time_than_a_head(live: Live) -> None:
     head = b"POST /agent/messages HTTP/1.1\r\nHost: localhost\r\nX-User: ada\r\nContent-Length: %d"
     async with connection(live) as (reader, writer):
         writer.write(head % len(body) + b"\r\nContent-Type: application/json\r\n\r\n")
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.4)
         writer.write(body)
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 202")
 
@@ -162,7 +162,7 @@ async def test_a_socket_stays_open(live: Live) -> None:
         await reader.readuntil(b"connection_established")
         await reader.read(1000)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.6):
+            async with asyncio.timeout(0.4):
                 await reader.read(1)
 
 
