@@ -14,6 +14,7 @@ from stepwell.server.routes.shapes import (
     StepList,
     WholeSnapshotShape,
 )
+from stepwell.sessions.retention import Retention, RetentionPolicy
 from tests.integration.server.serving import Served
 
 MISSING = "0198c5a2-7b1e-7c3a-9d40-1f2e3d4c5b6a"
@@ -215,3 +216,18 @@ async def test_the_agents_are_listed_with_their_tools(served: Served) -> None:
     assert answer.json()["default"] == "helper"
     tools = {item["name"]: item["tools"] for item in answer.json()["items"]}
     assert tools == {"helper": ["add", "user_input"], "thrifty": ["add"]}
+
+
+async def test_a_state_that_retention_removed_is_told_as_such(served: Served) -> None:
+    async with served.client() as ada:
+        old = await ran(served, ada, "add")
+        session = (await ada.get(old)).json()["session_id"]
+        snapshot = (await ada.get(f"{old}/snapshots")).json()["items"][-1]["id"]
+        await ada.post(f"/agent/sessions/{session}/messages", json={"content": "add"})
+        await served.work_off()
+        store = served.services.store
+        await Retention(store, RetentionPolicy(keep_executions=1)).run()
+        answers = [await ada.get(f"{old}/{path}") for path in (f"snapshots/{snapshot}", "steps")]
+        trace = await ada.get(f"{old}/trace")
+    assert [(a.status_code, a.json()["code"]) for a in answers] == [(404, "states_removed")] * 2
+    assert trace.status_code == 200

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.sessions.databases import sqlite_url
 from tests.integration.worker.bench_of_workers import Place, place_at
 from tests.servers.postgres_server import database_of_its_own
 
@@ -16,12 +17,16 @@ def worker_database(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+async def worker_file(tmp_path: Path) -> str:
+    """The address of a SQLite file, whose tables need not be made again."""
+    return await sqlite_url(tmp_path / "stepwell.db")
+
+
+@pytest.fixture(params=["worker_file", "worker_database"], ids=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
     """The address of an empty database, of each kind in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'stepwell.db'}"
-    return request.getfixturevalue("worker_database")
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -32,9 +37,9 @@ async def place(url: str, tmp_path: Path) -> AsyncIterator[Place]:
 
 
 @pytest.fixture
-async def sqlite_place(tmp_path: Path) -> AsyncIterator[Place]:
+async def sqlite_place(worker_file: str, tmp_path: Path) -> AsyncIterator[Place]:
     """A SQLite file."""
-    async with place_at(f"sqlite:///{tmp_path / 'stepwell.db'}", tmp_path) as place:
+    async with place_at(worker_file, tmp_path) as place:
         yield place
 
 

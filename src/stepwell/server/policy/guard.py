@@ -22,6 +22,7 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
+from stepwell.sessions.removed_snapshots import require_states
 
 Authorize = Callable[[Principal, str, Session | Execution | None], bool | Awaitable[bool]]
 """The application's own rule, on top of ours: not true, or a ``PermissionError``, denies."""
@@ -207,6 +208,8 @@ def _require_theirs(of: Of, found: _Found, principal: Principal, path: Mapping[s
             if not _is_their_execution(found, principal):
                 raise _not_there("execution", path)
             if of is Of.SNAPSHOT and not _belongs(found):
+                if found.execution is not None:
+                    require_states(found.execution)
                 raise _not_there("snapshot", path)
         case Of.KEY:
             key = found.key
