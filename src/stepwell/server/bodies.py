@@ -178,7 +178,10 @@ class SessionQuery(Body):
     cursor: Place | None = None
     status: SessionStatus | None = None
     agent_type: Word | None = None
-    search: Word | None = Field(default=None, description="Words in titles and messages.")
+    search: Word | None = Field(
+        default=None,
+        description="Words in titles and messages: at most 5 of at most 50 characters each.",
+    )
     user_id: Word | None = Field(
         default=None, description="For administrators: whose; all of the tenant if left out."
     )

@@ -1,5 +1,5 @@
 """Messages that a running loop sees before its next step. Who sends them is told by ``intake``;
-what a run ends without having seen becomes an execution of its own, by ``ending``."""
+what a run ends without having seen becomes an execution of its own, by ``finishing``."""
 
 from typing import Any
 

@@ -120,6 +120,13 @@ class Lane(Protocol):
         """The same for one that may take its time, or was put together for this one use."""
         ...
 
+    async def search(
+        self, statement: ClauseElement, values: Mapping[str, Any], seconds: float, /
+    ) -> list[Row]:
+        """The same for one that may take long: raises ``RefusedError`` after so many seconds, and
+        ``SearchElsewhere`` at once if this is no connection for searches."""
+        ...
+
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
         ...

@@ -1,5 +1,6 @@
 """Which database a URL means."""
 
+import re
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -19,8 +20,8 @@ async def open_store(url: str, *, clock: Clock | None = None, migrate: bool = Tr
     clock = SystemClock() if clock is None else clock
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise ConfigurationError(f"{_EXPECTED}, got {url!r}") from None
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}") from None
     match parsed.get_backend_name():
         case "sqlite":
             from stepwell.stores.sqlite.sqlite_store import SqliteStore
@@ -37,7 +38,30 @@ async def open_store(url: str, *, clock: Clock | None = None, migrate: bool = Tr
 
             return await PostgresStore.open(parsed, clock=clock, migrate=migrate)
         case _:
-            raise ConfigurationError(f"{_EXPECTED}, got {parsed.render_as_string()!r}")
+            raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}")
 
 
 _EXPECTED = "a database is sqlite:///file.db or postgresql://user@host/name"
+_PARTS = re.compile(
+    r"(?P<scheme>[\w+.-]*:?//)"
+    r"(?:(?P<user>[^:@/?]*)(?P<password>:[^?]*)?@(?P<rest>[^@?]*)|(?P<path>[^:@?]*))"
+    r"(?:\?.*)?",
+    re.DOTALL,
+)
+
+
+def _shown(url: str) -> str:
+    """The URL without a password, or nothing of it if it is not clear where one would be.
+
+    >>> _shown("mysql://ada:p@ss@host/db?password=again")
+    "'mysql://ada:***@host/db'"
+    >>> _shown("ada:secret@host")
+    'another URL'
+    """
+    parts = _PARTS.fullmatch(url)
+    if parts is None:
+        return "another URL"
+    if parts["user"] is None:
+        return repr(parts["scheme"] + parts["path"])
+    hidden = "" if parts["password"] is None else ":***"
+    return repr(f"{parts['scheme']}{parts['user']}{hidden}@{parts['rest']}")

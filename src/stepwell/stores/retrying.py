@@ -1,5 +1,6 @@
 """Doing it again after a fault that passes: a busy file, a deadlock, a server that restarts."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -8,6 +9,7 @@ from stepwell.clock import Clock
 from stepwell.sessions.errors import ConflictError, StoreUnavailableError
 
 Result = TypeVar("Result")
+logger = logging.getLogger("stepwell.stores")
 
 PATIENCE = 15.0
 """Seconds after which a database that does not answer is given up on."""
@@ -15,6 +17,8 @@ _PAUSES = Backoff(initial=0.01, factor=2.0, maximum=0.5, jitter=0.0)
 _CLASHES = 5
 """A row that somebody else added at the same moment is seen when the work is done again; one that
 still clashes then is the work's own fault."""
+
+_THERE = "something of that id or key is there already; read it before you try again"
 
 
 class PassingFault(Exception):
@@ -44,5 +48,7 @@ async def patiently(
         except Clash as clash:
             clashes += 1
             if clashes >= _CLASHES:
-                raise ConflictError(str(clash), code="already_there") from clash
+                # The database's own words show keys and values of rows.
+                logger.warning("%r clashed %d times, last: %s", name, clashes, clash)
+                raise ConflictError(_THERE, code="already_there") from clash
         await clock.sleep(_PAUSES.delay(max(failures, clashes)))

@@ -34,6 +34,7 @@ from stepwell.sessions.records import (
 from stepwell.stores import tables
 from stepwell.stores.codec import Record, RecordCodec, time_reader, written
 from stepwell.stores.lane import Lane, Row
+from stepwell.stores.search_turns import SEARCH_SECONDS
 
 
 class Codecs(Struct, frozen=True, eq=False):
@@ -79,6 +80,9 @@ class Rows:
 
     async def _scan(self, statement: ClauseElement, **values: Any) -> list[Row]:
         return await self._lane.scan(statement, self._bound(values))
+
+    async def _search(self, statement: ClauseElement, **values: Any) -> list[Row]:
+        return await self._lane.search(statement, self._bound(values), SEARCH_SECONDS)
 
     def _bound(self, values: dict[str, Any]) -> dict[str, Any]:
         dialect = self._lane.dialect

@@ -1,32 +1,37 @@
-"""The query behind a list of sessions. Words are looked for without regard to case."""
+"""The query behind a list of sessions. Words are looked for without regard to case.
+
+Not with LIKE: what that takes grows with the length of the word times that of the text.
+"""
 
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
 
+from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import SessionFilter
 from stepwell.stores.rows import before, given, literally, records_of
 from stepwell.stores.tables import messages, sessions
+from stepwell.stores.types import SQLITE
 
-FOLD = "lower"
-"""SQLite's own knows the 26 letters only, so a connection to it is given a better one."""
-MAX_WORDS = 10
+MAX_WORDS = 5
+MAX_WORD_LENGTH = 50
 
 
 def sessions_query(
-    which: SessionFilter, cursor: tuple[datetime, str] | None, limit: int
+    which: SessionFilter, cursor: tuple[datetime, str] | None, limit: int, dialect: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The statement, and the values that go with it."""
+    """The statement, and the values that go with it; raises ``RefusedError`` for words that are
+    too many or too long."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
     query = records_of(sessions).where(sessions.c.tenant_id == given("tenant"))
     for name in ("user_id", "status", "agent_type"):
         if (value := getattr(which, name)) is not None:
             query = query.where(sessions.c[name] == given(f"only_{name}"))
             values[f"only_{name}"] = value
-    for place, word in enumerate(_words(which.search)):
-        query = query.where(_says(f"word_{place}"))
-        values[f"word_{place}"] = pattern(word)
+    for place, word in enumerate(words_of(which.search)):
+        query = query.where(_says(f"word_{place}", dialect))
+        values[f"word_{place}"] = word
     if cursor is not None:
         query = query.where(before(sessions, "updated_at"))
         values["cursor_time"], values["cursor_id"] = cursor
@@ -34,27 +39,44 @@ def sessions_query(
     return newest.limit(given("most")), values
 
 
-def pattern(word: str) -> str:
-    """What a text with that word in it is like.
+def words_of(search: str | None) -> list[str]:
+    """What is looked for.
 
-    >>> pattern("50%")
-    '%50!%%'
+    >>> words_of("lost  Parcel")
+    ['lost', 'parcel']
     """
-    escaped = word.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return f"%{escaped}%"
+    words = (search or "").split()
+    if len(words) > MAX_WORDS or any(len(word) > MAX_WORD_LENGTH for word in words):
+        raise RefusedError(
+            f"a search has at most {MAX_WORDS} words of {MAX_WORD_LENGTH} characters each; "
+            "search for fewer or shorter ones",
+            code="search_too_long",
+        )
+    return [word.lower() for word in words]
 
 
-def _words(search: str | None) -> list[str]:
-    return (search or "").split()[:MAX_WORDS]
+def contains(text: str | None, word: str) -> bool:
+    """What ``contains`` in a statement to SQLite does, whose own functions fold the case of 26
+    letters only.
+
+    >>> contains("Größe", "größe")
+    True
+    """
+    return text is not None and word in text.lower()
 
 
-def _says(name: str) -> ColumnElement[bool]:
-    word: Any = given(name)
-    folded = getattr(func, FOLD)
+def _says(name: str, dialect: str) -> ColumnElement[bool]:
+    word = given(name)
     said = (
         select(literally("1"))
         .where(messages.c.session_id == sessions.c.id)
         .where(messages.c.role.in_([literally("'user'"), literally("'assistant'")]))
-        .where(folded(messages.c.content).like(word, escape="!"))
+        .where(_contains(messages.c.content, word, dialect))
     )
-    return or_(folded(sessions.c.title).like(word, escape="!"), said.exists())
+    return or_(_contains(sessions.c.title, word, dialect), said.exists())
+
+
+def _contains(text: Any, word: Any, dialect: str) -> Any:
+    if dialect == SQLITE:
+        return func.contains(text, word)
+    return func.strpos(func.lower(text), word) > literally("0")

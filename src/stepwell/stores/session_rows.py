@@ -108,8 +108,12 @@ class SessionRowsMixin(CountedRows):
     ) -> Sequence[Session]:
         """Newest first by ``(updated_at, id)``, those before that pair."""
         await self.write_counters()
-        query, values = sessions_query(which, before, limit)
-        return self._codecs.session.records(await self._scan(query, **values))
+        query, values = sessions_query(which, before, limit, self._lane.dialect)
+        if which.search is None:
+            rows = await self._scan(query, **values)
+        else:
+            rows = await self._search(query, **values)
+        return self._codecs.session.records(rows)
 
     async def add_messages(
         self, session: Session, messages: Sequence[SessionMessage]

@@ -101,6 +101,54 @@ async def test_a_lock_that_is_given_up_is_left_to_others(
     second.release()
 
 
+async def test_a_lock_that_cannot_be_opened_is_tried_again(sqlite_file: Path) -> None:
+    from stepwell.testing import FakeClock
+
+    store = await open_store(f"sqlite:///{sqlite_file}", clock=FakeClock())
+    lock = Path(f"{sqlite_file}-lock")
+    lock.unlink()  # noqa: ASYNC240
+    lock.mkdir()  # noqa: ASYNC240
+    with pytest.raises(StoreUnavailableError, match="-lock can't be taken: Is a directory"):
+        await make(store, a_session())
+    lock.rmdir()  # noqa: ASYNC240
+    await make(store, a_session())
+    await store.close()
+
+
+async def test_a_file_with_two_names_has_one_lock(sqlite_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "other.db"
+    link.symlink_to(sqlite_file)
+    store = await open_store(f"sqlite:///{link}")
+    await make(store, a_session())
+    assert Path(f"{sqlite_file}-lock").exists()  # noqa: ASYNC240
+    assert [path.name for path in link.parent.iterdir()] == ["other.db"]
+    await store.close()
+
+
+async def test_a_file_that_others_can_read_is_made_private(sqlite_file: Path) -> None:
+    sqlite_file.chmod(0o644)  # noqa: ASYNC240
+    log = Path(f"{sqlite_file}-wal")
+    log.touch(0o644)  # noqa: ASYNC240
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    await make(store, a_session())
+    assert sqlite_file.stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240
+    assert log.stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240
+    await store.close()
+
+
+async def test_a_file_that_cannot_be_made_private_is_warned_of(
+    sqlite_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    sqlite_file.chmod(0o640)  # noqa: ASYNC240
+    monkeypatch.setattr(Path, "chmod", refuse)
+    await (await open_store(f"sqlite:///{sqlite_file}")).close()
+    assert "stepwell.db is open to other users" in caplog.text
+
+
 async def test_a_foreign_writer_is_waited_for_and_then_given_up_on(
     sqlite_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,15 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stepwell.errors import SerializationError
-from stepwell.sessions.errors import ConflictError, StoreUnavailableError
+from stepwell.errors import ConfigurationError, SerializationError
+from stepwell.sessions.errors import ConflictError, RefusedError, StoreUnavailableError
 from stepwell.sessions.records import Execution, Session
 from stepwell.stores import tables
 from stepwell.stores.codec import RecordCodec, clean_text, json_of
 from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.opening import open_store
 from stepwell.stores.postgres.postgres_bus import bundles
 from stepwell.stores.retrying import Clash, PassingFault, patiently
-from stepwell.stores.searching import pattern
+from stepwell.stores.searching import contains, words_of
 from stepwell.stores.types import SQLITE, microseconds_of, time_of
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import an_execution
@@ -57,8 +58,40 @@ def test_text_is_left_alone_unless_no_database_can_hold_it() -> None:
     assert clean_text("a\x00\udce9") == "a\ufffd\ufffd"
 
 
-def test_a_word_with_wildcards_is_looked_for_literally() -> None:
-    assert pattern("a_B%!") == "%a!_b!%!!%"
+def test_words_are_looked_for_without_regard_to_case() -> None:
+    assert words_of(" a_B%!  Über ") == ["a_b%!", "über"]
+    assert words_of(None) == words_of("  ") == []
+    assert contains("Die ÜBERweisung", "über")
+    assert not contains(None, "über")
+
+
+@pytest.mark.parametrize("search", ["a" * 51, "one two three four five six"])
+def test_a_search_for_too_much_is_refused(search: str) -> None:
+    with pytest.raises(RefusedError, match="at most 5 words of 50 characters") as refused:
+        words_of(search)
+    assert refused.value.code == "search_too_long"
+    words_of(search[:50].removesuffix(" six"))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mysql://ada:secret@host/db", "'mysql://ada:***@host/db'"),
+        ("mysql://ada:secret@host/db?password=secret", "'mysql://ada:***@host/db'"),
+        ("mysql://ada@host/db", "'mysql://ada@host/db'"),
+        ("postgresql://ada:sec@secret@host:port/db", "'postgresql://ada:***@host:port/db'"),
+        ("postgresql//ada:secret@host/db", "'postgresql//ada:***@host/db'"),
+        ("postgresql://ada:secret", "another URL"),
+        ("postgresql://ada:se?secret@host:port/db", "another URL"),
+        ("ada:secret@host/db", "another URL"),
+        ("host=x password=secret", "another URL"),
+    ],
+)
+async def test_the_password_in_a_url_that_is_wrong_is_not_shown(url: str, shown: str) -> None:
+    with pytest.raises(ConfigurationError) as wrong:
+        await open_store(url)
+    assert str(wrong.value).endswith(f", got {shown}")
+    assert wrong.value.__suppress_context__ or wrong.value.__context__ is None
 
 
 def test_topics_are_bundled_within_what_a_notification_holds() -> None:
@@ -94,14 +127,17 @@ async def test_patience_ends() -> None:
     assert 15 <= clock.monotonic() < 17
 
 
-async def test_a_clash_that_stays_is_a_conflict() -> None:
+async def test_a_clash_that_stays_is_a_conflict(caplog: pytest.LogCaptureFixture) -> None:
     tries = 0
 
     async def act() -> None:
         nonlocal tries
         tries += 1
-        raise Clash("it is there already")
+        raise Clash("duplicate key value, Key (id)=(secret)")
 
-    with pytest.raises(ConflictError, match="already"):
-        await patiently(act, FakeClock())
+    with pytest.raises(ConflictError, match="already") as conflict:
+        await patiently(act, FakeClock(), "send")
     assert tries == 5
+    # What the database said is for the log.
+    assert "secret" not in str(conflict.value)
+    assert "'send' clashed 5 times, last: duplicate key value, Key (id)=(secret)" in caplog.text

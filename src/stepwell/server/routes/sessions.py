@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from msgspec import UNSET
+from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.server.bodies import ContextBody, SessionBody, SessionChanges, SessionQuery
@@ -17,6 +18,7 @@ from stepwell.server.routes.documented import (
     answer,
     documented,
     page_limit,
+    sending,
 )
 from stepwell.server.routes.shapes import SessionPage, SessionShape
 from stepwell.server.views import session_view
@@ -41,11 +43,17 @@ async def create_session(body: SessionBody, access: SendingDep, services: Servic
     return answer(session_view(session), 201)
 
 
-@router.get("/sessions", response_model=SessionPage, **documented("list_sessions", _TAG))
+@router.get("/sessions", response_model=SessionPage, **documented("list_sessions", _TAG, 429))
 async def list_sessions(
-    query: Annotated[SessionQuery, Query()], access: AccessDep, services: ServicesDep
+    request: Request,
+    query: Annotated[SessionQuery, Query()],
+    access: AccessDep,
+    services: ServicesDep,
 ) -> Response:
     """One's own sessions, or for administrators those of the tenant; changed last comes first."""
+    if query.search is not None:
+        # As much work for the database as a message is, or more.
+        await sending(request, access)
     limit = page_limit(query.limit, services.settings)
     which = SessionFilter(
         tenant_id=access.principal.tenant_id,

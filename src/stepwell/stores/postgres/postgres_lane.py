@@ -6,6 +6,7 @@ the next that does, or with the commit, all in one text; the beginning goes alon
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 from typing import Any
 
 import psycopg
@@ -18,6 +19,7 @@ from stepwell.sessions.errors import ConflictError
 from stepwell.stores.lane import Prepared, Row, Statements
 from stepwell.stores.postgres.connecting import Held
 from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.search_turns import SearchElsewhere, too_slow
 from stepwell.stores.tables import metadata
 from stepwell.stores.types import POSTGRESQL
 
@@ -74,7 +76,16 @@ def _sorted(error: Exception) -> Exception:
 class PostgresLane:
     """See ``lane.Lane``."""
 
-    def __init__(self, held: Held, statements: Statements, *, begin: str, careful: bool) -> None:
+    def __init__(
+        self,
+        held: Held,
+        statements: Statements,
+        *,
+        begin: str,
+        careful: bool = False,
+        may_search: bool = True,
+    ) -> None:
+        self._may_search = may_search
         self._connection, self._driver, self._statements = held.connection, held.driver, statements
         self._careful = careful
         self._writer = psycopg.AsyncClientCursor(held.driver)
@@ -102,6 +113,22 @@ class PostgresLane:
     async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """The same for one that was put together for this one use."""
         return await self._fetch(self._statements.written(statement), values)
+
+    async def search(
+        self, statement: ClauseElement, values: Mapping[str, Any], seconds: float, /
+    ) -> list[Row]:
+        """The same for one that may take long; the server ends it after so many seconds."""
+        if not self._may_search:
+            raise SearchElsewhere
+        self._waiting.append(f"SET LOCAL statement_timeout = {ceil(seconds * 1000)}")
+        try:
+            found = await self.scan(statement, values)
+        except PassingFault as fault:
+            if isinstance(fault.__cause__, errors.QueryCanceled):
+                raise too_slow(seconds) from None
+            raise
+        self._waiting.append("SET LOCAL statement_timeout TO DEFAULT")
+        return found
 
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added.

@@ -15,6 +15,7 @@ from stepwell.stores.postgres.postgres_bus import PostgresBus
 from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
 from stepwell.stores.retrying import Clash, patiently
 from stepwell.stores.rows import Codecs
+from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.transaction import SqlTransaction
 from stepwell.stores.types import POSTGRESQL
 
@@ -22,6 +23,8 @@ Result = TypeVar("Result")
 Work = Callable[[Transaction], Awaitable[Result]]
 
 _WRITERS, _READERS = 10, 6
+_SEARCHERS = 2
+"""So many of the readers at most."""
 # Any number will do, as long as no other program uses the same for its own locks.
 _MIGRATION_LOCK = 7_283_640_118
 
@@ -33,6 +36,7 @@ class PostgresStore:
         self._clock = clock
         self._writers = Pool(url, size=_WRITERS, read_only=False)
         self._readers = Pool(url, size=_READERS, read_only=True)
+        self._searching = SearchTurns(_SEARCHERS)
         self._codecs = Codecs.of(POSTGRESQL)
         self._statements = Statements(self._writers.engine.dialect)
         self._bus = PostgresBus(url, clock)
@@ -62,7 +66,7 @@ class PostgresStore:
         async def attempt() -> Result:
             nonlocal careful
             try:
-                result, topics = await self._once(self._writers, work, careful)
+                result, topics = await self._once(self._writers, work, careful=careful)
             except Clash:
                 careful = True
                 raise
@@ -76,9 +80,17 @@ class PostgresStore:
         """Run it on a consistent view; it writes nothing."""
 
         async def attempt() -> Result:
-            return (await self._once(self._readers, work))[0]
+            return (await self._once(self._readers, work, may_search=False))[0]
 
-        return await patiently(attempt, self._clock)
+        async def search() -> Result:
+            async with self._searching:
+                return (await self._once(self._readers, work))[0]
+
+        try:
+            return await patiently(attempt, self._clock)
+        except SearchElsewhere:
+            # Where it waits for its turn, it holds no connection that others need.
+            return await patiently(search, self._clock)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -87,12 +99,18 @@ class PostgresStore:
         await self._readers.close()
 
     async def _once(
-        self, pool: Pool, work: Work[Result], careful: bool = False
+        self, pool: Pool, work: Work[Result], *, careful: bool = False, may_search: bool = True
     ) -> tuple[Result, list[str]]:
         try:
             with postgres_faults():
                 async with pool.held() as held:
-                    lane = PostgresLane(held, self._statements, begin=pool.begin, careful=careful)
+                    lane = PostgresLane(
+                        held,
+                        self._statements,
+                        begin=pool.begin,
+                        careful=careful,
+                        may_search=may_search,
+                    )
                     transaction = SqlTransaction(lane, self._codecs)
                     result = await work(transaction)
                     await transaction.write_counters()

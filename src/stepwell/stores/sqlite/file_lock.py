@@ -29,6 +29,9 @@ class FileLock:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             await self._wait(handle)
+        except OSError as error:
+            os.close(handle)
+            raise self._fault(error) from error
         self._held = handle
 
     def release(self) -> None:
@@ -38,7 +41,14 @@ class FileLock:
             self._held = None
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            # Too many open files, a full disk, a folder whose rights were changed: it may pass.
+            raise self._fault(error) from error
+
+    def _fault(self, error: OSError) -> PassingFault:
+        return PassingFault(f"the lock {self._path} can't be taken: {error.strerror}")
 
     async def _wait(self, handle: int) -> None:
         # A thread of its own that may be left behind: nothing can interrupt flock, and who holds

@@ -1,8 +1,9 @@
 """One connection to a SQLite file: each statement is one trip to the connection's thread."""
 
+import asyncio
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from stepwell.sessions.errors import ConflictError
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.lane import Row, Statements
 from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.search_turns import SearchElsewhere, too_slow
+from stepwell.stores.searching import contains
 from stepwell.stores.types import SQLITE
 
 _PASSING = {
@@ -70,6 +73,7 @@ class SqliteLane:
     ) -> None:
         self._connection, self._path, self._statements = connection, path, statements
         self._direct, self._thread = driver.direct, driver.thread
+        self.may_search = True
 
     @property
     def dialect(self) -> str:
@@ -99,6 +103,28 @@ class SqliteLane:
             found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
             return list(found)
 
+    async def search(
+        self, statement: ClauseElement, values: Mapping[str, Any], seconds: float, /
+    ) -> list[Row]:
+        """The same for one that may take long; it is interrupted after so many seconds."""
+        if not self.may_search:
+            raise SearchElsewhere
+        scanning = asyncio.ensure_future(self.scan(statement, values))
+        ending = asyncio.get_running_loop().call_later(seconds, self._direct.interrupt)
+        try:
+            return await asyncio.shield(scanning)
+        except asyncio.CancelledError:
+            self._direct.interrupt()
+            # The thread still uses the connection; whoever had it next would stop the loop.
+            await _ended(scanning)
+            raise
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise too_slow(seconds) from None
+        finally:
+            ending.cancel()
+
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
         prepared, values = self._statements.bundled(adding, rows)
@@ -116,16 +142,21 @@ class SqliteLane:
             return list(await self._thread.execute_fetchall(text))
 
     def know_letters(self) -> None:
-        """SQLite's own ``lower`` knows the 26 letters only."""
-        self._direct.create_function("lower", 1, _lower, deterministic=True)
+        """What a search needs."""
+        self._direct.create_function("contains", 2, contains, deterministic=True)
 
     async def database_bytes(self) -> int:
         """The file and its log."""
         return sum(_size(self._path.with_name(self._path.name + end)) for end in ("", "-wal"))
 
 
-def _lower(text: Any) -> Any:
-    return text.lower() if isinstance(text, str) else text
+async def _ended(task: "asyncio.Future[list[Row]]") -> None:
+    """Wait for it to its end, also if whoever waits is cancelled once more."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
 
 
 def _size(path: Path) -> int:

@@ -1,6 +1,7 @@
 """A store in one SQLite file: one connection that writes, a few that read."""
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,6 +21,7 @@ from stepwell.stores.local_bus import LocalBus
 from stepwell.stores.migrating import check_or_migrate
 from stepwell.stores.retrying import patiently
 from stepwell.stores.rows import Codecs
+from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.group_commit import GroupCommit
 from stepwell.stores.sqlite.sqlite_lane import Driver, SqliteLane
@@ -27,9 +29,12 @@ from stepwell.stores.transaction import SqlTransaction
 from stepwell.stores.types import SQLITE
 
 Result = TypeVar("Result")
+logger = logging.getLogger("stepwell.stores")
 
 _READERS = 4
+_SEARCHERS = 1
 _BUSY_SECONDS = 5.0
+_OTHERS = 0o077
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -56,6 +61,8 @@ class SqliteStore:
         self._open_readers = AsyncExitStack()
         self._idle: list[SqliteLane] = []
         self._reading = asyncio.Semaphore(_READERS)
+        self._idle_searchers: list[SqliteLane] = []
+        self._searching = SearchTurns(_SEARCHERS)
         self._writer: SqliteLane
         self._group: GroupCommit
 
@@ -102,18 +109,22 @@ class SqliteStore:
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
 
-        async def attempt() -> Result:
-            async with self._reader() as lane:
+        async def attempt(*, searching: bool = False) -> Result:
+            async with self._reader(searching=searching) as lane:
                 return await work(SqlTransaction(lane, self._codecs))
 
-        return await patiently(attempt, self._clock)
+        try:
+            return await patiently(attempt, self._clock)
+        except SearchElsewhere:
+            # Where it waits for its turn, it holds no connection that others need.
+            return await patiently(lambda: attempt(searching=True), self._clock)
 
     async def close(self) -> None:
         """Finish the writes that wait, then let go of the file."""
         await self._group.close()
         await self._open_readers.aclose()
         # The last connection to close checkpoints, so the lock is held.
-        await self._lock.acquire()
+        await patiently(self._lock.acquire, self._clock, "close")
         try:
             await self._writer.connection.close()
         finally:
@@ -147,18 +158,20 @@ class SqliteStore:
         return lane
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncGenerator[SqliteLane]:
-        async with self._reading:
-            lane = self._idle.pop() if self._idle else await self._new_reader()
+    async def _reader(self, *, searching: bool) -> AsyncGenerator[SqliteLane]:
+        idle = self._idle_searchers if searching else self._idle
+        async with self._searching if searching else self._reading:
+            lane = idle.pop() if idle else await self._new_reader(searching)
             try:
                 lane.quick_command("BEGIN")
                 yield lane
             finally:
-                self._idle.append(lane)
+                idle.append(lane)
                 lane.quick_command("ROLLBACK")
 
-    async def _new_reader(self) -> SqliteLane:
+    async def _new_reader(self, searching: bool) -> SqliteLane:
         lane = await self._connect(query_only=True)
+        lane.may_search = searching
         self._open_readers.push_async_callback(lane.connection.close)
         return lane
 
@@ -197,14 +210,33 @@ def _engine(path: Path, opened: _Opened) -> AsyncEngine:
 
 
 def _private(path: Path) -> Path:
-    """The file is its owner's only: it holds what people said."""
-    path = path.absolute()
+    """The file is its owner's only: it holds what people said.
+
+    Under its one true path, so that the lock beside it is the same for all who open it.
+    """
+    path = Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for end in ("", "-wal", "-shm"):
+            _hide(path.with_name(path.name + end))
     except OSError as error:
         raise ConfigurationError(
             f"the database {path} can't be opened: {error.strerror}. Name a file in a folder that "
             "this user may write to"
         ) from error
     return path
+
+
+def _hide(path: Path) -> None:
+    try:
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(0o600)
+    except FileNotFoundError:
+        pass
+    except PermissionError:
+        logger.warning(
+            "%s is open to other users of this machine and can't be made private: it is not ours. "
+            "Let its owner do `chmod 600`, or use a file of this user",
+            path,
+        )
