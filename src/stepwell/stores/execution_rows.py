@@ -77,10 +77,13 @@ _IS_HEAD = or_(
     ),
 )
 _LEASE_IS_OVER = and_(_RUNNING, _C.lease_until < bound(t.executions, "lease_until", "now"))
-_FREE = and_(_TOP, or_(and_(_PENDING, _IS_HEAD), _LEASE_IS_OVER))
+_FREE = or_(and_(_PENDING, _IS_HEAD), _LEASE_IS_OVER)
+# So that no partial index fits: a server without statistics would go through all that are
+# unfinished for the one that has this id.
+_TOP_BY_ID = func.coalesce(_C.parent_execution_id, literally("''")) == literally("''")
 _CLAIM = (
     update(t.executions)
-    .where(by_id(t.executions), _FREE)
+    .where(by_id(t.executions), _TOP_BY_ID, _FREE)
     .values(
         status=literally("'running'"),
         crashes=case((_RUNNING, _C.crashes + 1), else_=_C.crashes),
@@ -95,7 +98,7 @@ _CLAIM = (
 _CLAIMABLE = (
     records_of(t.executions)
     .with_only_columns(_C.id)
-    .where(literally("agent_executions.status IN ('pending', 'running')"), _FREE)
+    .where(literally("agent_executions.status IN ('pending', 'running')"), _TOP, _FREE)
     .order_by(*_IN_ORDER)
     .limit(given("most"))
 )

@@ -119,7 +119,7 @@ class SqliteLane:
             await _ended(scanning)
             raise
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise too_slow(seconds) from None
         finally:

@@ -234,9 +234,10 @@ def _hide(path: Path) -> None:
             path.chmod(0o600)
     except FileNotFoundError:
         pass
-    except PermissionError:
+    except OSError as error:
         logger.warning(
-            "%s is open to other users of this machine and can't be made private: it is not ours. "
-            "Let its owner do `chmod 600`, or use a file of this user",
+            "%s is open to other users of this machine and can't be made private: %s. Let its "
+            "owner do `chmod 600`, or use a file of this user",
             path,
+            error.strerror,
         )

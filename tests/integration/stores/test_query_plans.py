@@ -1,0 +1,72 @@
+"""What a worker does all the time finds its rows by the index that was made for it, on a server
+that has no statistics yet as well."""
+
+import re
+import sqlite3
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+from stepwell.sessions.ports import Store
+from stepwell.sessions.records import ExecutionStatus
+from stepwell.stores import execution_rows, session_rows
+from stepwell.stores.codec import stored_id, written
+from stepwell.stores.lane import Statements
+from stepwell.testing.stores_rows import a_session, an_execution, at, make
+
+_KEY = "(agent_executions_pkey|sqlite_autoindex_agent_executions_1)"
+_HEAD = "agent_executions_unfinished"
+_STATEMENTS = {
+    "claim": (execution_rows._CLAIM, (_KEY, _HEAD)),
+    "claimable": (execution_rows._CLAIMABLE, ("agent_executions_claimable", _HEAD)),
+    "renew": (execution_rows._RENEW, (_KEY,)),
+    "steering": (session_rows._SPOKEN_TO, ("agent_session_messages_of_user",)),
+}
+_VALUES = {
+    "row_key": "x1",
+    "execution": stored_id("x1"),
+    "own_attempt": 1,
+    "now": at(0),
+    "lease_until": at(9),
+    "most": 9,
+    "worker_id": "w",
+    "started_at": at(0),
+    "updated_at": at(0),
+}
+
+
+def plan_of(url: str, statement: Any) -> str:
+    is_file = url.startswith("sqlite")
+    statements = Statements(SQLiteDialect_pysqlite() if is_file else PGDialect_psycopg())
+    prepared = statements.written(statement)
+    values = prepared.values(
+        {name: written(value, statements.dialect) for name, value in _VALUES.items()}
+    )
+    if is_file:
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {prepared.text}", values).fetchall()
+        connection.close()
+        return "\n".join(row[3] for row in rows)
+    with psycopg.connect(url) as server:
+        plan = server.execute(f"EXPLAIN {prepared.text}", values)  # type: ignore[arg-type]
+        return "\n".join(row[0] for row in plan)
+
+
+@pytest.mark.parametrize("name", _STATEMENTS)
+async def test_a_worker_finds_its_rows_by_their_index(
+    store: Store, database: str, name: str
+) -> None:
+    statement, expected = _STATEMENTS[name]
+    await make(
+        store,
+        a_session(),
+        *(an_execution(f"x{n}", status=ExecutionStatus.COMPLETED) for n in range(300)),
+        *(an_execution(f"p{n}", created_at=at(n)) for n in range(50)),
+    )
+    plan = plan_of(database, statement)
+    used = re.findall(r"(?:using|INDEX) (\w+)", plan)
+    assert len(used) == len(expected), plan
+    assert all(re.fullmatch(*pair) for pair in zip(expected, used, strict=True)), plan
