@@ -139,6 +139,12 @@ class AgentApp:
         given = {name: value for name, value in self._given.items() if value is not None}
         return replace(base, **given)
 
+    @property
+    def works(self) -> bool:
+        """Whether executions run in this process; as a rule only on SQLite."""
+        config = self.config
+        return config.worker if config.worker is not None else config.db.startswith("sqlite")
+
     def refuse_open_bind(self, host: str) -> None:
         """Raise if the server would let in everybody who reaches that host."""
         if self._authenticate is not None:
@@ -265,7 +271,7 @@ class AgentApp:
             self._worker = self.new_worker(config, store, jobs)
             await self._worker.run()
 
-        if config.worker if config.worker is not None else config.db.startswith("sqlite"):
+        if self.works:
             yield SupervisedTask("worker", work, self._clock)
         if config.retention != RetentionPolicy():
             retention = Retention(store, config.retention, clock=self._clock)

@@ -22,9 +22,11 @@ def authenticator_for(auth: AuthConfig, keys: KeyRing, clock: Clock) -> Authenti
     jwks_url, issuer, audience = auth.jwks_url, auth.issuer, auth.audience
     if not jwks_url or not issuer or not audience:
         missing = [name for name in ("jwks_url", "issuer", "audience") if not getattr(auth, name)]
+        are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        variables = ", ".join(f"STEPWELL_AUTH__{name.upper()}" for name in missing)
         raise ConfigurationError(
-            f"auth.mode is jwt, and {', '.join(missing)} is not set; write it into [auth], or set "
-            f"STEPWELL_AUTH__{missing[0].upper()}"
+            f"auth.mode is jwt, and {', '.join(missing)} {are} not set; write {them} into [auth], "
+            f"or set {variables}"
         )
     claims = ClaimNames(user=auth.user_claim, tenant=auth.tenant_claim, admin=auth.admin_claim)
     return JwtAuthenticator(jwks_url, issuer=issuer, audience=audience, claims=claims, clock=clock)

@@ -11,10 +11,13 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from msgspec import Struct, ValidationError, convert, structs
+from msgspec import Meta, Struct, ValidationError, convert, structs
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
+from stepwell.app.config_names import check_names
 from stepwell.errors import ConfigurationError
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.retention import RetentionPolicy
@@ -61,7 +64,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The preset that the built-in agent asks, where no app is given."""
     db: str = "sqlite:///stepwell.db"
     host: str = "127.0.0.1"
-    port: int = 8400
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8400
     worker: bool | None = None
     """Whether ``serve`` also runs executions; as a rule only on SQLite."""
     log_level: str = "info"
@@ -88,6 +91,25 @@ def without_password(url: str) -> str:
     user, colon, _ = login.partition(":")
     shown = f"{scheme}{slashes}{user}{colon}{'***' if colon else ''}{at}{place}"
     return _PASSWORD_PARAMETER.sub("***", shown)
+
+
+def shown_database(url: str) -> str:
+    """Where a database is, in few words and without who signs in there.
+
+    >>> shown_database("postgresql://ada:se:cret@localhost:5432/agents?password=x")
+    'localhost:5432/agents'
+    >>> shown_database("sqlite:///data/stepwell.db")
+    'data/stepwell.db'
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return "of an unknown kind"
+    if not parsed.host and "host" not in parsed.query:
+        return parsed.database or "of an unknown kind"
+    host = parsed.host or parsed.query["host"]
+    port = f":{parsed.port}" if parsed.port else ""
+    return f"{host}{port}/{parsed.database or ''}"
 
 
 def load_config(
@@ -157,7 +179,10 @@ def _merge(data: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 def _checked(data: Mapping[str, Any], where: str) -> Config:
     try:
+        check_names(Config, data)
         return convert(_listed(data), Config, strict=False)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
     except ValidationError as error:
         cause = error.__cause__
         if isinstance(cause, ConfigurationError):

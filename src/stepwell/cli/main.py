@@ -6,8 +6,10 @@ from importlib import import_module
 import click
 
 from stepwell.errors import ConfigurationError
+from stepwell.sessions.errors import SessionError
 
 CONFIGURATION_FAULT = 5
+REFUSED = 1
 
 EXTRA_OF = {
     **dict.fromkeys(("aiosqlite", "alembic", "fastapi", "jwt", "sqlalchemy", "uvicorn"), "server"),
@@ -53,7 +55,8 @@ def stepwell() -> None:
 
 
 def main() -> None:
-    """Run the command line; a fault in the configuration ends it with code 5 and its text."""
+    """Run the command line; a fault in the configuration ends it with code 5 and its text,
+    a wish that can't be fulfilled with code 1."""
     try:
         stepwell()
     except ModuleNotFoundError as error:
@@ -65,3 +68,6 @@ def main() -> None:
     except ConfigurationError as error:
         click.echo(f"stepwell: {error}", err=True)
         sys.exit(CONFIGURATION_FAULT)
+    except SessionError as error:
+        click.echo(f"stepwell: {' '.join(str(error).split())}", err=True)
+        sys.exit(REFUSED)

@@ -9,15 +9,21 @@ import click
 from stepwell.app.config import Config, load_config
 
 Command = Callable[..., Any]
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def configuration_options(command: Command) -> Command:
-    """``APP``, ``--db``, ``--config`` and ``--model``."""
+    """``APP``, ``--db``, ``--config``, ``--model`` and ``--log-level``."""
     for decorate in (
         click.option(
             "--config",
             type=click.Path(path_type=Path, dir_okay=False),
             help="The configuration file; otherwise stepwell.toml, if there is one.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(LOG_LEVELS, case_sensitive=False),
+            help="What is logged, to standard error.  [default: info]",
         ),
         click.option("--model", help="The model of the built-in agent, such as openai:gpt-5."),
         click.option(
@@ -31,7 +37,13 @@ def configuration_options(command: Command) -> Command:
 
 def configuration(config: Path | None, **overrides: Any) -> Config:
     """The configuration under what the command line says."""
-    return load_config(overrides, file=config)
+    loaded = load_config(overrides, file=config)
+    if overrides.get("model") is not None and loaded.app is not None:
+        raise click.UsageError(
+            f"--model is for the built-in agent, and {loaded.app} is served; leave one of them "
+            f"out, or set the model in {loaded.app}."
+        )
+    return loaded
 
 
 def start_logging(level: str) -> None:

@@ -1,9 +1,12 @@
 """``stepwell serve``: an application over HTTP, with its worker where it runs on SQLite."""
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,11 @@ import uvicorn
 from msgspec.structs import replace
 
 from stepwell.app.agent_app import AgentApp
+from stepwell.app.config import shown_database
 from stepwell.app.loading import load_app
 from stepwell.cli.options import configuration, configuration_options, start_logging
+from stepwell.cli.starting import on_end_signal, started
+from stepwell.errors import ConfigurationError
 from stepwell.server.auth import is_loopback_bind
 from stepwell.server.live.line import live_http_protocol
 
@@ -27,7 +33,7 @@ logger = logging.getLogger("stepwell.cli")
 @click.command("serve")
 @configuration_options
 @click.option("--host", help="Where to listen.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="0 takes a free one.  [default: 8400]")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one.  [default: 8400]")
 @click.option(
     "--worker/--no-worker",
     default=None,
@@ -51,13 +57,40 @@ def command(app: str | None, config: Path | None, **options: Any) -> None:
 
 async def _served(application: AgentApp, host: str, port: int) -> None:
     # Before the server, so that a fault in the configuration is told as such.
-    async with application.running():
-        server = _Server(application, host, port)
-        announcing = asyncio.create_task(_announced(server, application))
-        try:
-            await server.serve()
-        finally:
-            announcing.cancel()
+    sockets = await _bound(host, port)
+    try:
+        await started(application)
+        async with application.running():
+            server = _Server(application, host, port)
+            on_end_signal(server.end)
+            announcing = asyncio.create_task(_announced(server, application))
+            try:
+                await server.serve(sockets)
+            finally:
+                announcing.cancel()
+    finally:
+        for each in sockets:
+            each.close()
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """The sockets to listen on, which do not listen yet: nobody is let in before all is ready."""
+    loop = asyncio.get_running_loop()
+    try:
+        bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigurationError(
+                f"port {port} of {host} is in use; give another one with --port, or --port 0 for "
+                "one that is free"
+            ) from None
+        raise ConfigurationError(
+            f"can't listen on port {port} of {host}: {error.strerror or error}; give others with "
+            "--host and --port"
+        ) from None
+    sockets = [each.dup() for each in bound.sockets]
+    bound.close()
+    return sockets
 
 
 class _Server(uvicorn.Server):
@@ -84,6 +117,15 @@ class _Server(uvicorn.Server):
         )
         self._application = application
 
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals alone: uvicorn would raise them again, before the worker has ended."""
+        yield
+
+    def end(self) -> None:
+        """Take no more requests and finish those under way."""
+        self.should_exit = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then the rest."""
         await self._application.services.feeds.close()
@@ -108,3 +150,6 @@ async def _announced(server: _Server, application: AgentApp) -> None:
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     names = ", ".join(application.agents.names)
     click.echo(f"Stepwell serves {names} on http://{host}:{address[1]}")
+    click.echo(f"Database: {shown_database(application.config.db)}")
+    if not application.works:
+        click.echo("Executions are run by `stepwell worker`, on the same database: none runs here.")

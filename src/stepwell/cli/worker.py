@@ -1,15 +1,18 @@
 """``stepwell worker``: works on executions that servers took in, until it is told to end."""
 
 import asyncio
-import signal
+import secrets
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from stepwell.app.agent_app import AgentApp
+from stepwell.app.config import shown_database
 from stepwell.app.loading import load_app
 from stepwell.cli.options import configuration, configuration_options, start_logging
+from stepwell.cli.starting import on_end_signal, started
 
 
 @click.command("worker")
@@ -24,15 +27,19 @@ def command(app: str | None, config: Path | None, concurrency: int | None, **opt
     sessions = None if concurrency is None else {"concurrency": concurrency}
     configured = configuration(config, app=app, worker=True, sessions=sessions, **options)
     start_logging(configured.log_level)
+    if not configured.server.app_secret:
+        # Nobody asks a worker for signatures: any secret does, and none is missed.
+        server = replace(configured.server, app_secret=secrets.token_urlsafe(32))
+        configured = replace(configured, server=server)
     asyncio.run(_worked(load_app(configured)))
 
 
 async def _worked(application: AgentApp) -> None:
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    await started(application)
     async with application.running():
+        on_end_signal(ended.set)
         names = ", ".join(application.agents.names)
-        click.echo(f"Stepwell works on {names}; {application.config.db.partition('://')[0]}")
+        database = shown_database(application.config.db)
+        click.echo(f"Stepwell works on {names}; database: {database}")
         await ended.wait()

@@ -2,37 +2,52 @@
 
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from stepwell.server.services import Services
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 
 _LOOKED_AT = 100
+OK = "ok"
+NO_WORK_WAITS = "ok: no work waits"
 
 
-async def readiness(services: Services) -> dict[str, str | None]:
-    """By name what is lacking, None where nothing is. Checks of the app come last."""
-    found: dict[str, str | None] = {"database": None}
+class Check(Struct, frozen=True):
+    """What was found about one thing, in words."""
+
+    says: str = OK
+    lacks: bool = False
+
+
+async def readiness(services: Services) -> dict[str, Check]:
+    """By name what was looked at. Checks of the app come last."""
+    found = {"database": Check()}
     try:
         found["worker"] = await services.store.read(lambda tx: _worker(tx, services))
         for name, check in services.checks.items():
-            found[name] = await check()
+            fault = await check()
+            found[name] = Check() if fault is None else Check(fault, lacks=True)
     except StoreUnavailableError:
-        found["database"] = "does not answer"
+        found["database"] = Check("does not answer", lacks=True)
     return found
 
 
-async def _worker(tx: Transaction, services: Services) -> str | None:
+async def _worker(tx: Transaction, services: Services) -> Check:
     """A worker is missing if work waits too long while no execution is held by anybody."""
     now = services.clock.now()
     grace = timedelta(seconds=services.settings.worker_grace_seconds)
     free = await tx.claimable(now, limit=_LOOKED_AT)
     rows = [row for id in free if (row := await tx.execution(id)) is not None]
     if not any(now - _since(row) > grace for row in rows):
-        return None
+        # Without work nobody can tell whether there is a worker.
+        return Check(OK if rows else NO_WORK_WAITS)
     abandoned = sum(row.status is ExecutionStatus.RUNNING for row in rows)
     running = (await tx.count_by_status()).get(ExecutionStatus.RUNNING, 0)
-    return None if running > abandoned else "nobody takes up executions; is a worker running?"
+    if running > abandoned:
+        return Check()
+    return Check("nobody takes up executions; is a worker running?", lacks=True)
 
 
 def _since(row: Execution) -> datetime:

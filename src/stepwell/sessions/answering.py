@@ -11,6 +11,7 @@ from stepwell.errors import SerializationError, StepwellError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import ConflictError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.recovery import why_no_choice
 from stepwell.sessions.taking_up import Decide, TakenUp
 from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, Approval, Pending, PendingKind
@@ -66,6 +67,9 @@ def _with_answer(state: AgentState, call_id: str, answer: Any) -> AgentState:
     try:
         if not isinstance(answer, Approval):
             check_json(answer, "the answer")
+        asked = next(pending for pending in state.pending if pending.call_id == call_id)
+        if (why := why_no_choice(asked, answer)) is not None:
+            raise RefusedError(why, code="bad_answer")
         return state.with_answer(call_id, answer)
     except (ClientInputError, StepwellError) as error:
         raise RefusedError(str(error), code="bad_answer") from error

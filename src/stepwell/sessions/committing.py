@@ -23,6 +23,7 @@ from stepwell.sessions.records import (
 )
 from stepwell.sessions.recovery import SetAside
 from stepwell.sessions.running import Running
+from stepwell.sessions.takeovers import stopped_attempts, takeover_of, takeover_text
 from stepwell.sessions.telling import counted, decided, output_of, told_pending
 from stepwell.sessions.unstored import with_unstored_step
 from stepwell.state import AgentState
@@ -46,6 +47,16 @@ class Commits:
         snapshot = self._snapshot(state) if is_new else None
         note = running.narrator.note
         running.say(note(EventType.EXECUTION_STARTED, "Execution started", at))
+        if (takeover := takeover_of(claimed)) is not None:
+            running.say(
+                note(
+                    EventType.EXECUTION_STARTED,
+                    takeover_text(takeover),
+                    at,
+                    parts=("taken over", claimed.attempt),
+                    metadata={"takeover": takeover},
+                )
+            )
         has_changed = agent is not None and claimed.definition_hash != agent.definition_hash
         if agent is not None and has_changed and claimed.last_snapshot_id is not None:
             running.say(
@@ -212,7 +223,9 @@ class Commits:
             return state
         id, at = running.execution.id, running.clock.now()
         ledger = await running.read(lambda tx: tx.ledger(id, number))
-        state = with_unstored_step(state, ledger, state.stop, at)
+        state = with_unstored_step(
+            state, ledger, state.stop, at, stopped=stopped_attempts(running.execution)
+        )
         running.say(*unknown_outcomes(running.execution, state))
         return state
 

@@ -29,6 +29,7 @@ from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.running import TOLD_STATUS
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.snapshotting import SnapshotChain
+from stepwell.sessions.takeovers import stopped_attempts
 from stepwell.sessions.telling import Narrator, Said, counted, decided
 from stepwell.sessions.unstored import with_unstored_step
 from stepwell.state import AgentState, ToolOutcome
@@ -87,7 +88,7 @@ async def end_at_once(
     events = [message_event(message, kind) for message, kind in said]
     before = execution.metadata.get(TOLD_STATUS)
     tells_statuses = means.settings.broadcast.auto_status_tracking
-    if tells_statuses and before != ended.status:
+    if tells_statuses:
         known = BroadcastStatus.IDLE if before is None else BroadcastStatus(before)
         events.append(status_event(row, known, at))
         row = replace(row, metadata={**row.metadata, TOLD_STATUS: str(ended.status)})
@@ -99,6 +100,7 @@ async def end_at_once(
         events,
         seen=final.seen,
         tells_statuses=tells_statuses,
+        by_its_run=False,
     )
     return row
 
@@ -125,7 +127,9 @@ async def _with_final_state(
     try:
         before = await chain.load(tx, execution.last_snapshot_id)
         ledger = await tx.ledger(execution.id, before.step_number)
-        state = with_unstored_step(before, ledger, outcome, at)
+        state = with_unstored_step(
+            before, ledger, outcome, at, stopped=stopped_attempts(execution)
+        )
         row = execution if state is before else counted(execution, state)
         said = () if state is before else unknown_outcomes(row, state)
         seen = frozenset(message.id for message in state.messages if message.is_user())

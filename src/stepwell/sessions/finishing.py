@@ -27,6 +27,9 @@ from stepwell.sessions.records import (
 )
 from stepwell.sessions.telling import AGENT_ID, Narrator, decided
 
+PASSED_ON = "passed_on"
+"""The key in an execution's metadata for messages to it that another one answers."""
+
 MOST_SUBAGENTS = 10_000
 """More than any execution has."""
 
@@ -40,17 +43,18 @@ async def finish(
     *,
     seen: Collection[str] = (),
     tells_statuses: bool = True,
+    by_its_run: bool = True,
 ) -> None:
     """Save an execution that has its final status, tell it, and enqueue the session's next one.
 
-    ``seen`` are the messages that its state knows. Raises ``LostLeaseError`` if another worker has
-    it.
+    ``seen`` are the messages that its state knows. ``by_its_run`` says that a run ends it, which
+    told how its subagents ended. Raises ``LostLeaseError`` if another worker has it.
     """
     session_id = execution.session_id
     session = None if session_id is None else await tx.session(session_id, lock=True)
     await tx.save_execution(replace(execution, worker_id=None, lease_until=None))
     await tx.settle(execution.id, execution.step_count + 1)
-    cut_off = await end_subagents(tx, execution)
+    cut_off = await end_subagents(tx, execution, told_ends=by_its_run)
     if session is None:
         return
     children = cut_off if tells_statuses else []
@@ -88,10 +92,11 @@ async def point_to_newest(
 
 
 async def end_subagents(
-    tx: Transaction, execution: Execution, *, but_paused: bool = False
+    tx: Transaction, execution: Execution, *, but_paused: bool = False, told_ends: bool = False
 ) -> list[NewEvent]:
     """End those that never told how they ended: their parent is over, or its worker died. Returns
-    the last statuses that clients may not have heard."""
+    the last statuses that clients may not have heard; unless it ``told_ends``, a worker may have
+    died between a subagent's end and telling it."""
     told: list[NewEvent] = []
     why = "its worker died" if but_paused else "the execution that ran it ended"
     signal = StopSignal(reason=StopReason.USER_REQUESTED, message=f"It was cut off: {why}.")
@@ -99,10 +104,10 @@ async def end_subagents(
         if but_paused and child.status is ExecutionStatus.PAUSED:
             continue
         if child.status.is_over:
-            if but_paused:  # its worker may have died before it could tell
+            if not told_ends:
                 told.append(status_event(child, BroadcastStatus.PROCESSING, child.updated_at))
             continue
-        told += await end_subagents(tx, child, but_paused=but_paused)
+        told += await end_subagents(tx, child, but_paused=but_paused, told_ends=told_ends)
         is_paused = child.status is ExecutionStatus.PAUSED
         ended = replace(
             decided(child, resolve([signal.as_evaluation()])),
@@ -149,7 +154,8 @@ async def _unseen(
     """Messages that came too late to be seen get an execution of their own, and in a session that
     was closed meanwhile a note that nobody answers them."""
     sent = await tx.steering_messages(execution.id)
-    unseen = [message.id for message in sent if message.id not in seen]
+    known = {*seen, *execution.metadata.get(PASSED_ON, ())}
+    unseen = [message.id for message in sent if message.id not in known]
     if not unseen:
         return Told()
     at = later_than(session, execution.updated_at)
@@ -178,5 +184,9 @@ async def _unseen(
         updated_at=at,
     )
     await tx.add_execution(own)
+    # It may be resumed and end again: a message is passed on once.
+    passed_on = [*execution.metadata.get(PASSED_ON, ()), *unseen]
+    metadata = {**execution.metadata, PASSED_ON: passed_on}
+    await tx.save_execution(replace(execution, metadata=metadata, worker_id=None, lease_until=None))
     queued = queued_message(own, session, at)
     return Told([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])

@@ -175,6 +175,7 @@ def _known(
         answered=answered,
         known=recovered.call(number, call),
         is_replayed=answered is not None or recovered.turn_of(number) is not None,
+        stopped=stopped_attempts(running.execution),
     )
     return what_it_came_to(asked, running.settings.when_unknown, running.clock.now())
 

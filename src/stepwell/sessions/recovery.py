@@ -2,7 +2,7 @@
 nobody knows whether they took effect. Says what each call comes to; writes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from stepwell.models import ModelResponse
 from stepwell.serialization.calls import finished_from_json, response_from_json
 from stepwell.sessions.records import CallStatus, Execution, LedgerCall, LedgerTurn
 from stepwell.sessions.settings import WhenUnknown
-from stepwell.state import Answered, PendingKind, ToolOutcome
+from stepwell.state import Answered, Pending, PendingKind, ToolOutcome
 from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
 from stepwell.tools.results import Finished, blank, completed
 
@@ -57,6 +57,7 @@ class KnownCall(Struct, frozen=True, kw_only=True, eq=False):
 
     tool_name: str
     effect: ToolEffect
+    attempt: int
     started_at: datetime
     finished: Finished | None
 
@@ -67,6 +68,7 @@ class KnownCall(Struct, frozen=True, kw_only=True, eq=False):
         return cls(
             tool_name=call.tool_name,
             effect=call.effect,
+            attempt=call.attempt,
             started_at=call.started_at,
             finished=finished_from_json(call.result or "") if has_ended else None,
         )
@@ -81,6 +83,8 @@ class Asked(Struct, frozen=True, kw_only=True, eq=False):
     known: KnownCall | None
     is_replayed: bool
     """Whether the model's own turn was kept, so that call ids mean the same calls."""
+    stopped: Collection[int] = ()
+    """The attempts whose worker was shut down, and did not die."""
 
 
 def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> Finished | None:
@@ -91,9 +95,10 @@ def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> F
         is_same = asked.is_replayed or arguments == asked.call.arguments
         return known.finished if is_same else None
     if known is not None and ToolEffect.EXTERNAL in (known.effect, asked.effect):
+        was_stopped = known.attempt in asked.stopped
         if when_unknown is WhenUnknown.ASK:
-            return _question(asked.call, known.started_at.isoformat(), now)
-        return outcome_unknown(asked.call, known.started_at, now)
+            return _question(asked.call, known.started_at.isoformat(), now, was_stopped=was_stopped)
+        return outcome_unknown(asked.call, known.started_at, now, was_stopped=was_stopped)
     kept = _kept(asked.answered)
     return None if kept is None else _as_answered(asked, kept, now)
 
@@ -115,22 +120,31 @@ def as_result(finished: Finished) -> Any:
     return ToolOutput(value=value, metadata=finished.metadata, usage=ran.usage, cost=ran.cost)
 
 
-def outcome_unknown(call: ToolCall, began_at: datetime, now: datetime) -> Finished:
+def outcome_unknown(
+    call: ToolCall, began_at: datetime, now: datetime, *, was_stopped: bool = False
+) -> Finished:
     """The result of a call that began and of which nothing more is known."""
     text = (
         f"Error: {call.name} began at {began_at.isoformat()}, and then the worker that "
-        "ran it died. It may or may not have taken effect, and it was not repeated. Find out "
+        f"ran it {_ended(was_stopped=was_stopped)}. It may or may not have taken effect, and it was not repeated. Find out "
         "whether it did before you do it again."
     )
     ran = replace(blank(call, began_at), outcome=ToolOutcome.UNKNOWN, text=text)
     return Finished(execution=replace(ran, completed_at=now))
 
 
-def _question(call: ToolCall, began_at: str, now: datetime) -> Finished:
+def _ended(*, was_stopped: bool) -> str:
+    return "was stopped" if was_stopped else "died"
+
+
+def _question(
+    call: ToolCall, began_at: str, now: datetime, *, was_stopped: bool = False
+) -> Finished:
+    ended = _ended(was_stopped=was_stopped)
     asked = InputRequired(
         prompt=(
-            f"{call.name} began at {began_at}, and then the worker that ran it died. Did it take "
-            "effect? Answer done, retry or failed."
+            f"{call.name} began at {began_at}, and then the worker that ran it {ended}. Did it "
+            "take effect? Answer done, retry or failed."
         ),
         kind=PendingKind.QUESTION,
         details={
@@ -149,7 +163,7 @@ def _question(call: ToolCall, began_at: str, now: datetime) -> Finished:
     return replace(finished, waits_for=replace(waits_for, by_hook=True))
 
 
-def _kept(answered: Answered | None) -> Mapping[str, Any] | None:
+def _kept(answered: Answered | Pending | None) -> Mapping[str, Any] | None:
     """What the question kept, if that is what was answered."""
     kept: Any = None if answered is None or not answered.by_hook else answered.kept
     if not isinstance(kept, Mapping):
@@ -157,13 +171,28 @@ def _kept(answered: Answered | None) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", kept).get(UNKNOWN_OUTCOME)
 
 
-def _as_answered(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finished | None:
-    answer: Any = None if asked.answered is None else asked.answered.answer
+def why_no_choice(asked: Pending, answer: Any) -> str | None:
+    """What is wrong with an answer to the question whether a call took effect; None if nothing is,
+    and for all other questions."""
+    if _kept(asked) is None or _choice(answer)[0] in CHOICES:
+        return None
+    return (
+        f"the answer to whether {asked.tool_name} took effect must be one of {', '.join(CHOICES)}: "
+        'as a text, or as {"outcome": "done", "result": ...}'
+    )
+
+
+def _choice(answer: Any) -> tuple[str, Mapping[str, Any]]:
     given: Mapping[str, Any] = {}
     if isinstance(answer, Mapping):
         given = cast("Mapping[str, Any]", answer)
         answer = given.get("outcome")
-    match str(answer).strip().lower():
+    return str(answer).strip().lower(), given
+
+
+def _as_answered(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finished | None:
+    choice, given = _choice(None if asked.answered is None else asked.answered.answer)
+    match choice:
         case "done":
             text = "A person confirmed that this call took effect."
             if "result" in given:
@@ -199,7 +228,8 @@ def set_aside_by_crashes(execution: Execution, running: tuple[str, ...]) -> SetA
         stop_reason=StopReason.ERROR,
         text=(
             f"Set aside: the worker died {execution.crashes} times in {where}. Find out what kills "
-            f"it, then take it up again with POST /executions/{execution.id}/resume."
+            f"it, then take it up again with POST"
+            f" /agent/executions/{execution.id}/resume."
         ),
     )
 
@@ -213,19 +243,6 @@ def set_aside_by_change(execution: Execution) -> SetAside:
         text=(
             f"Stopped before step {execution.step_count + 1}: the definition of agent "
             f"{execution.agent_type!r} changed since it began. To go on with the new one: POST "
-            f"/executions/{execution.id}/resume with accept_change."
-        ),
-    )
-
-
-def set_aside_without_agent(execution: Execution) -> SetAside:
-    """No agent is registered under its name."""
-    return SetAside(
-        why="agent_missing",
-        is_failure=True,
-        stop_reason=StopReason.ERROR,
-        text=(
-            f"No agent is registered as {execution.agent_type!r} any more. Register it, then take "
-            f"the execution up again with POST /executions/{execution.id}/resume."
+            f"/agent/executions/{execution.id}/resume with accept_change."
         ),
     )

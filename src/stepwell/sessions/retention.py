@@ -5,6 +5,7 @@ Every transaction is bounded by one execution, one session's log or one session.
 loadable: a snapshot whose chain goes is made whole first. Running it again changes nothing.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -12,12 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.clock import Clock, SystemClock
-from stepwell.errors import ConfigurationError
+from stepwell.errors import ConfigurationError, SerializationError
 from stepwell.serialization import AgentStateSerializer
+from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.removed_snapshots import has_no_states_any_more, without_states
+
+logger = logging.getLogger("stepwell.sessions")
 
 ALL = 1_000_000_000
 EVENTS_AT_ONCE = 5_000
@@ -80,7 +84,11 @@ class Retention:
                 before = now - timedelta(days=policy.events_days)
                 events += await self._delete_events(session_id, before)
             if policy.keep_executions is not None:
-                snapshots += await self._delete_states(session_id, policy.keep_executions)
+                try:
+                    snapshots += await self._delete_states(session_id, policy.keep_executions)
+                except (SerializationError, NotThereError) as error:
+                    # A state that can't be read must not keep all others from being removed.
+                    logger.warning("session %s keeps its states: %s", session_id, error)
         return RetentionReport(
             deleted_snapshots=snapshots, deleted_events=events, deleted_sessions=sessions
         )

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus, Cancellation
-from stepwell.errors import AgentNotFoundError, SerializationError
+from stepwell.errors import SerializationError
 from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.committing import Commits, unstorable
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
+from stepwell.sessions.finishing import PASSED_ON
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import CallStatus, Execution, ExecutionStatus, SessionMessage
 from stepwell.sessions.recovery import (
@@ -21,7 +22,6 @@ from stepwell.sessions.recovery import (
     SetAside,
     set_aside_by_change,
     set_aside_by_crashes,
-    set_aside_without_agent,
 )
 from stepwell.sessions.running import Running
 from stepwell.sessions.settings import SessionSettings, WhenChanged
@@ -86,11 +86,15 @@ class Runner:
         self._clock = clock or SystemClock()
         self._new_id = new_id
 
+    def knows(self, agent_type: str) -> bool:
+        """Whether it has that agent."""
+        return agent_type in self._agents.names
+
     async def run(self, execution: Execution, control: RunControl) -> ExecutionStatus:
         """Run a freshly claimed execution until it ends, pauses or is handed back.
 
         Returns the status that its row was left in. Raises ``LostLeaseError`` if another worker
-        has it, and whatever kept it from being written; then it is left for takeover.
+        has it, ``AgentNotFoundError``, and whatever kept it from being written; then it is left for takeover.
         """
         running = Running(
             self._store,
@@ -117,13 +121,13 @@ class Runner:
     async def _worked(self, running: Running, control: RunControl) -> ExecutionStatus:
         running.become_current()
         execution = running.execution
-        agent = self._agent_of(execution)
-        commits = Commits(running, self._jobs, agent)
         if execution.cancel_requested is not None:
-            return await commits.cancel(execution.cancel_requested)
+            return await Commits(running, self._jobs, None).cancel(execution.cancel_requested)
+        agent = self._agents.get(execution.agent_type)
+        commits = Commits(running, self._jobs, agent)
         aside = await self._why_aside(running, agent)
-        if aside is not None or agent is None:
-            return await commits.set_aside(aside or set_aside_without_agent(execution))
+        if aside is not None:
+            return await commits.set_aside(aside)
         try:
             state, is_new = await self._begun(running)
         except SerializationError as error:
@@ -134,18 +138,10 @@ class Runner:
         except SerializationError as error:
             return await commits.set_aside(unstorable(error, "stored"))
 
-    def _agent_of(self, execution: Execution) -> RegisteredAgent | None:
-        try:
-            return self._agents.get(execution.agent_type)
-        except AgentNotFoundError:
-            return None
-
     # Whether it is taken up
 
-    async def _why_aside(self, running: Running, agent: RegisteredAgent | None) -> SetAside | None:
+    async def _why_aside(self, running: Running, agent: RegisteredAgent) -> SetAside | None:
         execution = running.execution
-        if agent is None:
-            return set_aside_without_agent(execution)
         if execution.crashes >= self._settings.max_crashes:
             number = execution.step_count + 1
             _, calls = await running.read(lambda tx: tx.ledger(execution.id, number))
@@ -185,7 +181,8 @@ class Runner:
             state, is_new = state.with_message(*unsaid), True
         if not goes_on:
             state = state.with_execution_started(execution.id, at)
-        running.seen = known | {message.id for message in unsaid}
+        passed_on: Sequence[str] = execution.metadata.get(PASSED_ON, ())
+        running.seen = known | {message.id for message in unsaid} | set(passed_on)
         running.execution_ids[state.agent_id] = execution.id
         return state, is_new
 

@@ -18,7 +18,6 @@ from stepwell.events import (
     AgentStepStarted,
     ToolCallBlocked,
     ToolCallCompleted,
-    ToolCallStarted,
 )
 from stepwell.messages import ToolCall
 from stepwell.sessions.ids import derived_id
@@ -90,8 +89,6 @@ class Narrator:
                 )
             case AgentStepCompleted():
                 return self._step(event)
-            case ToolCallStarted():
-                return self._called(event.tool, event.args, event.call_id, event.at)
             case ToolCallBlocked():
                 return self._refused(event)
             case ToolCallCompleted():

@@ -3,7 +3,7 @@ of it: the model's turn, and for each call its result, that it was not run, or t
 For executions that end without running the step again, so that whoever reads the state later knows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -25,10 +25,15 @@ Ledger = tuple[LedgerTurn | None, Sequence[LedgerCall]]
 
 
 def with_unstored_step(
-    state: AgentState, ledger: Ledger, outcome: ContinuationOutcome, now: datetime
+    state: AgentState,
+    ledger: Ledger,
+    outcome: ContinuationOutcome,
+    now: datetime,
+    *,
+    stopped: Collection[int] = (),
 ) -> AgentState:
     """The state with the step that the ledger tells of, recorded with that decision; the same state
-    if it tells of none."""
+    if it tells of none. ``stopped`` are the attempts whose worker was shut down."""
     turn, rows = ledger
     if turn is None and not rows:
         return state
@@ -37,7 +42,7 @@ def with_unstored_step(
     again = () if response is not None else _made_before(state, rows)
     calls = again or _calls(state, response, rows)
     known = {row.call_id: row for row in rows}
-    came_to = [_came_to(call, known.get(call.id), now) for call in calls]
+    came_to = [_came_to(call, known.get(call.id), now, stopped) for call in calls]
     executions = tuple([finished.execution for finished in came_to])
     said = response or ModelResponse()
     usage, cost = spent(said.usage, said.cost, executions)
@@ -110,13 +115,17 @@ def _known(row: LedgerCall) -> KnownCall:
         return KnownCall.of(replace(row, result=None))
 
 
-def _came_to(call: ToolCall, row: LedgerCall | None, now: datetime) -> Finished:
+def _came_to(
+    call: ToolCall, row: LedgerCall | None, now: datetime, stopped: Collection[int]
+) -> Finished:
     if row is None:
         why = "Not run, because the run ended before"
         return refused(blank(call, now), ToolOutcome.NOT_RUN, why)
     known = _known(row)
     if known.finished is None:
-        return outcome_unknown(call, known.started_at, now)
+        return outcome_unknown(
+            call, known.started_at, now, was_stopped=known.attempt in stopped
+        )
     if known.finished.waits_for is not None:
         why = "no answer was given, because the run ended"
         return refused(blank(call, now), ToolOutcome.NOT_RUN, why)

@@ -5,7 +5,7 @@ Nothing is lost when the database does not answer: a lease that can't be touched
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -14,16 +14,32 @@ from stepwell.clock import Clock
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Lease, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.takeovers import claimed, takeover_of, takeover_text, with_stopped_attempt
 
 logger = logging.getLogger("stepwell.worker")
 
 
 class Leases:
-    """What a worker holds, as the database knows it."""
+    """What a worker holds, as the database knows it.
+
+    Executions of agents that it does not know are left for others; but one whose end is wished for
+    needs no agent, and perhaps nobody has that one any more.
+    """
 
     def __init__(
-        self, store: Store, jobs: Jobs, *, worker_id: str, seconds: float, clock: Clock
+        self,
+        store: Store,
+        jobs: Jobs,
+        *,
+        knows: Callable[[str], bool],
+        worker_id: str,
+        seconds: float,
+        clock: Clock,
     ) -> None:
+        self._knows = knows
+        self._foreign: set[str] = set()
+        """Waiting executions that it has looked at and left."""
+        self._warned_of: set[str] = set()
         self._store = store
         self._jobs = jobs
         self._worker_id = worker_id
@@ -33,30 +49,70 @@ class Leases:
     async def claim(self, execution_id: str) -> Execution | None:
         """That execution, if it is there to be had."""
         try:
-            return await self._store.write(lambda tx: self._claim(tx, execution_id), name="claim")
+            claim = await self._store.write(lambda tx: self._claim(tx, execution_id), name="claim")
         except StoreUnavailableError as error:
             logger.warning("execution %s can't be claimed: %s", execution_id, error)
             return None
+        _log_takeovers([] if claim is None else [claim])
+        return claim
 
     async def claim_some(self, limit: int, *, but: Collection[str] = ()) -> list[Execution]:
         """The oldest that are there to be had, but for these."""
 
-        async def free(tx: Transaction) -> list[str]:
-            found = await tx.claimable(self._clock.now(), limit=limit + len(but))
-            return [execution_id for execution_id in found if execution_id not in but][:limit]
-
         async def claim(tx: Transaction) -> list[Execution]:
-            claims = [await self._claim(tx, execution_id) for execution_id in await free(tx)]
+            free = await self.free(tx, limit, but=but)
+            claims = [await self._claim(tx, execution_id) for execution_id in free]
             return [execution for execution in claims if execution is not None]
 
         try:
             # A look first: the idle must not write.
-            if not await self._store.read(free):
+            if not await self._store.read(lambda tx: self.free(tx, limit, but=but)):
                 return []
-            return await self._store.write(claim, name="claim")
+            claims = await self._store.write(claim, name="claim")
         except StoreUnavailableError as error:
             logger.warning("worker %s can't look for work: %s", self._worker_id, error)
             return []
+        _log_takeovers(claims)
+        return claims
+
+    async def free(
+        self, tx: Transaction, limit: int, *, but: Collection[str] = ()
+    ) -> Sequence[str]:
+        """The oldest that it could claim. Those of other agents do not stand in the way, however
+        many they are."""
+        now, known = self._clock.now(), set[str]()
+        while True:
+            most = limit + len(but) + len(self._foreign)
+            found = await tx.claimable(now, limit=most)
+            self._foreign.intersection_update(found)
+            ours = list[str]()
+            for execution_id in found:
+                if execution_id in self._foreign or execution_id in but:
+                    continue
+                if execution_id in known or await self._is_ours(tx, execution_id):
+                    known.add(execution_id)
+                    ours.append(execution_id)
+            if len(ours) >= limit or len(found) < most:
+                return ours[:limit]
+
+    async def _is_ours(self, tx: Transaction, execution_id: str) -> bool:
+        row = await tx.execution(execution_id)
+        return row is not None and self._may_have(row)
+
+    def _may_have(self, row: Execution) -> bool:
+        if self._knows(row.agent_type) or row.cancel_requested is not None:
+            return True
+        if row.status is ExecutionStatus.PENDING:  # one with a worker may yet be wished to end
+            self._foreign.add(row.id)
+        if row.agent_type not in self._warned_of:
+            self._warned_of.add(row.agent_type)
+            logger.warning(
+                "worker %s has no agent %r and leaves its executions, such as %s, for others",
+                self._worker_id,
+                row.agent_type,
+                row.id,
+            )
+        return False
 
     async def renew(self, execution: Execution, *, within: float) -> Lease | None:
         """A longer lease; None if the database does not answer in so many seconds. Raises
@@ -88,9 +144,15 @@ class Leases:
             logger.warning("leases are not released, they run out by themselves: %s", error)
 
     async def _claim(self, tx: Transaction, execution_id: str) -> Execution | None:
-        now = self._clock.now()
-        return await tx.claim(
-            execution_id, worker_id=self._worker_id, now=now, lease_until=self._end(now)
+        before = await tx.execution(execution_id)
+        if before is None or not self._may_have(before):
+            return None
+        return await claimed(
+            tx,
+            before,
+            worker_id=self._worker_id,
+            now=self._clock.now(),
+            lease_seconds=self._seconds,
         )
 
     async def _release(self, tx: Transaction, execution: Execution) -> None:
@@ -101,7 +163,7 @@ class Leases:
             return
         # Waiting again, and not with a lease that ran out: that would count as a crash.
         waiting = replace(
-            now_there,
+            with_stopped_attempt(now_there),
             status=ExecutionStatus.PENDING,
             worker_id=None,
             lease_until=None,
@@ -112,3 +174,14 @@ class Leases:
 
     def _end(self, now: datetime) -> datetime:
         return now + timedelta(seconds=self._seconds)
+
+
+def _log_takeovers(claims: Sequence[Execution]) -> None:
+    for execution in claims:
+        if (entry := takeover_of(execution)) is not None:
+            logger.warning(
+                "execution %s (session %s): %s",
+                execution.id,
+                execution.session_id,
+                takeover_text(entry),
+            )

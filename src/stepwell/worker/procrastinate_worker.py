@@ -39,7 +39,7 @@ class ProcrastinateWorker:
         self._work = work
         self._settings = settings or SessionSettings()
         self._clock = clock or SystemClock()
-        self._sweeper = Sweeper(store, self._settings, self._clock)
+        self._sweeper = Sweeper(store, self._settings, self._clock, work.claimable)
         self._taken: set[asyncio.Task[bool]] = set()
         self._tables_there = asyncio.Event()
         self._stopping = asyncio.Event()

@@ -5,7 +5,7 @@ time; the truth is in the executions, so the jobs may be deleted and made anew.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,6 +17,9 @@ from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.procrastinate_jobs import QUEUE, SOONER, insert_job, queueing_lock
 
 logger = logging.getLogger("stepwell.worker")
+
+Claimable = Callable[[Transaction, int], Awaitable[Sequence[str]]]
+"""Which executions to look after: a worker's own, or jobs nobody can use would be made for ever."""
 
 AT_ONCE = 200
 """Executions that one sweep looks at; the oldest come first, so the others have their turn."""
@@ -40,10 +43,17 @@ WHERE queue_name = %s AND status <> 'todo' AND (status <> 'doing' OR worker_id I
 class Sweeper:
     """Called every now and then by each worker; most of the time it only reads."""
 
-    def __init__(self, store: Store, settings: SessionSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: SessionSettings,
+        clock: Clock,
+        claimable: Claimable | None = None,
+    ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._claimable = claimable or self._any
         self._sweeps = 0
 
     @property
@@ -69,7 +79,7 @@ class Sweeper:
         return found
 
     async def _forgotten(self, tx: Transaction) -> Sequence[str]:
-        claimable = await tx.claimable(self._clock.now(), limit=AT_ONCE)
+        claimable = await self._claimable(tx, AT_ONCE)
         if not claimable:
             return ()
         connection: AsyncConnection = tx.connection
@@ -77,6 +87,9 @@ class Sweeper:
         rows = await connection.exec_driver_sql(_WAITING, (list(locks.values()),))
         waiting = {row[0] for row in rows}
         return [execution_id for execution_id, lock in locks.items() if lock not in waiting]
+
+    async def _any(self, tx: Transaction, limit: int) -> Sequence[str]:
+        return await tx.claimable(self._clock.now(), limit=limit)
 
     async def _enqueue(self, tx: Transaction) -> int:
         if not await _alone(tx.connection):

@@ -6,7 +6,7 @@ execution and never the worker; a cancellation of the surrounding task passes th
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
-from stepwell.sessions.ports import Jobs, Store, execution_topic
+from stepwell.sessions.ports import Jobs, Store, Transaction, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
@@ -31,6 +31,10 @@ Result = TypeVar("Result")
 
 class ExecutionRunner(Protocol):
     """Runs a claimed execution; ``sessions.runner.Runner`` is the one there is."""
+
+    def knows(self, agent_type: str, /) -> bool:
+        """Whether it has that agent; executions of others are not claimed."""
+        ...
 
     async def run(self, execution: Execution, control: RunControl, /) -> ExecutionStatus:
         """Run it; the status that it left the row in. Raises ``LostLeaseError``."""
@@ -82,6 +86,7 @@ class Work:
         self._leases = Leases(
             store,
             self._jobs,
+            knows=runner.knows,
             worker_id=worker_id,
             seconds=self._settings.lease_seconds,
             clock=self._clock,
@@ -139,6 +144,10 @@ class Work:
             asyncio.create_task(self._seen_through(one), name=f"take {one.execution.id}")
             for one in held
         ]
+
+    async def claimable(self, tx: Transaction, limit: int) -> Sequence[str]:
+        """The oldest executions of its agents that are there to be had."""
+        return await self._leases.free(tx, limit)
 
     @property
     def _at_work(self) -> set[str]:

@@ -42,7 +42,8 @@ async def test_a_server_that_can_work_is_ready(served: Served) -> None:
 
     ReadyShape.model_validate(answer.json())
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ready", "checks": {"database": None, "worker": None}}
+    checks = {"database": "ok", "worker": "ok: no work waits"}
+    assert answer.json() == {"status": "ready", "checks": checks}
 
 
 async def test_without_its_database_it_is_not_ready(served: Served) -> None:
@@ -82,6 +83,7 @@ async def test_work_that_nobody_takes_up_means_that_there_is_no_worker(folder: P
         helped = await ada.get("/ready")
 
     assert (patient.status_code, alone.status_code, helped.status_code) == (200, 503, 200)
+    assert patient.json()["checks"]["worker"] == "ok"
     assert "worker" in alone.json()["checks"]["worker"]
 
 

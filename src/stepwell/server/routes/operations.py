@@ -31,8 +31,9 @@ async def health() -> Response:
 async def ready(services: ServicesDep) -> Response:
     """Whether the database answers, its tables are current, and work is taken up."""
     checks = await readiness(services)
-    lacks = any(fault is not None for fault in checks.values())
-    view = {"status": "not ready" if lacks else "ready", "checks": checks}
+    lacks = any(check.lacks for check in checks.values())
+    said = {name: check.says for name, check in checks.items()}
+    view = {"status": "not ready" if lacks else "ready", "checks": said}
     return answer(view, 503 if lacks else 200)
 
 

@@ -1,0 +1,72 @@
+"""A claim that knows whose lease ran out: kept in the row's metadata, told when the attempt begins.
+
+Also which attempts ended because their worker was shut down, so that nobody calls them dead.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus
+
+TAKEOVERS = "takeovers"
+STOPPED_ATTEMPTS = "stopped_attempts"
+MOST = 50
+"""The newest that a row keeps of each."""
+
+
+async def claimed(
+    tx: Transaction, before: Execution, *, worker_id: str, now: datetime, lease_seconds: float
+) -> Execution | None:
+    """Claim an execution that was read in this transaction; one that another worker let down has
+    an entry about it."""
+    until = datetime.fromtimestamp(now.timestamp() + lease_seconds, now.tzinfo)
+    row = await tx.claim(before.id, worker_id=worker_id, now=now, lease_until=until)
+    if row is None or before.status is not ExecutionStatus.RUNNING:
+        return row
+    if row.attempt != before.attempt + 1:  # somebody else had it in between
+        return row
+    overdue = 0.0 if before.lease_until is None else (now - before.lease_until).total_seconds()
+    entry = {
+        "attempt": row.attempt,
+        "step": row.step_count + 1,
+        "at": now.isoformat(),
+        "worker": before.worker_id,
+        "silent_seconds": round(lease_seconds + overdue, 1),
+    }
+    row = replace(row, metadata=_with(row.metadata, TAKEOVERS, entry))
+    await tx.save_execution(row)
+    return row
+
+
+def takeover_of(execution: Execution) -> Mapping[str, Any] | None:
+    """The entry about the attempt that a claimed execution is in, if it began with a takeover."""
+    entries: list[Mapping[str, Any]] = execution.metadata.get(TAKEOVERS, [])
+    newest = entries[-1] if entries else None
+    return newest if newest is not None and newest["attempt"] == execution.attempt else None
+
+
+def takeover_text(entry: Mapping[str, Any]) -> str:
+    """What people are told of it."""
+    return (
+        f"Its worker ({entry['worker']}) did not answer for {entry['silent_seconds']:g} s; another "
+        f"one goes on from step {entry['step']} (attempt {entry['attempt']})"
+    )
+
+
+def with_stopped_attempt(execution: Execution) -> Execution:
+    """The row, knowing that the worker of this attempt was shut down."""
+    metadata = _with(execution.metadata, STOPPED_ATTEMPTS, execution.attempt)
+    return replace(execution, metadata=metadata)
+
+
+def stopped_attempts(execution: Execution) -> Collection[int]:
+    """The attempts whose worker was shut down in the middle of a step."""
+    return execution.metadata.get(STOPPED_ATTEMPTS, ())
+
+
+def _with(metadata: Mapping[str, Any], name: str, entry: object) -> dict[str, Any]:
+    return {**metadata, name: [*metadata.get(name, ()), entry][-MOST:]}
