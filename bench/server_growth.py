@@ -1,4 +1,4 @@
-"""What a long execution costs: the size of the database against that of the state it holds, and a
+"""What a long execution costs: the size of the database against that of its tool results, and a
 late step against an early one. Then it is read and forked from steps all along.
 
 The steps are compared by CPU time, which other programs on the machine do not change.
@@ -96,8 +96,8 @@ async def growth(folder: Path, steps: int) -> dict[str, float]:
     finally:
         await store.close()
     return {
-        "storage_ratio_1000": database_bytes / state_bytes,
-        "storage_ratio_to_results": database_bytes / ((steps - 1) * CHARACTERS),
+        "storage_ratio_1000": database_bytes / ((steps - 1) * CHARACTERS),
+        "storage_ratio_to_state": database_bytes / state_bytes,
         "step_growth_1000_over_10": _late_over_early(timed.cpu_at),
         "step_growth_by_clock": _late_over_early(timed.steps_at),
         "late_step_ms": statistics.median(_between(timed.steps_at)[-AROUND:]) * 1e3,

@@ -20,7 +20,7 @@ def check_names(shape: type[Struct], data: Mapping[str, Any], section: str = "")
         for kind in _classes(fields[name]):
             if issubclass(kind, Struct) and isinstance(value, Mapping):
                 check_names(kind, cast("Mapping[str, Any]", value), path)
-            elif issubclass(kind, StrEnum) and value not in list(kind):
+            elif issubclass(kind, StrEnum) and value is not None and value not in list(kind):
                 raise ConfigurationError(f"{path} is {value!r}; give {' or '.join(kind)}")
 
 

@@ -16,12 +16,12 @@ QUIET_SECONDS = 2.0
 logger = logging.getLogger("stepwell.cli")
 
 
-async def started(application: AgentApp) -> None:
+async def started(application: AgentApp, *, quiet_seconds: float = QUIET_SECONDS) -> None:
     """Start it; a database that does not answer is a fault of the configuration, told as such."""
     database = shown_database(application.config.db)
     loop = asyncio.get_running_loop()
     telling = loop.call_later(
-        QUIET_SECONDS, logger.warning, "waiting for the database %s", database
+        quiet_seconds, logger.warning, "waiting for the database %s", database
     )
     try:
         await application.start()

@@ -64,12 +64,12 @@ def _named(pending: Pending) -> str:
 
 
 def _with_answer(state: AgentState, call_id: str, answer: Any) -> AgentState:
+    asked = next(pending for pending in state.pending if pending.call_id == call_id)
+    if (why := why_no_choice(asked, answer)) is not None:
+        raise RefusedError(why, code="bad_answer")
     try:
         if not isinstance(answer, Approval):
             check_json(answer, "the answer")
-        asked = next(pending for pending in state.pending if pending.call_id == call_id)
-        if (why := why_no_choice(asked, answer)) is not None:
-            raise RefusedError(why, code="bad_answer")
         return state.with_answer(call_id, answer)
     except (ClientInputError, StepwellError) as error:
         raise RefusedError(str(error), code="bad_answer") from error

@@ -2,6 +2,7 @@
 row, stores the state and logs what was told, or does nothing. Called by the runner.
 """
 
+import logging
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from stepwell.sessions.cancelling import cancelled
 from stepwell.sessions.directory import RegisteredAgent
 from stepwell.sessions.ending import Ended, Means, end_at_once, unknown_outcomes
 from stepwell.sessions.finishing import end_subagents, finish, point_to_newest
+from stepwell.sessions.hints import explained
 from stepwell.sessions.log import Told, append
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import (
@@ -24,9 +26,11 @@ from stepwell.sessions.records import (
 from stepwell.sessions.recovery import SetAside
 from stepwell.sessions.running import Running
 from stepwell.sessions.takeovers import stopped_attempts, takeover_of, takeover_text
-from stepwell.sessions.telling import counted, decided, output_of, told_pending
+from stepwell.sessions.telling import LONGEST_ERROR, counted, decided, output_of, told_pending
 from stepwell.sessions.unstored import with_unstored_step
 from stepwell.state import AgentState
+
+logger = logging.getLogger("stepwell.sessions")
 
 HANDED_OVER = "Its worker shuts down; another one goes on"
 
@@ -176,6 +180,8 @@ class Commits:
             )
 
         await running.commit("finish", change, held=True, mark=snapshot.id, lets_go=True)
+        if status is ExecutionStatus.FAILED:
+            _log_failure(running.execution, _error(state))
         return status
 
     async def set_aside(self, aside: SetAside) -> ExecutionStatus:
@@ -213,6 +219,8 @@ class Commits:
             status = row.status
 
         await running.commit("finish", change, held=True, mark="ended", lets_go=True)
+        if status is ExecutionStatus.FAILED:
+            _log_failure(running.execution, ended.words)
         return status
 
     async def _with_unstored(self, state: AgentState) -> AgentState:
@@ -284,7 +292,13 @@ def _begun(row: Execution, agent: RegisteredAgent | None) -> Execution:
     )
 
 
+def _log_failure(execution: Execution, why: str) -> None:
+    """One line, however long the reason is."""
+    line = " ".join(why.split())[:LONGEST_ERROR]
+    logger.warning("execution %s (session %s) failed: %s", execution.id, execution.session_id, line)
+
+
 def _error(state: AgentState) -> str:
     step = state.current_step
     errors = () if step is None else step.errors
-    return "; ".join(error.text for error in errors) or state.explain()
+    return "; ".join(error.text for error in errors) or explained(state)

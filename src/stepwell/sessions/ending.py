@@ -127,9 +127,7 @@ async def _with_final_state(
     try:
         before = await chain.load(tx, execution.last_snapshot_id)
         ledger = await tx.ledger(execution.id, before.step_number)
-        state = with_unstored_step(
-            before, ledger, outcome, at, stopped=stopped_attempts(execution)
-        )
+        state = with_unstored_step(before, ledger, outcome, at, stopped=stopped_attempts(execution))
         row = execution if state is before else counted(execution, state)
         said = () if state is before else unknown_outcomes(row, state)
         seen = frozenset(message.id for message in state.messages if message.is_user())

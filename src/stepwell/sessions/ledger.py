@@ -20,6 +20,7 @@ from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import CallStatus, LedgerCall, LedgerTurn, Session
 from stepwell.sessions.recovery import Asked, as_result, what_it_came_to
 from stepwell.sessions.running import Running, running_of
+from stepwell.sessions.takeovers import stopped_attempts
 from stepwell.state import AgentState, Answered
 from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.ledger import LedgerEntry

@@ -16,6 +16,7 @@ from stepwell.sessions.records import (
 )
 
 QUEUED = "Execution queued"
+QUEUED_BEHIND = "Execution queued behind one that waits for an answer"
 
 
 def later_than(session: Session, now: datetime) -> datetime:

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError, RefusedError
+from stepwell.sessions.hints import explained
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.reading_steps import message_as_data, step_as_data
 from stepwell.sessions.records import Execution, SessionMessage, Snapshot
@@ -136,7 +137,7 @@ def _explained(execution: Execution, state: AgentState | None) -> str:
         return f"The execution is {execution.status}{why}; {states_removed_text(execution)}."
     if state is None or state.execution is None or state.execution.id != execution.id:
         return f"The execution is {execution.status}; no step of it is stored."
-    return state.explain()
+    return explained(state)
 
 
 async def _subagents(

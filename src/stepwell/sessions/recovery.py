@@ -126,8 +126,8 @@ def outcome_unknown(
     """The result of a call that began and of which nothing more is known."""
     text = (
         f"Error: {call.name} began at {began_at.isoformat()}, and then the worker that "
-        f"ran it {_ended(was_stopped=was_stopped)}. It may or may not have taken effect, and it was not repeated. Find out "
-        "whether it did before you do it again."
+        f"ran it {_ended(was_stopped=was_stopped)}. It may or may not have taken effect, and it "
+        "was not repeated. Find out whether it did before you do it again."
     )
     ran = replace(blank(call, began_at), outcome=ToolOutcome.UNKNOWN, text=text)
     return Finished(execution=replace(ran, completed_at=now))
@@ -228,8 +228,7 @@ def set_aside_by_crashes(execution: Execution, running: tuple[str, ...]) -> SetA
         stop_reason=StopReason.ERROR,
         text=(
             f"Set aside: the worker died {execution.crashes} times in {where}. Find out what kills "
-            f"it, then take it up again with POST"
-            f" /agent/executions/{execution.id}/resume."
+            f"it, then take it up again with POST /agent/executions/{execution.id}/resume."
         ),
     )
 

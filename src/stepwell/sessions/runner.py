@@ -94,7 +94,8 @@ class Runner:
         """Run a freshly claimed execution until it ends, pauses or is handed back.
 
         Returns the status that its row was left in. Raises ``LostLeaseError`` if another worker
-        has it, ``AgentNotFoundError``, and whatever kept it from being written; then it is left for takeover.
+        has it, ``AgentNotFoundError``, and whatever kept it from being written; then it is left
+        for takeover.
         """
         running = Running(
             self._store,

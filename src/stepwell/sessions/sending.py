@@ -5,6 +5,7 @@ another sender with the same idempotency key stored is found again.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from hashlib import sha256
 
 from msgspec import Struct, json
@@ -21,6 +22,7 @@ from stepwell.sessions.log import message_event
 from stepwell.sessions.ports import Jobs, Transaction, execution_topic
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.queueing import (
+    QUEUED_BEHIND,
     later_than,
     queued_execution,
     queued_message,
@@ -119,7 +121,7 @@ class Sending:
                 session = await self._locked_session(transaction)
                 unfinished = await transaction.unfinished(session.id)
         await self._check_queue(transaction)
-        return await self._enqueue(transaction, session, agent, is_head=not unfinished)
+        return await self._enqueue(transaction, session, agent, head=next(iter(unfinished), None))
 
     async def _begin(self, transaction: Transaction, session: Session) -> Sent:
         await self._check_queue(transaction)
@@ -127,7 +129,7 @@ class Sending:
         # As it will be: one statement less than to save it again at the end.
         session = replace(session, last_execution_id=self._execution_id)
         await transaction.add_session(session)
-        return await self._enqueue(transaction, session, agent, is_head=True)
+        return await self._enqueue(transaction, session, agent, head=None)
 
     async def _sent_before(self, transaction: Transaction) -> Sent | None:
         key = self._message.idempotency_key
@@ -217,8 +219,14 @@ class Sending:
         return Sent(session=session, message=message, execution=None)
 
     async def _enqueue(
-        self, transaction: Transaction, session: Session, agent: RegisteredAgent, *, is_head: bool
+        self,
+        transaction: Transaction,
+        session: Session,
+        agent: RegisteredAgent,
+        *,
+        head: Execution | None,
     ) -> Sent:
+        """``head`` is what the session is busy with."""
         at = later_than(session, self._message.created_at)
         execution = queued_execution(
             session,
@@ -230,7 +238,7 @@ class Sending:
         )
         await transaction.add_execution(execution)
         message = replace(self._message, created_at=at, agent_execution_id=execution.id)
-        queued = queued_message(execution, session, at)
+        queued = _queued(execution, session, at, head)
         is_first = session.last_message_at is None
         message, session = await self._told(transaction, session, (message, queued))
         if self._new_session is None:
@@ -242,7 +250,7 @@ class Sending:
                 updated_at=at,
             )
             await transaction.save_session(session)
-        if is_head:
+        if head is None:
             await self._desk.jobs.enqueue(transaction, execution.id)
         return Sent(session=session, message=message, execution=execution)
 
@@ -264,6 +272,15 @@ class Sending:
         return stored[0], replace(
             session, last_seq=logged[-1].seq, last_message_at=stored[-1].created_at
         )
+
+
+def _queued(
+    execution: Execution, session: Session, at: datetime, head: Execution | None
+) -> SessionMessage:
+    if head is None or head.status is not ExecutionStatus.PAUSED:
+        return queued_message(execution, session, at)
+    told = queued_message(execution, session, at, QUEUED_BEHIND)
+    return replace(told, metadata={**told.metadata, "waits_behind": head.id})
 
 
 def keyed_message_id(tenant_id: str, key: str) -> str:

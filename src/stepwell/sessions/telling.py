@@ -20,6 +20,7 @@ from stepwell.events import (
     ToolCallCompleted,
 )
 from stepwell.messages import ToolCall
+from stepwell.sessions.hints import explained, prompt_of
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.records import (
     EventType,
@@ -143,7 +144,7 @@ class Narrator:
                 )
             )
         if status is not ExecutionStatus.COMPLETED:
-            said.append(self.ended_with(status, state.explain(), at, metadata))
+            said.append(self.ended_with(status, explained(state), at, metadata))
         return said
 
     def ended_with(
@@ -208,7 +209,7 @@ def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
     return tuple(
         {
             "kind": str(asked.kind),
-            "prompt": asked.prompt,
+            "prompt": prompt_of(asked, state),
             "call_id": asked.call_id,
             "tool_name": asked.tool_name,
             "details": dict(asked.details),

@@ -123,9 +123,7 @@ def _came_to(
         return refused(blank(call, now), ToolOutcome.NOT_RUN, why)
     known = _known(row)
     if known.finished is None:
-        return outcome_unknown(
-            call, known.started_at, now, was_stopped=known.attempt in stopped
-        )
+        return outcome_unknown(call, known.started_at, now, was_stopped=known.attempt in stopped)
     if known.finished.waits_for is not None:
         why = "no answer was given, because the run ended"
         return refused(blank(call, now), ToolOutcome.NOT_RUN, why)

@@ -80,19 +80,19 @@ class Leases:
     ) -> Sequence[str]:
         """The oldest that it could claim. Those of other agents do not stand in the way, however
         many they are."""
-        now, known = self._clock.now(), set[str]()
+        now, ours, others = self._clock.now(), list[str](), {*but, *self._foreign}
         while True:
-            most = limit + len(but) + len(self._foreign)
+            most = limit + len(others)
             found = await tx.claimable(now, limit=most)
-            self._foreign.intersection_update(found)
-            ours = list[str]()
             for execution_id in found:
-                if execution_id in self._foreign or execution_id in but:
+                if execution_id in others or execution_id in ours:
                     continue
-                if execution_id in known or await self._is_ours(tx, execution_id):
-                    known.add(execution_id)
+                if await self._is_ours(tx, execution_id):
                     ours.append(execution_id)
+                else:
+                    others.add(execution_id)
             if len(ours) >= limit or len(found) < most:
+                self._foreign.intersection_update(found)
                 return ours[:limit]
 
     async def _is_ours(self, tx: Transaction, execution_id: str) -> bool:

@@ -23,8 +23,15 @@ def test_the_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("db = ", "can't be read"),
-        ("database = 'x'", "database"),
-        ("[sessions]\nconcurency = 3", "concurency"),
+        ("database = 'x'", "'database' is no setting; known: app, model, db"),
+        (
+            "[sessions]\nconcurency = 3",
+            r"'concurency' is no setting in \[sessions\]; .*concurrency",
+        ),
+        ("[server]\nhost = 'x'", r"'host' is no setting in \[server\]; known: .*allowed_hosts"),
+        ("[sessions.broadcast]\nx = 1", r"in \[sessions\.broadcast\]; known: .*max_queued"),
+        ("[auth]\nmode = 'magic'", "auth.mode is 'magic'; give dev or keys or jwt"),
+        ("port = 99999", "65535"),
         ("[sessions]\nconcurrency = 0", "concurrency must be 1 or more"),
     ],
 )

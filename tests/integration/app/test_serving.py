@@ -47,7 +47,7 @@ async def stepwell(folder: Path, *arguments: str) -> AsyncIterator[str]:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         _, errors = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode in (0, -signal.SIGTERM), errors.decode()
+    assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors, errors.decode()
 
 
@@ -101,7 +101,7 @@ async def test_servers_and_workers_share_postgresql(tmp_path: Path, postgres_url
     app = ("agents:helper", "--db", postgres_url)
     async with (
         stepwell(tmp_path, "serve", *app, "--port", "0") as line,
-        stepwell(tmp_path, "worker", *app),
+        stepwell(tmp_path, "worker", *app) as works,
     ):
         base_url = ADDRESS.search(line)
         assert base_url is not None
@@ -110,6 +110,8 @@ async def test_servers_and_workers_share_postgresql(tmp_path: Path, postgres_url
             events = await followed(client, answer.json())
     said = next(e["payload"]["content"] for e in events if e["type"] == "execution.completed")
     assert said == "It says hello."
+    assert "database: " in works
+    assert "postgresql:" not in works
 
 
 async def test_with_keys_nobody_is_let_in_without_one(
@@ -142,11 +144,14 @@ async def test_with_keys_nobody_is_let_in_without_one(
         (("nothing:here",), "there is no module 'nothing'"),
         (("agents",), "write module:name"),
         (("--db", "mysql://x/y"), "mysql"),
+        (("agents.py:helper",), "write agents:helper"),
+        (("agents:nope",), "it could serve agents:helper"),
     ],
 )
 async def test_a_fault_in_the_configuration_is_told_without_a_traceback(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
+    (tmp_path / "agents.py").write_text(AGENTS)
     code, _, errors = await ran(tmp_path, "serve", "--port", "0", *arguments)
     assert said in errors
     assert "Traceback" not in errors
@@ -159,5 +164,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         other = tmp_path / "other"
         other.mkdir()
         code, _, errors = await ran(other, "serve", "--port", port)
-    assert code != 0
-    assert "address already in use" in errors
+    assert code == 5
+    assert errors.startswith(f"stepwell: port {port} of 127.0.0.1 is in use")
+    assert "--port" in errors
+    assert len(errors.splitlines()) == 1

@@ -1,9 +1,13 @@
 """Fresh databases: copies of one that was migrated once, so that a test starts at once."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.opening import open_store
+from stepwell.stores.packing import unpacked
 
 _MIGRATED: list[bytes] = []
 
@@ -26,3 +30,23 @@ async def sqlite_url(path: Path) -> str:
 def _copied(path: Path) -> None:
     if not path.exists():
         path.write_bytes(_MIGRATED[0])
+
+
+def rows_as_text(path: Path) -> list[str]:
+    """Every row of every table of a file, with packed documents as the texts that they are."""
+    found: list[str] = []
+    with closing(sqlite3.connect(path)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            rows = database.execute(f"SELECT * FROM {table}").fetchall()
+            found.extend(f"{table} {' '.join(map(_plain, row))}" for row in rows)
+    return found
+
+
+def _plain(value: object) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return unpacked(value)
+    except DamagedDataError:  # an id
+        return value.decode("latin-1")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stepwell.agent import Agent
 from stepwell.ids import new_id
 from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.ports import Store
 from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
@@ -124,18 +125,34 @@ async def test_a_person_can_decide_on_an_unknown_outcome(
         assert await here.statuses() == ["processing", "paused", "processing", "completed"]
 
 
-async def test_an_answer_that_decides_nothing_is_asked_for_again(tmp_path: Path) -> None:
+async def test_an_answer_that_decides_nothing_is_refused_and_costs_nothing(tmp_path: Path) -> None:
     tried = Tried(([call("pay", id="p", at="x")], "Settled."))
     asks = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown.ASK)
     async with world(tmp_path, tried.agent, settings=asks) as here:
         id = await here.send("go")
         await taken_over(here, id, [(3, False)])
-        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
-        await lifecycle.answer(id, "p", "perhaps")
-        assert await here.run(id) == "paused"
-        await lifecycle.answer(id, "p", "failed")
+        lifecycle, before = Lifecycle(here.store, here.jobs, here.agents), await here.execution(id)
+        for wrong in ("perhaps", None, True, {"outcome": "maybe"}, {"result": 1}):
+            with pytest.raises(RefusedError, match=r"pay .* done, retry, failed") as caught:
+                await lifecycle.answer(id, "p", wrong)
+            assert caught.value.code == "bad_answer"
+        assert await here.execution(id) == before
+        await lifecycle.answer(id, "p", " Failed ")
         assert await here.run(id) == "completed"
         assert tried.times("pay") == 1
+
+
+@pytest.mark.parametrize(("answer", "times"), [("done", 1), ("retry", 2)])
+async def test_a_call_is_told_as_often_as_it_runs(tmp_path: Path, answer: str, times: int) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Settled."))
+    asks = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown.ASK)
+    async with world(tmp_path, tried.agent, settings=asks) as here:
+        id = await here.send("go")
+        await taken_over(here, id, [(3, False)])
+        await Lifecycle(here.store, here.jobs, here.agents).answer(id, "p", answer)
+        await here.run(id)
+        told = [text for text in await here.texts() if text.startswith("Calling pay")]
+        assert len(told) == tried.times("pay") == times
 
 
 async def test_an_execution_that_kills_its_worker_three_times_is_set_aside(tmp_path: Path) -> None:

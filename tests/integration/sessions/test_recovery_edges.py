@@ -1,7 +1,6 @@
 """Recovery where it is hard: decisions written as text, secrets that are gone, tools that are gone,
 an execution that was set aside."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool
+from tests.integration.sessions.databases import rows_as_text
 from tests.integration.sessions.tried import QUICK, Tried, conversation, taken_over
 from tests.integration.sessions.world import Crash, CrashingStore, World, world
 
@@ -85,9 +85,7 @@ async def test_a_call_whose_secret_is_gone_is_not_repeated(
         id = await here.send("go")
         with pytest.raises(Crash):
             await here.run(id, store=CrashingStore(here.store, at=at))
-        with sqlite3.connect(tmp_path / "stepwell.db") as connection:
-            dump = "\n".join(connection.iterdump())
-        connection.close()
+        dump = "\n".join(rows_as_text(tmp_path / "stepwell.db"))
         assert "hunter2" not in dump
         assert "agent_ledger_turns" in dump
         assert await here.run(id, dead=True) == "completed"

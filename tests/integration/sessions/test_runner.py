@@ -1,7 +1,6 @@
 """A claimed execution is run to its end, its pause or its hand-over, on a real database."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool, ToolFailure
+from tests.integration.sessions.databases import rows_as_text
 from tests.integration.sessions.world import CrashingStore, world
 
 
@@ -352,8 +352,7 @@ async def test_a_secret_argument_is_nowhere_in_the_database(tmp_path: Path) -> N
         class Looking(CrashingStore):
             async def write(self, work: Any, /, *, name: str) -> Any:
                 await super().write(work, name=name)
-                with sqlite3.connect(tmp_path / "stepwell.db") as connection:
-                    seen.extend(connection.iterdump())
+                seen.extend(rows_as_text(tmp_path / "stepwell.db"))
 
         await here.run(id, store=Looking(here.store))
         assert (await here.execution(id)).status == "completed"

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
 from stepwell.ids import new_id
@@ -67,6 +68,7 @@ class Place:
         steps: int = 1,
         seconds: float = 0.0,
         session: str | None = None,
+        agent: str = "steps",
         **more: object,
     ) -> list[str]:
         """Executions in one session, with their job in the transaction; their ids in order."""
@@ -80,7 +82,9 @@ class Place:
             for place, id in enumerate(ids):
                 at = now + timedelta(microseconds=place)
                 given = {"steps": steps, "seconds": seconds, **more}
-                await tx.add_execution(_execution(id, session_id, given, at))
+                await tx.add_execution(
+                    replace(_execution(id, session_id, given, at), agent_type=agent)
+                )
             await self.jobs.enqueue(tx, (await tx.unfinished(session_id))[0].id)
 
         await self.store.write(add, name="send")

@@ -28,6 +28,10 @@ class StepRunner:
         self._witness = witness
         self._clock = SystemClock()
 
+    def knows(self, agent_type: str) -> bool:
+        """All but one."""
+        return agent_type != "stranger"
+
     async def run(self, execution: Execution, control: RunControl) -> ExecutionStatus:
         """Wait through the steps that are left."""
         self._note("claim", execution)

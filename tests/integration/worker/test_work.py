@@ -333,6 +333,9 @@ async def test_a_run_that_heeds_nothing_is_cancelled_when_the_worker_ends(
     [id] = await sqlite_place.send()
 
     class Deaf:
+        def knows(self, agent_type: str) -> bool:
+            return True
+
         async def run(self, execution: Execution, control: Any) -> ExecutionStatus:
             await asyncio.Event().wait()
             raise AssertionError

@@ -1,11 +1,15 @@
 """Configuration: defaults, file, environment, command line; the later one wins."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from stepwell.app.config import AuthMode, load_config
+from stepwell.app.authenticators import authenticator_for
+from stepwell.app.config import AuthConfig, AuthMode, load_config, shown_database
 from stepwell.errors import ConfigurationError
+from stepwell.server.auth import KeyRing
+from stepwell.testing import FakeClock
 
 NO_FOLDER = Path("does-not-exist")
 
@@ -48,7 +52,7 @@ def test_the_command_line_wins_over_the_environment() -> None:
         ("STEPWELL_SESSIONS__LEASE", "1", "known: STEPWELL_SESSIONS__LEASE_SECONDS"),
         ("STEPWELL_SESSIONS", "1", "STEPWELL_SESSIONS is no setting"),
         ("STEPWELL_PORT", "many", "port"),
-        ("STEPWELL_AUTH__MODE", "magic", "magic"),
+        ("STEPWELL_AUTH__MODE", "magic", "auth.mode is 'magic'; give dev or keys or jwt"),
         ("STEPWELL_SESSIONS__HEARTBEAT_SECONDS", "9", "a lease of 3.0 is renewed twice"),
     ],
 )
@@ -83,3 +87,29 @@ def test_a_short_secret_is_refused_without_being_shown() -> None:
     with pytest.raises(ConfigurationError, match="token_urlsafe") as refused:
         config_of({"STEPWELL_SERVER__APP_SECRET": "hunter2"})
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:hunter2@localhost:5432/agents", "localhost:5432/agents"),
+        ("postgresql://ada@/agents?host=/run/pg&password=hun@ter2", "/run/pg/agents"),
+        ("sqlite:////data/a.db", "/data/a.db"),
+        ("sqlite:///a.db", "a.db"),
+    ],
+)
+def test_a_database_is_named_by_its_place(url: str, shown: str) -> None:
+    assert shown_database(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("auth", "said"),
+    [
+        (AuthConfig(mode=AuthMode.JWT, jwks_url="u", issuer="i"), "audience is not set; write it"),
+        (AuthConfig(mode=AuthMode.JWT, issuer="i"), "jwks_url, audience are not set; write them"),
+    ],
+)
+def test_what_jwt_lacks_is_named(auth: AuthConfig, said: str) -> None:
+    clock = FakeClock()
+    with pytest.raises(ConfigurationError, match=said):
+        authenticator_for(auth, cast("KeyRing", None), clock)

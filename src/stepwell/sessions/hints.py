@@ -1,0 +1,56 @@
+"""Why an execution stands where it does, with hints that a client of the API can act on.
+
+The decision is the loop's; its own hints name methods of Python, which such a client does not have.
+"""
+
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStatus, StopReason
+from stepwell.state import AgentState, Pending, PendingKind
+
+GO_ON = "send another message to go on with the same conversation"
+
+
+def explained(state: AgentState) -> str:
+    """What ``state.explain()`` says, with the server's hints in place of the library's."""
+    outcome = state.outcome
+    if outcome is None:
+        return state.explain()
+    decisive, hint = outcome.resolving_evaluation, _hint(state)
+    if hint is not None:
+        votes = [replace(v, hint=hint) if v is decisive else v for v in outcome.evaluations]
+        outcome = replace(outcome, evaluations=tuple(votes))
+    waits = [f"  Waits for {p.call_id or p.kind}: {prompt_of(p, state)}" for p in state.pending]
+    return "\n".join([outcome.explain(state.status), *waits])
+
+
+def prompt_of(asked: Pending, state: AgentState) -> str:
+    """What a person is asked for."""
+    if asked.kind is not PendingKind.BUDGET:
+        return asked.prompt
+    reason = asked.details.get("stop_reason", "a limit")
+    return f"{reason} was reached; to grant more: {_resume(state)}"
+
+
+def _hint(state: AgentState) -> str | None:
+    if state.status is AgentStatus.PAUSED:
+        kinds = {asked.kind for asked in state.pending}
+        hints = [_resume(state)] if PendingKind.BUDGET in kinds else []
+        if kinds - {PendingKind.BUDGET}:
+            hints.append(f"POST {_path(state)}/answer with call_id and answer")
+        return f"{', and '.join(hints)}." if hints else None
+    reason = None if state.outcome is None else state.outcome.stop_reason
+    if reason is StopReason.USER_REQUESTED:
+        return f"{GO_ON}."
+    if reason is not None and reason.is_limit:
+        return f"{GO_ON}; who runs the server can raise the limit of the agent."
+    return None
+
+
+def _resume(state: AgentState) -> str:
+    return f"POST {_path(state)}/resume with steps, tokens, seconds or cost"
+
+
+def _path(state: AgentState) -> str:
+    id = "{id}" if state.execution is None else state.execution.id
+    return f"/agent/executions/{id}"
