@@ -12,11 +12,9 @@ from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, PendingKind
 
 CRASHES = "crashes"
-AGENT_MISSING = "agent_missing"
 DEFINITION_CHANGED = "definition_changed"
 _STATUS_OF = {
     CRASHES: ExecutionStatus.FAILED,
-    AGENT_MISSING: ExecutionStatus.FAILED,
     DEFINITION_CHANGED: ExecutionStatus.STOPPED,
 }
 """Why executions are set aside (``metadata.set_aside``), and as what."""

@@ -107,7 +107,9 @@ async def cancelled_while_it_is_taken_over(here: World, id: str) -> None:
 
 
 async def released_and_cancelled(here: World, id: str) -> None:
-    leases = Leases(here.store, here.jobs, worker_id="w", seconds=3, clock=CLOCK)
+    leases = Leases(
+        here.store, here.jobs, knows=lambda _: True, worker_id="w", seconds=3, clock=CLOCK
+    )
     await leases.release([await here.execution(id)])
     row = await Lifecycle(here.store, here.jobs, here.agents).cancel(id)
     assert row.status == "cancelled"

@@ -81,7 +81,7 @@ def _answer(number: int, given: SentAnswer) -> tuple[str, Any]:
     if given.interrupt_id.endswith(":budget"):
         raise RefusedError(
             f"resume[{number}] grants budget, which is not taken from a client: use POST "
-            "/executions/{id}/resume",
+            "/agent/executions/{id}/resume",
             code="not_granted",
         )
     if given.status == "cancelled":

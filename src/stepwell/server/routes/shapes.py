@@ -206,10 +206,10 @@ class HealthShape(Shape):
 
 
 class ReadyShape(Shape):
-    """What was looked at, and what each lacks: null where nothing."""
+    """What was looked at, and what was found: ok, or what is lacking."""
 
     status: str = Field(examples=["ready"])
-    checks: dict[str, str | None] = Field(examples=[{"database": None, "worker": None}])
+    checks: dict[str, str] = Field(examples=[{"database": "ok", "worker": "ok: no work waits"}])
 
 
 class FieldError(Shape):
