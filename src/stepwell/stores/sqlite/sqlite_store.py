@@ -170,7 +170,13 @@ class SqliteStore:
                 lane.quick_command("ROLLBACK")
 
     async def _new_reader(self, searching: bool) -> SqliteLane:
-        lane = await self._connect(query_only=True)
+        # A thread opens it, which can't be interrupted: what it opened must not be lost.
+        opening = asyncio.ensure_future(self._connect(query_only=True))
+        try:
+            lane = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await (await opening).connection.close()
+            raise
         lane.may_search = searching
         self._open_readers.push_async_callback(lane.connection.close)
         return lane
