@@ -107,6 +107,9 @@ async def test_doubles_do_not_pile_up_and_do_not_break_the_transaction(
 
 async def test_many_who_begin_at_once_make_the_tables_once(worker_database: str) -> None:
     await asyncio.gather(*(ProcrastinateJobs(worker_database).ensure_tables() for _ in range(8)))
+    async with await psycopg.AsyncConnection.connect(worker_database) as connection:
+        found = await connection.execute("SELECT count(*) FROM procrastinate_jobs")
+        assert await found.fetchone() == (0,)
 
 
 async def test_a_session_runs_through_by_the_chain_and_leaves_no_jobs(
