@@ -1,7 +1,10 @@
-"""Turns an outcome into the text a person needs. Only ``ContinuationOutcome.explain`` calls it."""
+"""What a person needs to know of an outcome: as parts, for a page, and as the text that both the
+page and the terminal show. Only ``ContinuationOutcome`` calls it."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from stepwell.continuation.decisions import AgentStatus, StopReason
 
@@ -33,33 +36,79 @@ _HINTS = {
 }
 
 
-def explained(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
+class ExplainedVote(Struct, frozen=True, kw_only=True):
+    """One vote, as it is shown."""
+
+    criterion: str
+    decision: str
+    reason: str
+    numbers: Mapping[str, Any]
+    is_decisive: bool
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """Why a run ended, waits or goes on: what decided, the numbers, every vote, what to change."""
+
+    headline: str
+    decided_by: str | None = None
+    """The criterion that decided; None if no single one did."""
+    why: str
+    numbers: Mapping[str, Any] = {}
+    delay_seconds: float = 0.0
+    votes: tuple[ExplainedVote, ...] = ()
+    hint: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it as lines."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield self.headline
+        yield f"  Decided by {self.decided_by}: {self.why}" if self.decided_by else f"  {self.why}"
+        if self.numbers:
+            yield "  Numbers: " + ", ".join(f"{key}={value}" for key, value in self.numbers.items())
+        if self.delay_seconds:
+            yield f"  The next step waits {self.delay_seconds:g} s."
+        others = [vote for vote in self.votes if not vote.is_decisive]
+        if others:
+            yield "  Other votes:" if self.decided_by else "  Votes:"
+            width = max(len(vote.criterion) for vote in others)
+            for vote in others:
+                yield f"    {vote.decision:<10}  {vote.criterion:<{width}}  {vote.reason}"
+        if self.hint:
+            yield f"  What to change: {self.hint}"
+
+
+def explained(outcome: "ContinuationOutcome", status: AgentStatus) -> Explanation:
     """What decided, the numbers, every other vote, and what to change."""
-    return "\n".join(_lines(outcome, status))
-
-
-def _lines(outcome: "ContinuationOutcome", status: AgentStatus) -> Iterator[str]:
     decisive = outcome.resolving_evaluation
-    yield _headline(outcome, status)
+    return Explanation(
+        headline=_headline(outcome, status),
+        decided_by=None if decisive is None else decisive.criterion,
+        why=_why(outcome, decisive),
+        numbers={} if decisive is None else decisive.context,
+        delay_seconds=outcome.delay_seconds if outcome.should_continue else 0.0,
+        votes=tuple(
+            ExplainedVote(
+                criterion=vote.criterion,
+                decision=vote.decision.value,
+                reason=vote.reason,
+                numbers=vote.context,
+                is_decisive=vote is decisive,
+            )
+            for vote in outcome.evaluations
+        ),
+        hint=_hint(outcome, decisive),
+    )
+
+
+def _why(outcome: "ContinuationOutcome", decisive: "ContinuationEvaluation | None") -> str:
     if decisive is not None:
-        yield f"  Decided by {decisive.criterion}: {decisive.reason}"
-        if decisive.context:
-            numbers = ", ".join(f"{key}={value}" for key, value in decisive.context.items())
-            yield f"  Numbers: {numbers}"
-    elif not outcome.evaluations:
-        yield "  No criterion is registered, so nothing asked for a step."
-    else:
-        yield "  Decided by all votes together; no single one was decisive."
-    if outcome.should_continue and outcome.delay_seconds:
-        yield f"  The next step waits {outcome.delay_seconds:g} s."
-    others = [vote for vote in outcome.evaluations if vote is not decisive]
-    if others:
-        yield "  Other votes:" if decisive else "  Votes:"
-        width = max(len(vote.criterion) for vote in others)
-        yield from (_vote_line(vote, width) for vote in others)
-    hint = _hint(outcome, decisive)
-    if hint:
-        yield f"  What to change: {hint}"
+        return decisive.reason
+    if not outcome.evaluations:
+        return "No criterion is registered, so nothing asked for a step."
+    return "Decided by all votes together; no single one was decisive."
 
 
 def _headline(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
@@ -70,10 +119,6 @@ def _headline(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
         f"The run {verb}: {_ENDINGS[outcome.stop_reason]} "
         f"(reason {outcome.stop_reason}, status {status})."
     )
-
-
-def _vote_line(vote: "ContinuationEvaluation", width: int) -> str:
-    return f"    {vote.decision:<10}  {vote.criterion:<{width}}  {vote.reason}"
 
 
 def _hint(outcome: "ContinuationOutcome", decisive: "ContinuationEvaluation | None") -> str | None:

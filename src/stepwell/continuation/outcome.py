@@ -7,7 +7,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict
 
 from stepwell.continuation.decisions import AgentStatus, ContinuationDecision, StopReason
-from stepwell.continuation.explain import explained
+from stepwell.continuation.explain import Explanation, explained
 from stepwell.messages import Kept
 
 AGGREGATE = "aggregate"
@@ -103,6 +103,10 @@ class ContinuationOutcome(Kept, frozen=True, kw_only=True):
 
         ``status`` is the run's, where it differs: a run may pause at a limit instead of stopping.
         """
+        return self.explanation(status).text
+
+    def explanation(self, status: AgentStatus | None = None) -> Explanation:
+        """The parts of that text, for a page."""
         return explained(self, status or self.status)
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 The decision is the loop's; its own hints name methods of Python, which such a client does not have.
 """
 
+from typing import Any
+
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from stepwell.continuation import AgentStatus, StopReason
+from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
 from stepwell.state import AgentState, Pending, PendingKind
 
 GO_ON = "send another message to go on with the same conversation"
@@ -13,15 +16,55 @@ GO_ON = "send another message to go on with the same conversation"
 
 def explained(state: AgentState) -> str:
     """What ``state.explain()`` says, with the server's hints in place of the library's."""
-    outcome = state.outcome
+    outcome = _with_hint(state)
     if outcome is None:
         return state.explain()
-    decisive, hint = outcome.resolving_evaluation, _hint(state)
-    if hint is not None:
-        votes = [replace(v, hint=hint) if v is decisive else v for v in outcome.evaluations]
-        outcome = replace(outcome, evaluations=tuple(votes))
     waits = [f"  Waits for {p.call_id or p.kind}: {prompt_of(p, state)}" for p in state.pending]
     return "\n".join([outcome.explain(state.status), *waits])
+
+
+def stop_of(state: AgentState) -> dict[str, Any]:
+    """The same as data, for a page: ``text`` is all of it, the rest are its parts."""
+    outcome = _with_hint(state)
+    if outcome is None:
+        return only_words(explained(state))
+    explanation = outcome.explanation(state.status)
+    return {
+        "text": explained(state),
+        **to_builtins(explanation),
+        "reason": None if outcome.stop_reason is None else outcome.stop_reason.value,
+        "waits_for": [
+            {"kind": asked.kind.value, "call_id": asked.call_id, "prompt": prompt_of(asked, state)}
+            for asked in state.pending
+        ],
+    }
+
+
+def only_words(text: str) -> dict[str, Any]:
+    """Of what no loop decided: an execution that waits, was set aside, or has no states left."""
+    return {
+        "text": text,
+        "headline": text,
+        "decided_by": None,
+        "why": "",
+        "numbers": {},
+        "delay_seconds": 0.0,
+        "votes": [],
+        "hint": None,
+        "reason": None,
+        "waits_for": [],
+    }
+
+
+def _with_hint(state: AgentState) -> ContinuationOutcome | None:
+    outcome = state.outcome
+    if outcome is None:
+        return None
+    decisive, hint = outcome.resolving_evaluation, _hint(state)
+    if hint is None:
+        return outcome
+    votes = [replace(v, hint=hint) if v is decisive else v for v in outcome.evaluations]
+    return replace(outcome, evaluations=tuple(votes))
 
 
 def prompt_of(asked: Pending, state: AgentState) -> str:

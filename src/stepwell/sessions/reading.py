@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError, RefusedError
-from stepwell.sessions.hints import explained
+from stepwell.sessions.hints import only_words, stop_of
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.reading_steps import message_as_data, step_as_data
 from stepwell.sessions.records import Execution, SessionMessage, Snapshot
@@ -90,9 +90,11 @@ class Reader:
             return children, [message_as_data(it) for it in messages], newest - oldest + 1
 
         subagents, messages, event_count = await self._store.read(work)
+        stop = {**_stop(execution, state), "status": execution.status.value}
         return {
             "execution": to_builtins(execution),
-            "explanation": _explained(execution, state),
+            "explanation": stop["text"],
+            "stop": stop,
             "decision": execution.decision,
             "steps": _steps(execution, state),
             "subagents": subagents,
@@ -129,15 +131,20 @@ def _steps(execution: Execution, state: AgentState | None) -> list[dict[str, Any
     return [step_as_data(recorded) for recorded in state.execution.steps]
 
 
-def _explained(execution: Execution, state: AgentState | None) -> str:
-    if execution.error_message:
-        return execution.error_message
+def _stop(execution: Execution, state: AgentState | None) -> dict[str, Any]:
+    """Why it stands where it does. What ended outside of the loop, as after crashes, left its words
+    in the row, and a state that knows nothing of it."""
     if has_no_states_any_more(execution):
         why = "" if execution.stop_reason is None else f" ({execution.stop_reason})"
-        return f"The execution is {execution.status}{why}; {states_removed_text(execution)}."
-    if state is None or state.execution is None or state.execution.id != execution.id:
-        return f"The execution is {execution.status}; no step of it is stored."
-    return explained(state)
+        text = f"The execution is {execution.status}{why}; {states_removed_text(execution)}."
+        return {**only_words(text), "reason": execution.stop_reason}
+    has_it = state is not None and state.execution and state.execution.id == execution.id
+    if state is not None and has_it:
+        is_the_loops = str(state.status) == str(execution.status)
+        if is_the_loops or not execution.error_message:
+            return stop_of(state)
+    words = f"The execution is {execution.status}; no step of it is stored."
+    return {**only_words(execution.error_message or words), "reason": execution.stop_reason}
 
 
 async def _subagents(

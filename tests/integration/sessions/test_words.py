@@ -137,3 +137,27 @@ async def test_a_failure_is_logged_in_one_line(
         [line] = [r.getMessage() for r in caplog.records if r.name == "stepwell.sessions"]
         assert line.startswith(f"execution {id} (session {here.session_id}) failed: ")
         assert "first second" in line
+
+
+async def test_a_trace_tells_the_stop_in_words_and_in_parts_also_of_a_failure(
+    tmp_path: Path,
+) -> None:
+    def look() -> str:
+        raise ValueError("no such shelf")
+
+    tool = FunctionTool(look, description="Look.")
+    async with world(tmp_path, Agent(ScriptedModel([call("look")]), tools=[tool])) as here:
+        id = await here.send("go")
+        await here.run(id)
+        trace = await Reader(here.store).trace(id)
+
+    stop = trace["stop"]
+    assert stop["text"] == trace["explanation"]
+    assert stop["text"].startswith(stop["headline"])
+    assert (stop["reason"], stop["status"]) == ("error", "failed")
+    assert stop["decided_by"] == "ErrorPolicyCriterion"
+    for part in (stop["why"], stop["hint"], *(vote["reason"] for vote in stop["votes"])):
+        assert part in stop["text"]
+    assert "no such shelf" in stop["text"]
+    (decisive,) = [vote for vote in stop["votes"] if vote["is_decisive"]]
+    assert decisive["numbers"] == stop["numbers"]
