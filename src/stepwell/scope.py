@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +21,26 @@ _DEADLINE = StopSignal(
 )
 
 
+class Watch(Protocol):
+    """Stands around what a run awaits, in the task that awaits it; a tracer, for example.
+
+    Nothing that it raises is caught here: it must not raise.
+    """
+
+    def entered(self, around: object, /) -> object:
+        """A model's turn, a tool call or a hook is about to be awaited; ``left`` is given what this
+        returns."""
+        ...
+
+    def left(self, entered: object, guard: "Guard", error: BaseException | None, /) -> None:
+        """It came to an end; the error is one that passes through the guard."""
+        ...
+
+    def closed(self) -> None:
+        """The run is over, or was left in the middle."""
+        ...
+
+
 class Guard:
     """Around one awaited call: ends it on timeout, deadline or cancellation.
 
@@ -29,12 +50,21 @@ class Guard:
     """
 
     __slots__ = (
-        *("_cancelling", "_peers", "_scope", "_seconds", "_task", "_timer"),
+        *("_around", "_cancelling", "_entered", "_peers", "_scope", "_seconds", "_task", "_timer"),
+        "_watch",
         *("has_ended", "signal", "timed_out"),
     )
 
-    def __init__(self, scope: "RunScope", peers: "list[Guard]", seconds: float | None) -> None:
+    def __init__(
+        self,
+        scope: "RunScope",
+        peers: "list[Guard]",
+        seconds: float | None,
+        around: object = None,
+    ) -> None:
         self._scope = scope
+        self._around = around
+        self._watch: Watch | None = None
         self._peers = peers
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -62,6 +92,9 @@ class Guard:
         self._peers.append(self)
         if self._seconds is not None:
             self._timer = self._scope.loop.call_later(self._seconds, self._expire)
+        if self._scope.watch is not None and self._around is not None:
+            self._watch = self._scope.watch
+            self._entered = self._watch.entered(self._around)
         return self
 
     def __exit__(
@@ -70,6 +103,8 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        if self._watch is not None:
+            self._watch.left(self._entered, self, error)
         self.has_ended = True
         self._peers.remove(self)
         if self._timer is not None:
@@ -97,7 +132,7 @@ class RunScope:
 
     __slots__ = (
         *("_cancellation", "_overdue", "_thread", "_timer"),
-        *("backstops", "batches", "emitter", "guards", "loop", "shared"),
+        *("backstops", "batches", "emitter", "guards", "loop", "shared", "watch"),
     )
 
     def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
@@ -111,6 +146,8 @@ class RunScope:
         calls, and settle every call; no backstop may cut them off."""
         self.shared: dict[str, object] = {}
         """What the calls of a run know of each other, by name."""
+        self.watch: Watch | None = None
+        """Who is told what the run awaits, and when the run is over."""
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -150,9 +187,10 @@ class RunScope:
         """What is left until the deadline is not enough; nothing new should begin."""
         self._overdue = replace(_DEADLINE, message=why)
 
-    def guard(self, seconds: float | None = None) -> Guard:
-        """A block that ends with the run, or after its own timeout."""
-        return Guard(self, self.guards, seconds)
+    def guard(self, seconds: float | None = None, *, around: object = None) -> Guard:
+        """A block that ends with the run, or after its own timeout; ``around`` is for the watch:
+        the ``ToolCall``, the ``ModelTurn`` or the name of the hook that is awaited in it."""
+        return Guard(self, self.guards, seconds, around)
 
     def backstop(self) -> Guard:
         """A block around foreign code, which ends with the run if nothing inside it is guarded."""
@@ -168,6 +206,8 @@ class RunScope:
     def close(self) -> None:
         """The run is over: disarm the timer, let go of the cancellation and of the listeners."""
         self.emitter.close()
+        if self.watch is not None:
+            self.watch.closed()
         if self._timer is not None:
             self._timer.cancel()
         if self._cancellation is not None:

@@ -21,17 +21,6 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def test_demo_shows_a_failure_a_recovery_and_the_explained_stop() -> None:
-    shown = run("examples/explained_run.py")
-    assert "FileNotFoundError" in shown
-    assert "step 1 goes on, decided by ErrorPolicyCriterion" in shown
-    words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"The file is called README.md and has {words} words." in shown
-    assert "The run ended: the work is done (reason completed, status completed)." in shown
-    assert "StepsLimit            4 of 20 steps used" in shown
-    assert "had errors on the way: True" in shown
-
-
 def test_core_bench_prints_one_json_object_as_its_last_line() -> None:
     figures = json.loads(run("-m", "bench", "core", "--json", "--rounds", "1").splitlines()[-1])
     assert figures["loaded_heavy_modules"] == []

@@ -24,6 +24,8 @@ class AgentDescriptor(Struct, frozen=True, kw_only=True):
     description: str
     tools: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    """Prompts to try, which the page offers in a new conversation."""
 
 
 class AgentContract(Protocol):

@@ -3,7 +3,15 @@ environment. Needs the extra ``stepwell[server]``, on PostgreSQL ``stepwell[post
 """
 
 from stepwell.app.agent_app import AgentApp
-from stepwell.app.config import AuthConfig, AuthMode, Config, load_config
+from stepwell.app.config import (
+    AuthConfig,
+    AuthMode,
+    Config,
+    LogFormat,
+    TelemetryConfig,
+    load_config,
+)
+from stepwell.app.log_ids import RunIdsFilter
 from stepwell.server.auth import (
     ApiKeys,
     Authenticator,
@@ -54,6 +62,7 @@ __all__ = [
     "ExecutionStatus",
     "JwtAuthenticator",
     "KeyRing",
+    "LogFormat",
     "MessageRole",
     "NewMessage",
     "NewSession",
@@ -61,6 +70,7 @@ __all__ = [
     "Principal",
     "RefusedError",
     "RetentionPolicy",
+    "RunIdsFilter",
     "Sent",
     "ServerSettings",
     "Services",
@@ -69,6 +79,7 @@ __all__ = [
     "SessionMessage",
     "SessionSettings",
     "SessionStatus",
+    "TelemetryConfig",
     "TooManyError",
     "WhenBusy",
     "WhenChanged",

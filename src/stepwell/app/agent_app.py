@@ -12,6 +12,8 @@ from collections.abc import (
     Mapping,
     MutableMapping,
 )
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +25,7 @@ from stepwell.app.config import AuthMode, Config, load_config
 from stepwell.app.measured import MeasuredStore
 from stepwell.app.secrets import with_app_secret
 from stepwell.app.supervising import SupervisedTask
+from stepwell.app.telemetry import traced
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.ids import new_id
@@ -223,6 +226,8 @@ class AgentApp:
 
     async def _built(self) -> Parts:
         config = self.config
+        if config.telemetry.enabled:
+            self.agents = traced(self.agents, config.telemetry)
         metrics = Metrics()
         opened = await open_store(config.db, clock=self._clock)
         store = MeasuredStore(opened, metrics.writes, self._clock)
@@ -261,6 +266,7 @@ class AgentApp:
             stream_tokens=tokens,
             settings=settings,
             clock=clock,
+            page=_page_folder(),
         )
 
     def _beside(self, config: Config, store: Store, jobs: Jobs) -> Iterator[SupervisedTask]:
@@ -290,3 +296,9 @@ class AgentApp:
             report = await retention.run()
             logger.info("retention: %s", report)
             await self._clock.sleep(RETENTION_SECONDS)
+
+
+def _page_folder() -> Path | None:
+    """The files of the page; None where packages are no folders, as in a zip archive."""
+    folder = files("stepwell.ui")
+    return folder if isinstance(folder, Path) else None

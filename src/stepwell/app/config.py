@@ -51,6 +51,21 @@ class AuthConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     admin_claim: str | None = None
 
 
+class LogFormat(StrEnum):
+    """How a command writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+    """One object per line."""
+
+
+class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether every agent tells OpenTelemetry what it does, and whether also what is said."""
+
+    enabled: bool = False
+    content: bool = False
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be configured.
 
@@ -68,10 +83,12 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     worker: bool | None = None
     """Whether ``serve`` also runs executions; as a rule only on SQLite."""
     log_level: str = "info"
+    log_format: LogFormat = LogFormat.TEXT
     auth: AuthConfig = AuthConfig()
     sessions: SessionSettings = SessionSettings()
     server: ServerSettings = ServerSettings()
     retention: RetentionPolicy = RetentionPolicy()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     def __repr__(self) -> str:
         """Without passwords: configurations end up in logs."""

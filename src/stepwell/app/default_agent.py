@@ -2,17 +2,17 @@
 that say so, so that a new installation can be tried without a key.
 """
 
-from collections.abc import AsyncIterator
-
-from stepwell.agent import Agent
-from stepwell.clock import SystemClock
+from stepwell.agent import Agent, AgentDefinition, AgentDescriptor
+from stepwell.app.scripted_words import Pace, ScriptedWords, Turn, call
+from stepwell.clock import Clock, SystemClock
 from stepwell.criteria import ErrorPolicy
-from stepwell.messages import FinishReason, Role, ToolCall, Usage
-from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart, TextDelta
+from stepwell.messages import Role
+from stepwell.models import Model, ModelRequest
 from stepwell.tools import ToolEffect, tool
 
 NAME = "assistant"
 PROMPT = "You are a helpful assistant. Use your tools where they help; answer briefly."
+EXAMPLES = ("What time is it?", "What can you do?")
 
 
 @tool(effect=ToolEffect.PURE)
@@ -21,50 +21,51 @@ def current_time() -> str:
     return SystemClock().now().isoformat(timespec="seconds")
 
 
-def default_agent(model: str | None) -> Agent:
+class DefaultAgent(AgentDefinition):
     """An assistant that knows the time; without a model its words are scripted."""
-    return Agent(
-        model or ScriptedWords(),
-        tools=[current_time],
-        system_prompt=PROMPT,
-        error_policy=ErrorPolicy.retry_tool_errors(3),
-    )
 
+    def __init__(self, model: str | None = None, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        words = ScriptedWords(_script, pace=Pace(word=0.015), clock=self._clock)
+        self._model: Model | str = model or words
 
-class ScriptedWords:
-    """Stands in for a model: looks at the clock once, then says that it is scripted.
-
-    >>> ScriptedWords().name
-    'scripted'
-    """
-
-    name = "scripted"
-
-    async def respond(self, request: ModelRequest) -> ModelResponse:
-        """The whole answer at once."""
-        last = request.messages[-1]
-        if last.role is not Role.TOOL:
-            look = ToolCall(id="", name="current_time", arguments={})
-            return ModelResponse(
-                text="Let me look at the clock.",
-                tool_calls=(look,),
-                finish_reason=FinishReason.TOOL_CALLS,
-                usage=Usage(input_tokens=10, output_tokens=5),
-            )
-        said = next((m.text for m in reversed(request.messages) if m.role is Role.USER), "")
-        return ModelResponse(
-            text=(
-                f"You said: {said}\nIt is {last.text}.\n"
-                "(These words are scripted, because no model is configured. Start the server with "
-                "--model openai:gpt-5, for example, or give it an agent of your own.)"
-            ),
-            finish_reason=FinishReason.STOP,
-            usage=Usage(input_tokens=20, output_tokens=30),
+    def descriptor(self) -> AgentDescriptor:
+        """What it is, and what to try first."""
+        is_scripted = isinstance(self._model, ScriptedWords)
+        description = "An assistant that knows the time."
+        if is_scripted:
+            description += " Scripted: no model is asked until one is configured."
+        return AgentDescriptor(
+            name=NAME, description=description, tools=("current_time",), examples=EXAMPLES
         )
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The same, word by word."""
-        response = await self.respond(request)
-        for word in response.text.split(" "):
-            yield TextDelta(word if word == response.text.split(" ", 1)[0] else f" {word}")
-        yield ResponseEnd(response)
+    def build_agent(self) -> Agent:
+        """The agent."""
+        return Agent(
+            self._model,
+            tools=[current_time],
+            system_prompt=PROMPT,
+            error_policy=ErrorPolicy.retry_tool_errors(3),
+            clock=self._clock,
+        )
+
+
+def default_agent(model: str | None) -> DefaultAgent:
+    """The built-in agent, with that model or with scripted words."""
+    return DefaultAgent(model)
+
+
+def _script(request: ModelRequest) -> Turn:
+    """Looks at the clock once, then says that it is scripted."""
+    last = request.messages[-1]
+    if last.role is not Role.TOOL:
+        return Turn("Let me look at the clock.", (call("current_time"),))
+    said = next((m.text for m in reversed(request.messages) if m.role is Role.USER), "")
+    quoted = "\n".join(f"> {line}" for line in said.splitlines())
+    return Turn(
+        f"You said:\n\n{quoted}\n\nIt is **{last.text}**.\n\n"
+        "These words are scripted, because no model is configured. The tool call was real. Next:\n"
+        "\n- give the built-in agent a model: `stepwell serve --model openai:gpt-5`, for example\n"
+        "- make an agent of your own: `stepwell init my_agent`\n"
+        "- see all that an agent can do here: `stepwell demo`\n"
+    )

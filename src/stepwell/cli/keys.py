@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stepwell.cli.options import config_option, configuration, db_option
 from stepwell.clock import SystemClock
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 
@@ -14,18 +15,19 @@ Result = TypeVar("Result")
 
 
 @click.group("keys")
-@click.option(
-    "--db", help="sqlite:///file.db or postgresql://...  [default: sqlite:///stepwell.db]"
-)
-@click.option("--config", type=click.Path(path_type=Path, dir_okay=False))
+@db_option
+@config_option
 @click.pass_context
 def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
     """Make, list and revoke API keys.
 
     Serve with STEPWELL_AUTH__MODE=keys, or mode = "keys" in the section [auth] of stepwell.toml.
-    """
-    from stepwell.cli.options import configuration
 
+    \b
+    stepwell keys create --user ada        prints a key, once
+    stepwell keys list
+    stepwell keys revoke KEY_ID
+    """
     ctx.obj = configuration(config, db=db).db
 
 

@@ -1,7 +1,13 @@
-"""How log records become lines: what clients send can't forge a line, nor fill the disk."""
+"""How log records become lines: what clients send can't forge a line, nor fill the disk. Each line
+says which execution it is about.
+"""
 
+import json
 import logging
 import re
+from datetime import UTC, datetime
+
+from stepwell.app.log_ids import FIELDS, RunIdsFilter
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _FLOODING = (
@@ -15,18 +21,64 @@ _FLOODING = (
 EVERY_SECONDS = 10.0
 
 
+def log_handler(format: str) -> logging.Handler:
+    """Writes to standard error, as ``text`` or as ``json``."""
+    handler = logging.StreamHandler()
+    text = OneLineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if format == "json" else text)
+    handler.addFilter(FewOfAKind())
+    handler.addFilter(RunIdsFilter())
+    return handler
+
+
 class OneLineFormatter(logging.Formatter):
     """One line for a message, whatever is in it; tracebacks stand indented below."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The line, with line breaks and control characters written out."""
-        line = super().formatMessage(record)
+        """The line, with line breaks and control characters written out, and short ids."""
+        line = super().formatMessage(record) + _short_ids(record)
         return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
         """The traceback, which may hold what a client sent."""
         lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
         return "\n".join(f"    {line}" for line in lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: time, level, logger, message, the ids, and the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        ids = {field: getattr(record, field, None) for field in FIELDS}
+        told |= {field: id for field, id in ids.items() if id is not None}
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            told["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(told, default=str)
+
+
+def _short_ids(record: logging.LogRecord) -> str:
+    """The ends of the ids, which tell them apart, for people who look for them in the whole."""
+    execution: str | None = getattr(record, "execution_id", None)
+    if execution is None:
+        return ""
+    session: str | None = getattr(record, "session_id", None)
+    step, attempt = getattr(record, "step", None), getattr(record, "attempt", None)
+    told = [
+        None if session is None else f"session ..{session[-8:]}",
+        f"execution ..{execution[-8:]}",
+        None if step is None else f"step {step}",
+        None if attempt in (None, 1) else f"attempt {attempt}",
+    ]
+    return f" [{', '.join(part for part in told if part)}]"
 
 
 class FewOfAKind(logging.Filter):

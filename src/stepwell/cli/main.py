@@ -1,15 +1,13 @@
-"""``stepwell``: the app server, its workers and its keys. Commands are loaded when used."""
+"""``stepwell``: try, run, serve and explain agents. Commands are loaded when they are used."""
 
 import sys
 from importlib import import_module
 
 import click
 
-from stepwell.errors import ConfigurationError
-from stepwell.sessions.errors import SessionError
-
-CONFIGURATION_FAULT = 5
-REFUSED = 1
+from stepwell.cli.exit_codes import ExitCode
+from stepwell.errors import AgentNotFoundError, ConfigurationError
+from stepwell.sessions.errors import SessionError, StoreUnavailableError
 
 EXTRA_OF = {
     **dict.fromkeys(("aiosqlite", "alembic", "fastapi", "jwt", "sqlalchemy", "uvicorn"), "server"),
@@ -19,9 +17,20 @@ EXTRA_OF = {
 
 
 COMMANDS = {
-    "serve": "Serve agents: the HTTP API, live channels and a worker.",
+    "demo": "Open the page with a scripted agent at work; needs no key.",
+    "init": "Make a runnable project: agent, tool, skill, test.",
+    "run": "Ask an agent one thing; the answer comes on standard output.",
+    "chat": "Talk with an agent in the terminal.",
+    "serve": "Serve agents: the page, the HTTP API, live channels and a worker.",
     "worker": "Work on executions, beside servers on the same database.",
+    "sessions": "List conversations; show, rename, archive or close one.",
+    "why": "Why did it stop? The decision after each step of an execution.",
+    "trace": "All that an execution did: steps, tools, times, tokens, subagents.",
+    "replay": "Run a stored execution again, without its model and tools.",
+    "tools": "The tools of an agent, as its model sees them.",
+    "models": "Which models can be asked; test one.",
     "keys": "Make, list and revoke API keys.",
+    "doctor": "Check this machine and say how to mend what is missing.",
 }
 """Each is the ``command`` of the module of its name."""
 
@@ -34,10 +43,16 @@ class LazyCommands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, imported now."""
+        """The command, imported now; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"stepwell.cli.{cmd_name}").command
+        module = f"stepwell.cli.{cmd_name}"
+        try:
+            return import_module(module).command
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, without importing them."""
@@ -45,29 +60,45 @@ class LazyCommands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(cls=LazyCommands)
+@click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stepwell")
 def stepwell() -> None:
     """Agents that run inside products: every step and every stop is explained.
 
-    `stepwell serve` starts an agent application with its database in the current folder.
+    \b
+    stepwell run "What time is it?"    one question, with the built-in agent
+    stepwell why                       why the newest execution stopped
+    stepwell serve my_module:app       your own agents, for people and programs
+
+    Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 stopped at a limit, 4 paused, 5 wrong
+    configuration, 130 cancelled.
     """
 
 
 def main() -> None:
-    """Run the command line; a fault in the configuration ends it with code 5 and its text,
-    a wish that can't be fulfilled with code 1."""
+    """Run the command line; whatever a user can put right ends it with a text and a code."""
     try:
-        stepwell()
+        # Its result is None: commands that end with another code than 0 exit by themselves.
+        code = stepwell.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("", err=True)
+        sys.exit(ExitCode.CANCELLED)
     except ModuleNotFoundError as error:
         if error.name not in EXTRA_OF:
             raise
         extra = EXTRA_OF[error.name]
-        click.echo(f"stepwell: {error}; install it with: pip install 'stepwell[{extra}]'", err=True)
-        sys.exit(CONFIGURATION_FAULT)
-    except ConfigurationError as error:
-        click.echo(f"stepwell: {error}", err=True)
-        sys.exit(CONFIGURATION_FAULT)
+        _refuse(f"{error}; install it with: pip install 'stepwell[{extra}]'")
+    except (ConfigurationError, AgentNotFoundError, StoreUnavailableError) as error:
+        _refuse(str(error))
     except SessionError as error:
-        click.echo(f"stepwell: {' '.join(str(error).split())}", err=True)
-        sys.exit(REFUSED)
+        _refuse(" ".join(str(error).split()), ExitCode.FAILED)
+    else:
+        sys.exit(code if isinstance(code, int) else ExitCode.COMPLETED)
+
+
+def _refuse(text: str, code: ExitCode = ExitCode.CONFIGURATION) -> None:
+    click.echo(f"stepwell: {text}", err=True)
+    sys.exit(code)

@@ -2,64 +2,84 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.app.config import Config, load_config
+if TYPE_CHECKING:
+    from stepwell.app.config import Config
 
 Command = Callable[..., Any]
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The configuration file; otherwise stepwell.toml, if there is one.",
+)
+db_option = click.option(
+    "--db", help="sqlite:///file.db or postgresql://...  [default: sqlite:///stepwell.db]"
+)
+model_option = click.option(
+    "--model", help="The model of the built-in agent, such as openai:gpt-5."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead.")
+
+
+def log_level_option(default: str) -> Callable[[Command], Command]:
+    """``--log-level``; the default is only told here, since a configuration may say otherwise."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS, case_sensitive=False),
+        help=f"What is logged, to standard error.  [default: {default}]",
+    )
 
 
 def configuration_options(command: Command) -> Command:
     """``APP``, ``--db``, ``--config``, ``--model`` and ``--log-level``."""
     for decorate in (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="The configuration file; otherwise stepwell.toml, if there is one.",
-        ),
-        click.option(
-            "--log-level",
-            type=click.Choice(LOG_LEVELS, case_sensitive=False),
-            help="What is logged, to standard error.  [default: info]",
-        ),
-        click.option("--model", help="The model of the built-in agent, such as openai:gpt-5."),
-        click.option(
-            "--db", help="sqlite:///file.db or postgresql://...  [default: sqlite:///stepwell.db]"
-        ),
+        config_option,
+        log_level_option("info"),
+        model_option,
+        db_option,
         click.argument("app", required=False),
     ):
         command = decorate(command)
     return command
 
 
-def configuration(config: Path | None, **overrides: Any) -> Config:
+def stored_options(command: Command) -> Command:
+    """``--db``, ``--config`` and ``--json``, for commands that read what is stored."""
+    for decorate in (json_option, config_option, db_option):
+        command = decorate(command)
+    return command
+
+
+def configuration(config: Path | None, **overrides: Any) -> "Config":
     """The configuration under what the command line says."""
+    from stepwell.app.config import load_config
+
     loaded = load_config(overrides, file=config)
     if overrides.get("model") is not None and loaded.app is not None:
         raise click.UsageError(
-            f"--model is for the built-in agent, and {loaded.app} is served; leave one of them "
+            f"--model is for the built-in agent, and {loaded.app} is used; leave one of them "
             f"out, or set the model in {loaded.app}."
         )
     return loaded
 
 
-def start_logging(level: str) -> None:
-    """Log to standard error, one line for each record and its traceback indented."""
+def start_logging(level: str, format: str = "text") -> None:
+    """Log to standard error: one line for each record and its traceback indented, or ``json``."""
     import logging
 
-    from stepwell.cli.log_lines import FewOfAKind, OneLineFormatter
+    from stepwell.cli.log_lines import log_handler
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         from stepwell.errors import ConfigurationError
 
         raise ConfigurationError(f"log_level is {level!r}; give debug, info, warning or error")
-    handler = logging.StreamHandler()
-    handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    handler.addFilter(FewOfAKind())
-    logging.basicConfig(level=number, handlers=[handler], force=True)
-    for chatty in ("alembic", "procrastinate", "uvicorn"):
+    logging.basicConfig(level=number, handlers=[log_handler(format)], force=True)
+    # Among others aiosqlite logs every statement with its values: the words of users.
+    for chatty in ("aiosqlite", "alembic", "procrastinate", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(number, logging.WARNING))

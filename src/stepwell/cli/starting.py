@@ -1,12 +1,18 @@
-"""What ``serve`` and ``worker`` do alike: start with words about the database, end on a signal."""
+"""What commands that run an application do alike: start with words about the database, end on a
+signal."""
 
 import asyncio
 import logging
+import secrets
 import signal
 from collections.abc import Callable
+from itertools import count
+
+from msgspec.structs import replace
 
 from stepwell.app.agent_app import AgentApp
-from stepwell.app.config import shown_database
+from stepwell.app.config import Config, shown_database
+from stepwell.cli.leaving import leave_at_once
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.errors import StoreUnavailableError
 
@@ -35,12 +41,23 @@ async def started(application: AgentApp, *, quiet_seconds: float = QUIET_SECONDS
         telling.cancel()
 
 
+def unsigned(configured: Config) -> Config:
+    """For a process that nobody asks for signatures: any secret does, and none is missed."""
+    if configured.server.app_secret:
+        return configured
+    server = replace(configured.server, app_secret=secrets.token_urlsafe(32))
+    return replace(configured, server=server)
+
+
 def on_end_signal(end: Callable[[], None]) -> None:
     """Call that for SIGTERM and Ctrl-C. The second Ctrl-C does not wait any longer."""
     loop = asyncio.get_running_loop()
+    times = count()
 
     def interrupted() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
+        if next(times):
+            # Not by an exception: it would end the tasks that a good end waits for.
+            leave_at_once()
         end()
 
     loop.add_signal_handler(signal.SIGINT, interrupted)

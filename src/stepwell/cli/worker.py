@@ -1,18 +1,15 @@
 """``stepwell worker``: works on executions that servers took in, until it is told to end."""
 
 import asyncio
-import secrets
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
-from stepwell.app.agent_app import AgentApp
-from stepwell.app.config import shown_database
-from stepwell.app.loading import load_app
 from stepwell.cli.options import configuration, configuration_options, start_logging
-from stepwell.cli.starting import on_end_signal, started
+
+if TYPE_CHECKING:
+    from stepwell.app.agent_app import AgentApp
 
 
 @click.command("worker")
@@ -23,18 +20,23 @@ def command(app: str | None, config: Path | None, concurrency: int | None, **opt
 
     Give it the same APP and database as the servers. Start as many as you like; one that dies is
     replaced by the others within seconds. Ctrl-C or SIGTERM hands work back at the next step.
+
+    \b
+    stepwell worker my_module:app --db postgresql://agents@localhost/agents --concurrency 20
     """
+    from stepwell.app.loading import load_app
+    from stepwell.cli.starting import unsigned
+
     sessions = None if concurrency is None else {"concurrency": concurrency}
     configured = configuration(config, app=app, worker=True, sessions=sessions, **options)
-    start_logging(configured.log_level)
-    if not configured.server.app_secret:
-        # Nobody asks a worker for signatures: any secret does, and none is missed.
-        server = replace(configured.server, app_secret=secrets.token_urlsafe(32))
-        configured = replace(configured, server=server)
-    asyncio.run(_worked(load_app(configured)))
+    start_logging(configured.log_level, configured.log_format)
+    asyncio.run(_worked(load_app(unsigned(configured))))
 
 
-async def _worked(application: AgentApp) -> None:
+async def _worked(application: "AgentApp") -> None:
+    from stepwell.app.config import shown_database
+    from stepwell.cli.starting import on_end_signal, started
+
     ended = asyncio.Event()
     await started(application)
     async with application.running():

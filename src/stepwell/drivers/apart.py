@@ -10,6 +10,7 @@ from stepwell.drivers.inference import sound
 from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.models import Model, ModelRequest, ModelResponse
 from stepwell.models.attempts import name_of
+from stepwell.models.turn import ModelTurn
 from stepwell.state import AgentState, Budget
 from stepwell.tools.llm_query import bounded
 
@@ -33,9 +34,11 @@ async def ask_apart(
         seconds_left=left.capped_by(Budget(seconds=within)).seconds,
     )
     name = name_of(model)
-    with state.scope.guard(within) as guard:
+    turn = ModelTurn(name, request)
+    with state.scope.guard(within, around=turn) as guard:
         try:
-            return sound(await model.respond(request), name)
+            turn.response = sound(await model.respond(request), name)
+            return turn.response
         except asyncio.CancelledError as error:
             if guard.was_cancelled:
                 raise

@@ -26,6 +26,7 @@ from stepwell.models import (
     ThinkingDelta,
 )
 from stepwell.models.attempts import close, incomplete, name_of, parts_of
+from stepwell.models.turn import ModelTurn
 from stepwell.state import AgentState
 
 
@@ -119,22 +120,22 @@ class Inference:
             raise AgentStop(scope.signal, state=state)
         if scope.seconds_left is not None:
             request = replace(request, seconds_left=scope.seconds_left)
-        response: ModelResponse | None = None
-        with scope.guard() as guard:
+        turn = ModelTurn(name, request, is_of_step=True)
+        with scope.guard(around=turn) as guard:
             try:
                 if shows_text and scope.emitter.hears(StreamEventReceived):
-                    response = await self._streamed(state, request)
+                    turn.response = await self._streamed(state, request)
                 else:
-                    response = sound(await self._model.respond(request), name)
+                    turn.response = sound(await self._model.respond(request), name)
             except asyncio.CancelledError as error:
                 if guard.was_cancelled:
                     raise
                 raise ModelError(f"model {name} cancelled its own call") from error
         if guard.signal is not None:
             raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
-        if response is None:
+        if turn.response is None:
             raise DriverError(f"the call to {name} gave no response")
-        return response
+        return turn.response
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         chunks = _Chunks(state, holds_json=bool(request.tools))

@@ -8,7 +8,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Concatenate, ParamSpec
 
 from stepwell.clock import Clock
-from stepwell.events.bus import EventBus, Listener, Subscription
+from stepwell.events.bus import Event, EventBus, Listener, Subscription
 from stepwell.events.types import AgentEvent, EventSource
 
 P = ParamSpec("P")
@@ -51,6 +51,10 @@ class Emitter:
         return self.is_heard and any(
             issubclass(event_type, s.event_type) for s in self._subscriptions()
         )
+
+    def listen(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
+        """Tell this listener as well, of this run alone; a subagent tells its own run."""
+        self._taps = (*self._taps, Subscription(event_type, listener))
 
     def emit(
         self,

@@ -88,7 +88,7 @@ class HookStack:
 async def _awaited(answer: Awaitable[Any], name: str, scope: RunScope | None) -> Any:
     if scope is None:
         return await answer
-    with scope.guard() as guard:
+    with scope.guard(around=name) as guard:
         try:
             return await answer
         except asyncio.CancelledError as error:

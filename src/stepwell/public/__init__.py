@@ -193,6 +193,7 @@ if TYPE_CHECKING:
     from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
     from stepwell.capabilities.summarization import UseSummarization
     from stepwell.capabilities.tasks import TodoPolicy, UseTaskPlanning, tasks_of
+    from stepwell.capabilities.telemetry import UseTelemetry
     from stepwell.capabilities.user_input import UseUserInput
     from stepwell.models.framing import JsonLines, ServerSentEvents
     from stepwell.models.provider import Auth, Provider, ProviderModel
@@ -409,6 +410,7 @@ __all__ = [
     "UseSubagents",
     "UseSummarization",
     "UseTaskPlanning",
+    "UseTelemetry",
     "UseUserInput",
     "WireFormat",
     "ag_ui_stream",

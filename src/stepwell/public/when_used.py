@@ -21,6 +21,7 @@ LOADED_FROM = {
     "stepwell.capabilities.subagents": ("SubagentPolicy", "UseSubagents"),
     "stepwell.capabilities.summarization": ("UseSummarization",),
     "stepwell.capabilities.tasks": ("TodoPolicy", "UseTaskPlanning", "tasks_of"),
+    "stepwell.capabilities.telemetry": ("UseTelemetry",),
     "stepwell.capabilities.user_input": ("UseUserInput",),
     "stepwell.models.framing": ("JsonLines", "ServerSentEvents"),
     "stepwell.models.provider": ("Auth", "Provider", "ProviderModel"),

@@ -21,6 +21,7 @@ from stepwell.server.routes import (
     keys,
     messages,
     operations,
+    page,
     sessions,
 )
 from stepwell.server.services import Services
@@ -35,6 +36,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     channels.router,
     operations.router,
+    page.router,
 )
 _TAGS = [
     {"name": "sessions", "description": "Threads that people see."},

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from stepwell.sessions.records import SessionStatus, WhenBusy
+from stepwell.sessions.records import ExecutionStatus, SessionStatus, WhenBusy
 
 _LARGEST_INT = 2**63
 Value = TypeVar("Value")
@@ -200,6 +200,19 @@ class PageQuery(Body):
 
     limit: int | None = Field(default=None, ge=1, le=200)
     cursor: Place | None = None
+
+
+class ExecutionQuery(PageQuery):
+    """Which executions to list."""
+
+    status: ExecutionStatus | None = None
+    agent_type: Word | None = None
+    waiting: bool = Field(
+        default=False, description="Only those that wait for a person: the inbox of approvals."
+    )
+    user_id: Word | None = Field(
+        default=None, description="For administrators: whose; all of the tenant if left out."
+    )
 
 
 class ChannelBody(Body):

@@ -1,6 +1,7 @@
 """What routes and channels work with: put together by the app, reached through the connection."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field
@@ -45,6 +46,8 @@ class Services(Struct, frozen=True, kw_only=True, eq=False):
     new_id: IdFactory = new_id
     metrics: Metrics = field(default_factory=Metrics)
     checks: Mapping[str, Check] = {}
+    page: Path | None = None
+    """The folder with what browsers are given; without one there is no page."""
 
 
 def services_of(connection: HTTPConnection) -> Services:

@@ -36,6 +36,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     send_burst: int = 40
     page_size: int = 50
     max_page_size: int = 200
+    page: bool = True
+    """Whether browsers are given the page that comes with Stepwell, at ``/``."""
     worker_grace_seconds: float = 30.0
     """Work that nobody has taken up for so long means that there is no worker."""
     allowed_hosts: tuple[str, ...] = ()

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stepwell.sessions.records import ApiKey, Execution, Session, SessionMessage, Snapshot
+from stepwell.sessions.records import (
+    ApiKey,
+    Execution,
+    ExecutionStatus,
+    Session,
+    SessionMessage,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from stepwell.sessions.directory import RegisteredAgent
@@ -51,6 +58,12 @@ def session_view(session: Session) -> View:
         "created_at": time_text(session.created_at),
         "updated_at": time_text(session.updated_at),
     }
+
+
+def listed_session_view(session: Session, status: ExecutionStatus | None) -> View:
+    """A session in a list, with where it stands."""
+    told = None if status is None else status.value
+    return {**session_view(session), "last_execution_status": told}
 
 
 def message_view(message: SessionMessage) -> View:
@@ -146,13 +159,16 @@ def sent_view(sent: "Sent") -> View:
     }
 
 
-def agent_view(agent: "RegisteredAgent") -> View:
-    """A registered agent: what it is for, and the names of its tools."""
+def agent_view(agent: "RegisteredAgent", *, is_default: bool) -> View:
+    """A registered agent: what it is for, what it asks, and the names of its tools."""
     return {
         "name": agent.name,
         "description": agent.description,
         "tools": sorted(agent.config["tools"]),
         "definition_hash": agent.definition_hash,
+        "model": agent.config["model"],
+        "examples": list(agent.examples),
+        "is_default": is_default,
     }
 
 

@@ -93,6 +93,7 @@ class Commits:
         """A step is done and the run goes on, here or with another worker."""
         running = self._running
         snapshot = self._snapshot(state)
+        running.say_more(state)
         if hands_over:
             parts = ("handed over", running.execution.attempt)
             at = running.clock.now()
@@ -120,6 +121,7 @@ class Commits:
         meanwhile, nobody would hear of that any more, so it ends."""
         running, status = self._running, ExecutionStatus.PAUSED
         snapshot = self._snapshot(state)
+        running.say_more(state)
         running.say(running.narrator.paused(state, running.clock.now()))
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:
@@ -151,6 +153,7 @@ class Commits:
         status = ExecutionStatus.after(state.status)
         state = await self._with_unstored(state)
         snapshot = self._snapshot(state, is_final=True)
+        running.say_more(state)
         running.say(*running.narrator.ended(state, status, at))
 
         async def change(tx: Transaction, session: Session | None, told: Told) -> None:

@@ -34,6 +34,8 @@ class RegisteredAgent(Struct, frozen=True, eq=False):
     """Changes when what the agent is changes; the same in every process."""
     config: Mapping[str, Any]
     """What it is, in short, as JSON data; kept with each execution."""
+    examples: tuple[str, ...] = ()
+    """Prompts to try."""
 
 
 class AgentDirectory:
@@ -47,8 +49,9 @@ class AgentDirectory:
     def __init__(
         self, agents: Mapping[str, Agent | AgentContract] | Iterable[AgentContract]
     ) -> None:
+        self._given: list[tuple[str, Any, AgentPlan]] = []
         self._agents: dict[str, RegisteredAgent] = {}
-        for name, description, agent in _named(agents):
+        for name, given, agent in _named(agents):
             if not isinstance(name, str) or not _NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(
                     f"{name!r:.120} can't be the name of an agent: use up to 100 letters, digits, "
@@ -56,9 +59,20 @@ class AgentDirectory:
                 )
             if name in self._agents:
                 raise ConfigurationError(f"two agents are called {name!r}; rename one")
-            self._agents[name] = _registered(name, description, agent)
+            self._given.append((name, _descriptor(given), agent.plan))
+            self._agents[name] = _registered(*self._given[-1])
         if not self._agents:
             raise ConfigurationError('there is no agent; give at least one: {"helper": agent}')
+
+    def prepared(self, change: Callable[[AgentPlan, str], AgentPlan]) -> "AgentDirectory":
+        """The same agents, each built from its plan with that change."""
+        made = AgentDirectory.__new__(AgentDirectory)
+        made._given = self._given
+        made._agents = {
+            name: _registered(name, descriptor, change(plan, name))
+            for name, descriptor, plan in self._given
+        }
+        return made
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,11 +92,11 @@ class AgentDirectory:
         return found
 
 
-def _named(agents: Any) -> "Iterable[tuple[str, str, Agent]]":
+def _named(agents: Any) -> "Iterable[tuple[str, Any, Agent]]":
+    """Name, what was given under it, and the agent."""
     if isinstance(agents, Mapping):
         for name, given in cast("Mapping[str, Any]", agents).items():
-            agent = _built(given, name)
-            yield name, _description(given), agent
+            yield name, given, _built(given, name)
         return
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
         raise ConfigurationError(
@@ -96,14 +110,22 @@ def _named(agents: Any) -> "Iterable[tuple[str, str, Agent]]":
                 "AgentDefinition, which says its own"
             )
         name = given.descriptor().name
-        yield name, _description(given), _built(given, name)
+        yield name, given, _built(given, name)
 
 
-def _description(given: Any) -> str:
-    if isinstance(given, Agent):
-        return ""
+def _descriptor(given: Any) -> Any:
+    """What it says of itself, if it does."""
     descriptor: Callable[[], Any] | None = getattr(given, "descriptor", None)
-    return "" if descriptor is None else str(descriptor().description)
+    return None if isinstance(given, Agent) or descriptor is None else descriptor()
+
+
+def _examples(name: str, descriptor: Any) -> tuple[str, ...]:
+    examples: Any = getattr(descriptor, "examples", ())
+    if isinstance(examples, str) or not all(isinstance(it, str) for it in examples):
+        raise ConfigurationError(
+            f"agent {name!r}: its examples are {examples!r:.80}; give a tuple of texts"
+        )
+    return tuple(examples)
 
 
 def _built(given: Any, name: str) -> Agent:
@@ -118,11 +140,11 @@ def _built(given: Any, name: str) -> Agent:
     return agent
 
 
-def _registered(name: str, description: str, agent: Agent) -> RegisteredAgent:
+def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
     ledger = SessionLedger()
-    hooks = (*agent.plan.hooks, *ledger.hooks(), *steering_hooks(), *subagent_hooks())
+    hooks = (*plan.hooks, *ledger.hooks(), *steering_hooks(), *subagent_hooks())
     # Completed here, so that whatever is bound to the plan, such as subagents, has all of it.
-    plan = replace(agent.plan, ledger=ledger, hooks=hooks).completed()
+    plan = replace(plan, ledger=ledger, hooks=hooks).completed()
     prepared = Agent.from_plan(plan)
     executor: ToolExecutor | None = getattr(plan.driver, "executor", None)
     _check_ledger_is_asked(name, plan, executor)
@@ -130,10 +152,11 @@ def _registered(name: str, description: str, agent: Agent) -> RegisteredAgent:
     told = _told(plan, ledger.tools)
     return RegisteredAgent(
         name=name,
-        description=description,
+        description=str(getattr(descriptor, "description", "")),
         agent=prepared,
         definition_hash=definition_hash({**told, "tools": ledger.tools.schemas}),
         config={name: told[name] for name in ("model", "tools", "capabilities", "limits")},
+        examples=_examples(name, descriptor),
     )
 
 

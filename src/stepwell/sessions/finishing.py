@@ -25,6 +25,7 @@ from stepwell.sessions.records import (
     SessionMessage,
     SessionStatus,
 )
+from stepwell.sessions.settled import first_seq_in
 from stepwell.sessions.telling import AGENT_ID, Narrator, decided
 
 PASSED_ON = "passed_on"
@@ -180,6 +181,7 @@ async def _unseen(
         definition_hash=execution.definition_hash,
         agent_config=execution.agent_config,
         input={"message_ids": unseen},
+        metadata=first_seq_in(session),
         created_at=at,
         updated_at=at,
     )

@@ -146,6 +146,13 @@ class LogBuffer:
         self._messages.append(_Said(end - 1, message, type, self._held_from is not None))
         self.news.set()
 
+    def add_to(self, message_id: str, metadata: Mapping[str, Any]) -> None:
+        """More metadata for a message that nobody has taken yet; of others nothing is known."""
+        for place, it in enumerate(self._messages):
+            if metadata and it.message.id == message_id:
+                message = replace(it.message, metadata={**it.message.metadata, **metadata})
+                self._messages[place] = it._replace(message=message)
+
     def begin(self) -> None:
         """The execution is being processed; clients who know that are not told again."""
         if self._tells_statuses:

@@ -49,6 +49,15 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     search: str | None = None
 
 
+class ExecutionFilter(Struct, frozen=True, kw_only=True):
+    """Which executions to list; subagents' are never. None for a field means all."""
+
+    tenant_id: str
+    user_id: str | None = None
+    status: ExecutionStatus | None = None
+    agent_type: str | None = None
+
+
 class Lease(Struct, frozen=True, kw_only=True):
     """What a worker learns when it renews its lease."""
 
@@ -173,6 +182,19 @@ class ExecutionRows(Protocol):
     ) -> Sequence[Execution]:
         """Those of a session, or the subagents of an execution, oldest first by ``(created_at,
         id)``; those after that pair."""
+        ...
+
+    async def newest_executions(
+        self, which: ExecutionFilter, *, before: tuple[datetime, str] | None = None, limit: int
+    ) -> Sequence[Execution]:
+        """Newest first by ``(created_at, id)``, those before that pair."""
+        ...
+
+    async def session_statuses(
+        self, session_ids: Sequence[str], /
+    ) -> Mapping[str, ExecutionStatus]:
+        """Where these sessions stand: the status of the head, or else of the last execution. A
+        session without executions is left out."""
         ...
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:

@@ -14,6 +14,7 @@ from stepwell.sessions.records import (
     Session,
     SessionMessage,
 )
+from stepwell.sessions.settled import first_seq_in
 
 QUEUED = "Execution queued"
 QUEUED_BEHIND = "Execution queued behind one that waits for an answer"
@@ -46,7 +47,7 @@ def queued_execution(
     at: datetime,
     message_ids: Sequence[str],
 ) -> Execution:
-    """A pending execution of a session that answers these messages."""
+    """A pending execution of a locked session that answers these messages."""
     return Execution(
         id=id,
         tenant_id=session.tenant_id,
@@ -56,6 +57,7 @@ def queued_execution(
         definition_hash=agent.definition_hash,
         agent_config=agent.config,
         input={"message_ids": list(message_ids)},
+        metadata=first_seq_in(session),
         created_at=at,
         updated_at=at,
     )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus, Cancellation
 from stepwell.errors import SerializationError
-from stepwell.ids import IdFactory, new_id
+from stepwell.ids import IdFactory, new_id, running_as
 from stepwell.sessions.committing import Commits, unstorable
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.finishing import PASSED_ON
@@ -105,6 +105,10 @@ class Runner:
             new_id=self._new_id,
         )
         running.cancellation = control.cancellation
+        with running_as(running.ids):
+            return await self._seen_through(running, control)
+
+    async def _seen_through(self, running: Running, control: RunControl) -> ExecutionStatus:
         task = running.task = asyncio.create_task(self._worked(running, control))
         control.bind(running.abandon)
         logging = asyncio.create_task(running.log_now_and_then())

@@ -20,9 +20,10 @@ from stepwell.events import (
     AgentFailed,
     AgentFinished,
     AgentStepCompleted,
+    AgentStepStarted,
     SubagentSpawning,
 )
-from stepwell.ids import IdFactory
+from stepwell.ids import IdFactory, RunIds
 from stepwell.models import ModelResponse
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ids import derived_id
@@ -75,6 +76,7 @@ class Running:
     ) -> None:
         self.execution = execution
         """As it was claimed."""
+        self.ids = RunIds(execution.id, execution.session_id, execution.attempt)
         self.settings = settings
         self.clock = clock
         self.new_id = new_id
@@ -122,6 +124,8 @@ class Running:
         if isinstance(event, SubagentSpawning):
             self.subagent_names[event.child_agent_id] = event.name
         is_own = event.execution_id == self.execution.id
+        if is_own and isinstance(event, AgentStepStarted):
+            self.ids.step = event.step_number
         if is_own and isinstance(event, AgentStepCompleted | AgentFailed | AgentFinished):
             self.log.hold(ends=not isinstance(event, AgentStepCompleted))
         self.log.hear(event)
@@ -134,6 +138,12 @@ class Running:
         if self.execution.session_id is not None:
             for message, type in said:
                 self.log.say(message, type)
+
+    def say_more(self, state: AgentState) -> None:
+        """Of the step that is about to be stored, what is only known from its state."""
+        steps = () if state.execution is None else state.execution.steps
+        for recorded in steps[-1:]:
+            self.log.add_to(*self.narrator.more_of(recorded))
 
     def with_told_status(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """The metadata of the row, with what clients heard last."""

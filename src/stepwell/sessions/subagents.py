@@ -12,6 +12,7 @@ from stepwell.sessions.log import Told, append
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session, Snapshot
 from stepwell.sessions.running import Running, running_above
+from stepwell.sessions.settled import FIRST_SEQ
 from stepwell.sessions.snapshotting import whole_snapshot
 from stepwell.sessions.telling import AGENT_ID, counted, decided, output_of, told_pending
 from stepwell.state import AgentState
@@ -100,11 +101,16 @@ def _row(running: Running, state: AgentState) -> Execution:
         status=ExecutionStatus.RUNNING,
         agent_config={"subagent": name, "of": root.agent_type},
         input={"prompt": prompt},
-        metadata={AGENT_ID: state.agent_id},
+        metadata={AGENT_ID: state.agent_id, **_first_seq(root)},
         created_at=at,
         updated_at=at,
         started_at=at,
     )
+
+
+def _first_seq(root: Execution) -> dict[str, int]:
+    """Nothing is told of a subagent before its root begins; when exactly, nobody has noted."""
+    return {name: root.metadata[name] for name in (FIRST_SEQ,) if name in root.metadata}
 
 
 def _with_result(row: Execution, state: AgentState) -> Execution:

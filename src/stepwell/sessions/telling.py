@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
-from stepwell.broadcasting.summaries import args_summary
+from stepwell.broadcasting.summaries import args_summary, result_summary
 from stepwell.continuation import AgentStatus, ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
@@ -29,10 +29,12 @@ from stepwell.sessions.records import (
     MessageRole,
     SessionMessage,
 )
-from stepwell.state import AgentState, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, StepExecution, ToolExecution, ToolOutcome
 
 Said = tuple[SessionMessage, EventType]
 LONGEST_ERROR = 500
+LONGEST_TEXT = 4_000
+"""Of what the model said before its tool calls; the state has all of it."""
 AGENT_ID = "agent_id"
 """The key in a subagent's metadata under which its row says whose envelopes are its own."""
 
@@ -65,7 +67,7 @@ class Narrator:
         """A message; ``parts`` tell it apart from others of its type."""
         execution = self._execution
         message = SessionMessage(
-            id=derived_id(execution.id, type, *parts),
+            id=self._message_id(type, *parts),
             tenant_id=execution.tenant_id,
             session_id=execution.session_id or "",
             role=role,
@@ -75,6 +77,9 @@ class Narrator:
             metadata={"event_type": str(type), **(metadata or {})},
         )
         return message, type
+
+    def _message_id(self, type: EventType, *parts: object) -> str:
+        return derived_id(self._execution.id, type, *parts)
 
     def of_event(self, event: AgentEvent) -> Said | None:
         """What people are told of an event of the run itself; its subagents only show live."""
@@ -93,10 +98,10 @@ class Narrator:
             case ToolCallBlocked():
                 return self._refused(event)
             case ToolCallCompleted():
-                seconds = event.duration_ms / 1000
                 outcome = ToolOutcome(event.outcome)
-                text = _result(event.tool, outcome, seconds, event.error)
-                return self._came_to(event.tool, event.call_id, outcome, text, event.at)
+                text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
+                result = _told_result(outcome, event.duration_ms, event.value)
+                return self._came_to(event.tool, event.call_id, text, event.at, result)
             case _:
                 return None
 
@@ -108,7 +113,16 @@ class Narrator:
         """A call has its result."""
         error = ran.text if ran.is_error else None
         text = _result(ran.call.name, ran.outcome, ran.duration_seconds, error)
-        return self._came_to(ran.call.name, ran.call.id, ran.outcome, text, ran.completed_at)
+        result = _told_result(ran.outcome, ran.duration_seconds * 1000, ran.value)
+        return self._came_to(ran.call.name, ran.call.id, text, ran.completed_at, result)
+
+    def more_of(self, recorded: StepExecution) -> tuple[str, Mapping[str, Any]]:
+        """The message about a step that is stored now, and what its metadata says on top: what the
+        model said before its tool calls. Secret arguments are hidden in the state already."""
+        step, id = recorded.step, self._message_id(EventType.STEP_COMPLETED, recorded.number)
+        if not step.has_tool_calls or not step.text:
+            return id, {}
+        return id, {"text": _clipped(step.text, LONGEST_TEXT)}
 
     def paused(self, state: AgentState, at: datetime) -> Said:
         """What the execution waits for."""
@@ -178,28 +192,33 @@ class Narrator:
             f"Calling {tool} ({summary})" if summary else f"Calling {tool}",
             at,
             parts=(self._step_number, call_id),
-            metadata={"step_number": self._step_number, "tool": tool, "call_id": call_id},
+            metadata={
+                "step_number": self._step_number,
+                "tool": tool,
+                "call_id": call_id,
+                "args_summary": summary,
+            },
         )
 
     def _refused(self, event: ToolCallBlocked) -> Said:
         text = f"{event.tool} was not allowed: {_clipped(event.reason)}"
-        return self._came_to(event.tool, event.call_id, ToolOutcome.BLOCKED, text, event.at)
+        result = _told_result(ToolOutcome.BLOCKED, 0.0, None)
+        return self._came_to(event.tool, event.call_id, text, event.at, result)
 
     def _came_to(
-        self, tool: str, call_id: str, outcome: ToolOutcome, text: str, at: datetime
+        self, tool: str, call_id: str, text: str, at: datetime, result: Mapping[str, Any]
     ) -> Said:
-        is_fine = outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING)
         return self.note(
             EventType.TOOL_COMPLETED,
             text,
             at,
             parts=(self._step_number, call_id),
-            role=MessageRole.INFO if is_fine else MessageRole.NOTIFICATION,
+            role=MessageRole.INFO if result["success"] else MessageRole.NOTIFICATION,
             metadata={
                 "step_number": self._step_number,
                 "tool": tool,
                 "call_id": call_id,
-                "outcome": str(outcome),
+                **result,
             },
         )
 
@@ -262,6 +281,16 @@ def answer_of(state: AgentState) -> str | None:
     return None if output is None else json.encode(output).decode()
 
 
+def _told_result(outcome: ToolOutcome, duration_ms: float, value: Any) -> dict[str, Any]:
+    """What a call came to, as its envelope says it."""
+    return {
+        "outcome": str(outcome),
+        "success": outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING),
+        "duration_ms": round(duration_ms, 3),
+        "result_summary": result_summary(value),
+    }
+
+
 def _result(tool: str, outcome: ToolOutcome, seconds: float, error: str | None) -> str:
     if outcome is ToolOutcome.PENDING:
         return f"{tool} waits for an answer"
@@ -276,5 +305,5 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."
+def _clipped(text: str, longest: int = LONGEST_ERROR) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

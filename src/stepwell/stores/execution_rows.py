@@ -8,9 +8,10 @@ from typing import Any
 from sqlalchemy import and_, case, exists, func, or_, tuple_, update
 
 from stepwell.sessions.errors import LostLeaseError
-from stepwell.sessions.ports import Lease
+from stepwell.sessions.ports import ExecutionFilter, Lease
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import tables as t
+from stepwell.stores.listing import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
     adding,
@@ -222,6 +223,23 @@ class ExecutionRowsMixin(SessionRowsMixin):
         names = tuple(name for name, value in wanted.items() if value is not None)
         values = {**wanted, "cursor_time": time, "most": limit}
         return await self._all(self._codecs.execution, _LISTINGS[names], **values)
+
+    async def newest_executions(
+        self, which: ExecutionFilter, *, before: tuple[datetime, str] | None = None, limit: int
+    ) -> Sequence[Execution]:
+        """Newest first by ``(created_at, id)``, those before that pair."""
+        query, values = executions_query(which, before, limit)
+        return self._codecs.execution.records(await self._scan(query, **values))
+
+    async def session_statuses(
+        self, session_ids: Sequence[str], /
+    ) -> Mapping[str, ExecutionStatus]:
+        """The status of the head of each session, or else of its last execution."""
+        if not session_ids:
+            return {}
+        query, values = statuses_query(session_ids)
+        found = await self._scan(query, **values)
+        return {id: ExecutionStatus(status) for id, status in found if status is not None}
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
         """How many executions of a user wait, run or are paused; subagents' left out."""

@@ -142,6 +142,8 @@ UNFINISHED = "status IN ('pending', 'running', 'paused')"
 # So the condition of each fits the queries that it was made for, and no others.
 COUNTED = "attempt >= 0"
 """Always true; said by the one query that counts all."""
+LISTED = "agent_type <> ''"
+"""Always true; said by the queries that list what is over as well."""
 
 
 executions = Table(
@@ -203,6 +205,21 @@ executions = Table(
         **_where(f"{UNFINISHED} AND parent_execution_id IS NULL AND user_id IS NOT NULL"),
     ),
     Index("agent_executions_by_status", "status", **_where(f"{UNFINISHED} AND {COUNTED}")),
+    Index(
+        "agent_executions_of_user",
+        "tenant_id",
+        "user_id",
+        "created_at",
+        "id",
+        **_where(f"parent_execution_id IS NULL AND {LISTED}"),
+    ),
+    Index(
+        "agent_executions_of_tenant",
+        "tenant_id",
+        "created_at",
+        "id",
+        **_where(f"parent_execution_id IS NULL AND {LISTED}"),
+    ),
     Index("agent_executions_of_session", "session_id", "created_at", "id"),
     Index(
         "agent_executions_of_parent",

@@ -9,7 +9,8 @@ from stepwell.broadcasting.envelope import EnvelopeType
 
 Json = dict[str, Any]
 
-TERMINAL = ("completed", "failed", "cancelled", "stopped")
+CUT_SHORT = ("failed", "cancelled", "stopped")
+TERMINAL = ("completed", *CUT_SHORT)
 STATUSES = ("idle", "processing", "paused", *TERMINAL)
 BIGGEST_COUNT = 2**53 - 1
 """Of those that JavaScript counts exactly."""
@@ -28,6 +29,11 @@ def is_name(value: Any) -> bool:
 def is_count(value: Any) -> bool:
     """A whole number that JavaScript can hold."""
     return type(value) is int and 0 <= value <= BIGGEST_COUNT
+
+
+def is_time(value: Any) -> bool:
+    """A span of time; NaN is none."""
+    return type(value) in (int, float) and 0 <= value <= BIGGEST_COUNT
 
 
 def is_status(value: Any) -> bool:

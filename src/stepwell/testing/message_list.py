@@ -6,7 +6,7 @@ envelopes came, never on their order.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from msgspec import Struct, field
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.broadcasting.summaries import args_summary
 from stepwell.testing.message_fold import (
+    CUT_SHORT,
     Fold,
     Json,
     Log,
@@ -129,10 +130,13 @@ def needs_history(list: MessageList, can_replay: bool = True) -> bool:
     return _folded(list).has_ended or (not can_replay and bool(missing(list)))
 
 
-def reconciled(list: MessageList, stored: Any, through: int | None = None) -> MessageList:
+def reconciled(
+    list: MessageList, stored: Any, through: int | None = None, over: Collection[str] = ()
+) -> MessageList:
     """With the stored messages in place of all up to ``through``, which is ``newest(list)`` before
     they were fetched. What the user typed stays until it is stored: under its id, or in the same
-    words as a message that is new."""
+    words as a message that is new. ``over`` names executions whose stored messages are all there,
+    whatever came after ``through``."""
     point = max(through, list.through) if type(through) is int else newest(list)
     fresh = from_history(stored, point)
     old = {message["id"] for message in list.history if message["role"] == "user"}
@@ -148,7 +152,13 @@ def reconciled(list: MessageList, stored: Any, through: int | None = None) -> Me
             words.remove(message["content"])  # one stored message is one typed message
         else:
             unsaid = (*unsaid, (seq, message))
-    later = [entry for entry in list.log.entries[: list.size] if entry["seq"] > point]
+    gone = tuple(over)  # what an envelope names may be anything, also what no set can hold
+    later = [
+        # Of those that are over it is only known that they came.
+        {"id": entry["id"], "seq": entry["seq"]} if entry.get("execution_id") in gone else entry
+        for entry in list.log.entries[: list.size]
+        if entry["seq"] > point
+    ]
     word = status(list)
     return replace(
         fresh,
@@ -171,8 +181,9 @@ def from_history(stored: Any, through: int = -1) -> MessageList:
     blocks: Json = {}
     steps: set[str] = set()
 
-    def add_block(id: str, name: str, summary: str) -> None:
-        blocks[id] = new_block(id, name, summary, "unknown")
+    def add_block(id: str, name: str, summary: str, of: str) -> None:
+        execution = of.partition(":")[0] if ":" in of else ""
+        blocks[id] = new_block(id, name, summary, "unknown", execution)
         history.append(blocks[id])
 
     for message in mappings_in(stored):
@@ -187,17 +198,23 @@ def from_history(stored: Any, through: int = -1) -> MessageList:
                 if content:
                     history.append(new_text(id, content, False))
                 for call in mappings_in(metadata.get("tool_calls")):
-                    summary = args_summary(mapping_of(call.get("arguments")))
-                    add_block(text_of(call.get("id")), text_of(call.get("name")), summary)
+                    summary = call.get("summary")
+                    if not isinstance(summary, str):
+                        summary = args_summary(mapping_of(call.get("arguments")))
+                    add_block(text_of(call.get("id")), text_of(call.get("name")), summary, id)
             case "tool":
                 call_id = text_of(metadata.get("tool_call_id"))
                 if call_id not in blocks:
-                    add_block(call_id, text_of(metadata.get("tool_name")), "")
-                settle(blocks[call_id], content, metadata.get("is_error") is True)
+                    add_block(call_id, text_of(metadata.get("tool_name")), "", id)
+                is_error, duration = metadata.get("is_error") is True, metadata.get("duration_ms")
+                settle(blocks[call_id], content, is_error, duration)
                 if metadata.get("waiting") is True:
                     blocks[call_id]["state"] = "waiting"
             case "info" | "notification":
-                history.append(new_status(id, content, error=False, folded=True))
+                # That of an execution which ended so stays to be seen.
+                word = metadata.get("status")
+                is_end = isinstance(word, str) and word in CUT_SHORT
+                history.append(new_status(id, content, error=word == "failed", folded=not is_end))
             case _:
                 pass
     return MessageList(history=tuple(history), steps=frozenset(steps), through=through)

@@ -1,7 +1,7 @@
 """One execution as messages to show. Used by the message list alone."""
 
 import math
-from typing import cast
+from typing import Any, cast
 
 from stepwell.broadcasting.envelope import EnvelopeType
 from stepwell.testing.message_fold import (
@@ -12,6 +12,7 @@ from stepwell.testing.message_fold import (
     Text,
     is_count,
     is_name,
+    is_time,
     mappings_in,
     place,
     text_of,
@@ -126,7 +127,8 @@ class View:
         content = text_of(payload.get("error")) or text_of(payload.get("result_summary"))
         is_pending = payload.get("outcome") == "pending"
         block = self._begin(id, payload)
-        settle(block, content, not is_pending and payload.get("success") is not True)
+        is_error = not is_pending and payload.get("success") is not True
+        settle(block, content, is_error, payload.get("duration_ms"))
         del self._begun_in[id]
         if is_pending:
             block["state"] = "waiting"
@@ -145,7 +147,7 @@ class View:
 
     def _begin(self, id: str, payload: Json) -> Json:
         if id not in self._blocks:
-            self._blocks[id] = new_block(id, "", "", "running")
+            self._blocks[id] = new_block(id, "", "", "running", self._run.id)
         block = self._blocks[id]
         self._first_in.setdefault(id, self._step)
         if id not in self._placed and f"{self._run.id}:{self._step}" not in self._hidden:
@@ -195,10 +197,11 @@ def new_text(id: str, content: str, incomplete: bool) -> Json:
     return {"id": id, "role": "assistant", "content": content, "incomplete": incomplete}
 
 
-def new_block(id: str, name: str, summary: str, state: str) -> Json:
+def new_block(id: str, name: str, summary: str, state: str, execution: str) -> Json:
     """A tool call, without a result yet."""
     block = {"id": id, "role": "tool", "name": name, "summary": summary, "content": ""}
-    return {**block, "error": False, "state": state, "folded": True, "children": []}
+    block |= {"error": False, "state": state, "execution": execution, "duration_ms": None}
+    return {**block, "folded": True, "children": []}
 
 
 def new_status(id: str, content: str, *, error: bool, folded: bool) -> Json:
@@ -206,6 +209,7 @@ def new_status(id: str, content: str, *, error: bool, folded: bool) -> Json:
     return {"id": id, "role": "status", "content": content, "error": error, "folded": folded}
 
 
-def settle(block: Json, content: str, is_error: bool) -> None:
+def settle(block: Json, content: str, is_error: bool, duration: Any) -> None:
     """The call has its result."""
     block.update(content=content, error=is_error, state="failed" if is_error else "done")
+    block["duration_ms"] = duration if is_time(duration) else None

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.sessions.errors import LostLeaseError
-from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.ports import ExecutionFilter, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.testing.stores_rows import (
     TENANT,
@@ -217,6 +217,76 @@ class ExecutionConformance:
         everywhere = await store.read(lambda tx: tx.executions(after=(at(1), "y")))
         assert [row.id for row in everywhere] == ["x4"]
 
+    async def test_executions_of_a_user_are_listed_newest_first(self, store: Store) -> None:
+        foreign = an_execution("t", None, tenant_id="other", created_at=at(9))
+        # Two of one moment, so that a time alone can't be the place to go on from.
+        made = [an_execution(f"x{n}", created_at=at(n // 2)) for n in range(5)]
+        await make(
+            store,
+            a_session(),
+            *made,
+            an_execution("y", created_at=at(5), parent_execution_id="x0"),
+            an_execution("z", created_at=at(6), user_id="bob", agent_type="other"),
+            foreign,
+        )
+        ada = ExecutionFilter(tenant_id=TENANT, user_id="ada")
+        pages: list[list[str]] = []
+        before = None
+        while page := await store.read(
+            lambda tx, before=before: tx.newest_executions(ada, before=before, limit=2)
+        ):
+            pages.append([row.id for row in page])
+            before = (page[-1].created_at, page[-1].id)
+        assert pages == [["x4", "x3"], ["x2", "x1"], ["x0"]]
+        assert await _newest(store, ExecutionFilter(tenant_id=TENANT), limit=2) == ["z", "x4"]
+        other = ExecutionFilter(tenant_id=TENANT, agent_type="other")
+        assert await _newest(store, other) == ["z"]
+        assert await _newest(store, ExecutionFilter(tenant_id="other")) == ["t"]
+        assert await _newest(store, ExecutionFilter(tenant_id=TENANT, user_id="eve")) == []
+
+    async def test_executions_are_listed_by_status(self, store: Store) -> None:
+        statuses = [it for it in ExecutionStatus if it is not ExecutionStatus.RUNNING]
+        await make(
+            store,
+            a_session(),
+            *(
+                an_execution(f"{it} {n}", status=it, created_at=at(n))
+                for it in statuses
+                for n in (0, 1)
+            ),
+            an_execution("child", status=_PAUSED, parent_execution_id="paused 0"),
+        )
+        for status in statuses:
+            for user in (None, "ada"):
+                which = ExecutionFilter(tenant_id=TENANT, user_id=user, status=status)
+                assert await _newest(store, which) == [f"{status} 1", f"{status} 0"]
+        running = ExecutionFilter(tenant_id=TENANT, status=ExecutionStatus.RUNNING)
+        assert await _newest(store, running) == []
+
+    async def test_a_session_stands_where_its_head_does_or_its_last_execution(
+        self, store: Store
+    ) -> None:
+        await make(
+            store,
+            a_session("busy", last_execution_id="b2"),
+            an_execution("b1", "busy", status=_PAUSED),
+            an_execution("b2", "busy", created_at=at(1)),
+            an_execution("child", "busy", status=ExecutionStatus.RUNNING, parent_execution_id="b1"),
+        )
+        over = ExecutionStatus.FAILED
+        await make(
+            store,
+            a_session("quiet", last_execution_id="q2"),
+            an_execution("q1", "quiet", status=_OVER),
+            an_execution("q2", "quiet", status=over, created_at=at(1)),
+        )
+        await make(store, a_session("empty"))
+        found = await store.read(
+            lambda tx: tx.session_statuses(["quiet", "busy", "empty", "missing"])
+        )
+        assert found == {"busy": _PAUSED, "quiet": over}
+        assert await store.read(lambda tx: tx.session_statuses([])) == {}
+
     async def test_a_lock_shows_the_newest_row(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
         locked = await write(store, lambda tx: tx.execution("x", lock=True))
@@ -227,3 +297,8 @@ class ExecutionConformance:
         execution = await store.read(lambda tx: tx.execution("x"))
         assert execution is not None
         return execution
+
+
+async def _newest(store: Store, which: ExecutionFilter, limit: int = 9) -> list[str]:
+    rows = await store.read(lambda tx: tx.newest_executions(which, limit=limit))
+    return [row.id for row in rows]

@@ -240,7 +240,7 @@ class ToolExecutor:
         self._tell_started(call, batch)
         begun, started = blank(call, self._clock.now()), self._clock.monotonic()
         finished: Finished | None = None
-        with batch.scope.guard(tool.timeout) as guard:
+        with batch.scope.guard(tool.timeout, around=call) as guard:
             context = self._context(call, guard, batch)
             try:
                 finished = completed(begun, await tool.invoke(ready.arguments, context))

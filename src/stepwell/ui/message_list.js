@@ -5,12 +5,14 @@
  *
  * @typedef {{id: string, role: "user" | "assistant" | "tool" | "status", content: string,
  *   incomplete?: boolean, name?: string, summary?: string, error?: boolean, folded?: boolean,
- *   state?: "running" | "waiting" | "done" | "failed" | "unknown", children?: Message[]}} Message
+ *   state?: "running" | "waiting" | "done" | "failed" | "unknown", execution?: string,
+ *   duration_ms?: number | null, children?: Message[]}} Message
  * @typedef {{ignored: number}} MessageList
  */
 
 const [MOST_AHEAD, LATE_CHUNKS, DEEPEST] = [1_000_000, 32, 50];
-const TERMINAL = ["completed", "failed", "cancelled", "stopped"];
+const CUT_SHORT = ["failed", "cancelled", "stopped"];
+const TERMINAL = ["completed", ...CUT_SHORT];
 const STATUSES = ["idle", "processing", "paused", ...TERMINAL];
 const [STATUS, CHUNK] = ["agent.status", "agent.stream.chunk"];
 const [STEP_STARTED, STEP_COMPLETED] = ["agent.step.started", "agent.step.completed"];
@@ -20,6 +22,7 @@ const isText = (value) => typeof value === "string";
 const isName = (value) => isText(value) && value !== "";
 const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isTime = (value) => Number.isFinite(value) && value >= 0 && value <= Number.MAX_SAFE_INTEGER;
 const textOf = (value) => (isText(value) ? value : "");
 const objectsIn = (value) => (Array.isArray(value) ? value.filter(isObject) : []);
 const inOrder = (a, b) => a.seq - b.seq || (a.id < b.id ? -1 : Number(a.id > b.id));
@@ -110,8 +113,10 @@ export function needsHistory(list, canReplay = true) {
 
 /** With the stored messages in place of all up to `through`, which is newest(list) before the fetch.
  * What the user typed stays until it is stored: under its id, or in the same words as a new message.
- * @param {MessageList} list @param {object[]} stored @param {number} through @returns {MessageList} */
-export function reconciled(list, stored, through = newest(list)) {
+ * `over` names executions whose stored messages are all there, whatever came after `through`.
+ * @param {MessageList} list @param {object[]} stored @param {number} through @param {string[]} over
+ * @returns {MessageList} */
+export function reconciled(list, stored, through = newest(list), over = []) {
   const point = Number.isSafeInteger(through) ? Math.max(through, list.through) : newest(list);
   const fresh = fromHistory(stored, point);
   const typed = new Set(list.said.map(({ shown }) => shown[0].id));
@@ -125,7 +130,8 @@ export function reconciled(list, stored, through = newest(list)) {
     return ids.has(id) || place >= 0;
   };
   const said = list.said.filter(({ shown }) => !isStored(shown[0]));
-  const later = list.log.entries.slice(0, list.size).filter((entry) => entry.seq > fresh.through);
+  const later = list.log.entries.slice(0, list.size).filter((entry) => entry.seq > fresh.through)
+    .map((one) => (over.includes(one.execution_id) ? { id: one.id, seq: one.seq } : one)); // it came
   const last = status(list) === "processing" ? "idle" : status(list);
   return { ...fresh, log: newLog(later), size: later.length, said, last, ignored: list.ignored };
 }
@@ -134,8 +140,9 @@ export function reconciled(list, stored, through = newest(list)) {
  * @param {object[]} stored @param {number} through @returns {MessageList} */
 export function fromHistory(stored, through = -1) {
   const [history, blocks, steps] = [[], new Map(), new Set()];
-  const addBlock = (id, name, summary) => {
-    blocks.set(id, newBlock(id, name, summary, "unknown"));
+  const addBlock = (id, name, summary, of) => {
+    const execution = of.slice(0, Math.max(of.indexOf(":"), 0));
+    blocks.set(id, newBlock(id, name, summary, "unknown", execution));
     history.push(blocks.get(id));
   };
   for (const { id: given, role, content: told, metadata } of objectsIn(stored)) {
@@ -144,15 +151,19 @@ export function fromHistory(stored, through = -1) {
     if (role === "user") history.push({ id, role, content });
     if (role === "assistant" && content) history.push({ id, role, content, incomplete: false });
     for (const call of role === "assistant" ? objectsIn(metadata?.tool_calls) : []) {
-      addBlock(textOf(call.id), textOf(call.name), summaryOf(call.arguments));
+      const summary = isText(call.summary) ? call.summary : summaryOf(call.arguments);
+      addBlock(textOf(call.id), textOf(call.name), summary, id);
     }
     if (role === "tool") {
       const callId = textOf(metadata?.tool_call_id);
-      if (!blocks.has(callId)) addBlock(callId, textOf(metadata?.tool_name), "");
-      settle(blocks.get(callId), content, metadata?.is_error === true);
+      if (!blocks.has(callId)) addBlock(callId, textOf(metadata?.tool_name), "", id);
+      settle(blocks.get(callId), content, metadata?.is_error === true, metadata?.duration_ms);
       if (metadata?.waiting === true) blocks.get(callId).state = "waiting";
     }
-    if (role === "info" || role === "notification") history.push(newStatus(id, content, false, true));
+    if (role === "info" || role === "notification") {
+      const word = metadata?.status; // that of an execution which ended so stays to be seen
+      history.push(newStatus(id, content, word === "failed", !CUT_SHORT.includes(word)));
+    }
   }
   return { log: newLog([]), size: 0, history, steps, through, said: [], last: "idle", ignored: 0 };
 }
@@ -165,13 +176,13 @@ const newFold = () => ({ size: 0, newest: -1, hasEnded: false, ranges: [], runs:
 
 const usersIn = (history) => history.filter(({ role }) => role === "user");
 
-const newBlock = (id, name, summary, state) =>
-  ({ id, role: "tool", name, summary, content: "", error: false, state, folded: true, children: [] });
+const newBlock = (id, name, summary, state, execution) =>
+  ({ id, role: "tool", name, summary, content: "", error: false, state, execution, duration_ms: null, folded: true, children: [] });
 
 const newStatus = (id, content, error, folded) => ({ id, role: "status", content, error, folded });
 
-const settle = (block, content, error) =>
-  Object.assign(block, { content, error, state: error ? "failed" : "done" });
+const settle = (block, content, error, time) =>
+  Object.assign(block, { content, error, state: error ? "failed" : "done", duration_ms: isTime(time) ? time : null });
 
 function isReadable({ type, execution_id, payload }) {
   if (!FIELDS.has(type) || !isName(execution_id) || !isObject(payload)) return false;
@@ -286,7 +297,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
     if (content || incomplete) show({ id: `${run.id}:${number}`, role: "assistant", content, incomplete }, number);
   };
   const begin = (id, { tool_name: name, args_summary: summary }) => {
-    if (!blocks.has(id)) blocks.set(id, newBlock(id, "", "", "running"));
+    if (!blocks.has(id)) blocks.set(id, newBlock(id, "", "", "running", run.id));
     const block = blocks.get(id);
     if (!firstIn.has(block)) firstIn.set(block, step);
     if (!placed.has(block) && !hidden.has(`${run.id}:${step}`)) placed.add(show(block));
@@ -330,7 +341,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
     if (type === TOOL_COMPLETED) {
       const content = textOf(payload.error) || textOf(payload.result_summary);
       const [block, isPending] = [begin(payload.tool_call_id, payload), payload.outcome === "pending"];
-      running.delete(settle(block, content, !isPending && payload.success !== true));
+      running.delete(settle(block, content, !isPending && payload.success !== true, payload.duration_ms));
       if (isPending) waiting.add(Object.assign(block, { state: "waiting" }));
     }
     if (type === STATUS) [told, word] = [payload, payload.status];

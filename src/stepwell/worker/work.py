@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from stepwell.clock import Clock, SystemClock
-from stepwell.ids import IdFactory, new_id
+from stepwell.ids import IdFactory, RunIds, new_id, running_as
 from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Store, Transaction, execution_topic
@@ -229,6 +229,12 @@ class Work:
         return held
 
     async def _seen_through(self, held: _Held) -> None:
+        execution = held.execution
+        ids = RunIds(execution.id, execution.session_id, execution.attempt)
+        with running_as(ids):
+            await self._watched_over(held)
+
+    async def _watched_over(self, held: _Held) -> None:
         beating = asyncio.create_task(self._kept(held), name=f"heartbeat {held.execution.id}")
         try:
             await asyncio.wait({held.run})

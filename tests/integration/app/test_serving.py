@@ -90,7 +90,7 @@ async def test_one_command_on_an_empty_folder_runs_an_agent_and_tells_it_live(
     assert types[:3] == ["message.sent", "execution.queued", "execution.started"]
     assert {"tool.called", "agent.stream.chunk", "execution.completed"} <= set(types)
     said = next(e["payload"]["content"] for e in events if e["type"] == "execution.completed")
-    assert "You said: What time is it?" in said
+    assert "> What time is it?" in said
     assert ready["status"] == "ready"
     assert 'stepwell_write_seconds_count{name="step"}' in metrics
     assert set(os.listdir(tmp_path)) >= {"stepwell.db", "stepwell.db.secret"}

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
 
 DATABASE = "test.db"
+PAGE = Path(str(files("stepwell.ui")))
 APP_SECRET = "secret-of-the-tests-which-is-long-enough"
 
 
@@ -167,6 +169,7 @@ async def serving(
     authorize: Authorize | None = None,
     clock: Clock | None = None,
     made_agents: Callable[[], Mapping[str, Agent]] = agents,
+    page: Path | None = PAGE,
 ) -> AsyncIterator[Served]:
     """Services and app over a database in that folder; one that is there is taken as it is."""
     clock = clock or SystemClock()
@@ -194,6 +197,7 @@ async def serving(
         stream_tokens=tokens,
         settings=server,
         clock=clock,
+        page=page,
     )
     runner = Runner(store, jobs, directory, settings=sessions, clock=clock)
     work = Work(store, runner, settings=sessions, worker_id="test-worker", clock=clock)

@@ -216,6 +216,8 @@ async def test_the_agents_are_listed_with_their_tools(served: Served) -> None:
     assert answer.json()["default"] == "helper"
     tools = {item["name"]: item["tools"] for item in answer.json()["items"]}
     assert tools == {"helper": ["add", "user_input"], "thrifty": ["add"]}
+    told = [(it["model"], it["examples"], it["is_default"]) for it in answer.json()["items"]]
+    assert told == [("scripted", [], True), ("scripted", [], False)]
 
 
 async def test_a_state_that_retention_removed_is_told_as_such(served: Served) -> None:

@@ -61,6 +61,8 @@ async def test_one_that_came_too_late_gets_an_execution_of_its_own(tmp_path: Pat
         assert await here.run(id, store=Late(here.store)) == "completed"
         [next_id] = here.jobs.ids
         assert (await here.texts())[-1] == "Execution queued"
+        queued = [e.seq for e in await here.events() if e.execution_id == next_id]
+        assert (await here.execution(next_id)).metadata["first_seq"] <= min(queued)
         assert await here.run(next_id) == "completed"
         assert await here.texts("assistant") == ["Red.", "Blue."]
         assert model.requests[1].messages[-1].text == "Rather the blue one."

@@ -15,6 +15,7 @@ from stepwell.stores.errors import SchemaVersionError
 from stepwell.stores.migrating import NEWEST, VERSION_TABLE, alembic_config
 from stepwell.stores.opening import open_store
 from stepwell.stores.tables import metadata
+from stepwell.testing.stores_rows import a_session, an_execution, make
 from tests.integration.stores.databases import run_sql
 
 # Two processes that open a database at once; both have loaded all that they need before.
@@ -95,3 +96,27 @@ def test_processes_that_start_at_once_migrate_once(
     command = [sys.executable, "-c", _OPEN_TWICE, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_database_of_the_first_version_keeps_what_it_has(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/old.db"
+    if kind == "postgres":
+        url = request.getfixturevalue("empty_postgres")
+    store = await open_store(url)
+    await make(store, a_session(), an_execution())
+    await store.close()
+    for index in ("agent_executions_of_user", "agent_executions_of_tenant"):
+        run_sql(url, f"DROP INDEX {index}")
+    run_sql(url, f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
+    with pytest.raises(SchemaVersionError, match=r"'0001'.*migrate=True"):
+        await open_store(url, migrate=False)
+    store = await open_store(url)
+    assert await store.read(lambda tx: tx.execution("x")) == an_execution()
+    await store.close()
+    engine = create_engine(_sync(url))
+    with engine.connect() as connection:
+        assert _differences(connection) == []
+    engine.dispose()

@@ -3,6 +3,7 @@ that has no statistics yet as well."""
 
 import re
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -10,12 +11,13 @@ import pytest
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-from stepwell.sessions.ports import Store
+from stepwell.sessions.ports import ExecutionFilter, Store
 from stepwell.sessions.records import ExecutionStatus
 from stepwell.stores import execution_rows, session_rows
 from stepwell.stores.codec import stored_id, written
 from stepwell.stores.lane import Statements
-from stepwell.testing.stores_rows import a_session, an_execution, at, make
+from stepwell.stores.listing import executions_query
+from stepwell.testing.stores_rows import TENANT, a_session, an_execution, at, make
 
 _KEY = "(agent_executions_pkey|sqlite_autoindex_agent_executions_1)"
 _HEAD = "agent_executions_unfinished"
@@ -38,12 +40,12 @@ _VALUES = {
 }
 
 
-def plan_of(url: str, statement: Any) -> str:
+def plan_of(url: str, statement: Any, given: Mapping[str, Any] = _VALUES) -> str:
     is_file = url.startswith("sqlite")
     statements = Statements(SQLiteDialect_pysqlite() if is_file else PGDialect_psycopg())
     prepared = statements.written(statement)
     values = prepared.values(
-        {name: written(value, statements.dialect) for name, value in _VALUES.items()}
+        {name: written(value, statements.dialect) for name, value in given.items()}
     )
     if is_file:
         connection = sqlite3.connect(url.removeprefix("sqlite:///"))
@@ -70,3 +72,36 @@ async def test_a_worker_finds_its_rows_by_their_index(
     used = re.findall(r"(?:using|INDEX) (\w+)", plan)
     assert len(used) == len(expected), plan
     assert all(re.fullmatch(*pair) for pair in zip(expected, used, strict=True)), plan
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        # A server without statistics takes either of two that fit.
+        ({}, "agent_executions_of_tenant"),
+        ({"user_id": "ada"}, "agent_executions_of_(user|tenant)"),
+        ({"status": ExecutionStatus.FAILED}, "agent_executions_of_tenant"),
+        ({"status": ExecutionStatus.PAUSED}, "agent_executions_unfinished(_of_user)?"),
+        (
+            {"status": ExecutionStatus.PAUSED, "user_id": "ada"},
+            "agent_executions_unfinished(_of_user)?",
+        ),
+    ],
+)
+async def test_a_list_of_executions_is_read_by_its_index(
+    store: Store, database: str, which: dict[str, Any], expected: str
+) -> None:
+    await make(
+        store,
+        a_session(),
+        *(
+            an_execution(f"x{n}", status=ExecutionStatus.COMPLETED, created_at=at(n))
+            for n in range(300)
+        ),
+    )
+    wanted = ExecutionFilter(tenant_id=TENANT, **which)
+    statement, values = executions_query(wanted, (at(9), "x9"), 9)
+    plan = plan_of(database, statement, values)
+    used = re.findall(r"(?:using|on|INDEX) (agent_executions_\w+)", plan)
+    assert len(used) == 1, plan
+    assert re.fullmatch(expected, used[0]), plan

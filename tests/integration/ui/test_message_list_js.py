@@ -69,6 +69,30 @@ STORED: list[list[Any]] = [
     ],
 ]
 
+STORED += [
+    [
+        {
+            "id": "e1:1:0",
+            "role": "assistant",
+            "metadata": {"tool_calls": [{"id": "c1", "name": "t", "summary": "a: 1"}]},
+        },
+        {
+            "id": "e1:1:1",
+            "role": "tool",
+            "metadata": {"tool_call_id": "c1", "duration_ms": duration},
+        },
+        {"id": "e1:n", "role": role, "content": "ended", "metadata": {"status": status}},
+    ]
+    for duration, role, status in [
+        (12.5, "notification", "failed"),
+        (0, "notification", "stopped"),
+        (-1, "info", "cancelled"),
+        (2**60, "info", "completed"),
+        (True, "notification", ["failed"]),
+        ("1", "notification", None),
+    ]
+]
+
 ODD: list[Any] = [None, True, -1, 1.5, 2**60, "", "x", "idle", "e1", [], {}, ["x"], {"x": 1}]
 
 
@@ -133,6 +157,15 @@ BY_HAND: list[list[Step]] = [
         told(1, "status", status="processing"),
     ],
     [told(4, "stream.chunk", chunk_index=0, content="late"), told(4, "status", status="failed")],
+    [
+        told(1, "tool.started", tool_call_id="c1", tool_name="t"),
+        told(2, "tool.completed", tool_call_id="c1", tool_name="t", success=True, duration_ms=7.25),
+        told(3, "status", status="completed"),
+        ["received", {"id": "odd", "seq": 4, "execution_id": ["e1"]}],
+        ["reconciled", [], 1, ["e2"]],
+        ["reconciled", [], 1, ["e1"]],
+        told(6, "step.started"),
+    ],
 ]
 
 
@@ -234,7 +267,7 @@ def test_the_module_and_its_twin_show_the_same() -> None:
 
     assert ended.stderr == ""
     shown = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(shown) == len(given) == 226
+    assert len(shown) == len(given) == 239
     for case, by_module in zip(given, shown, strict=True):
         assert by_module == played(case)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stepwell.agent import Agent, AgentDefinition
 from stepwell.agent.definition import AgentDescriptor
@@ -50,6 +51,27 @@ def test_definitions_name_themselves() -> None:
     assert AgentDirectory([Greeter()]).names == ("greeter",)
 
 
+class Example(Greeter):
+    """An agent with prompts to try."""
+
+    def __init__(self, examples: Any) -> None:
+        self._examples = examples
+
+    def descriptor(self) -> AgentDescriptor:
+        return replace(super().descriptor(), examples=self._examples)
+
+
+def test_an_agent_brings_its_examples() -> None:
+    assert AgentDirectory([Example(("Greet Ada",))]).get("greeter").examples == ("Greet Ada",)
+    assert AgentDirectory({"helper": agent()}).get("helper").examples == ()
+
+
+@pytest.mark.parametrize("examples", ["Greet Ada", [1], (None,)])
+def test_examples_that_are_no_texts_are_refused(examples: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'greeter'.*examples.*tuple of texts"):
+        AgentDirectory([Example(examples)])
+
+
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     with pytest.raises(AgentNotFoundError, match="known: helper"):
         AgentDirectory({"helper": agent()}).get("other")
@@ -90,7 +112,7 @@ def test_the_same_definition_has_the_same_hash() -> None:
         {"output": list[int]},
         {"at_limit": "pause"},
     ],
-    ids=str,
+    ids=lambda changed: ",".join(changed),
 )
 def test_another_definition_has_another_hash(changed: dict[str, Any]) -> None:
     assert hash_of(agent(**changed)) != hash_of(agent())

@@ -319,7 +319,11 @@ def test_stored_calls_and_results_become_the_blocks_that_were_shown_live() -> No
     fresh = messages(from_history(stored))
 
     assert [one["role"] for one in live] == ["user", "tool", "assistant"]
-    assert live[1] == fresh[1]
+    own = {"execution", "duration_ms"}  # the adapter was given another id; slim has no durations
+    assert live[1].keys() == fresh[1].keys()
+    assert [live[1][name] for name in live[1].keys() - own] == [
+        fresh[1][name] for name in live[1].keys() - own
+    ]
     assert [one["content"] for one in live] == [one["content"] for one in fresh]
 
 

@@ -60,6 +60,9 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("GET", "/ready"): _public("health"),
     ("GET", "/metrics"): Policy(Needs.OPERATOR, "metrics.read"),
     ("GET", "/openapi.json"): _public("openapi"),
+    # The page itself says nothing of anybody: what it shows comes from the routes below.
+    ("GET", "/"): _public("page"),
+    ("GET", "/ui/{path:path}"): _public("page"),
     ("GET", "/agent/agents"): _signed_in("agents.list"),
     ("POST", "/agent/sessions"): _signed_in("sessions.create"),
     ("GET", "/agent/sessions"): _signed_in("sessions.list"),
@@ -69,6 +72,7 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("GET", "/agent/sessions/{session_id}/messages"): _owner("messages.list", Of.SESSION),
     ("POST", "/agent/sessions/{session_id}/messages"): _owner("messages.send", Of.SESSION),
     ("GET", "/agent/sessions/{session_id}/executions"): _owner("executions.list", Of.SESSION),
+    ("GET", "/agent/executions"): _signed_in("executions.overview"),
     ("GET", "/agent/executions/{execution_id}"): _owner("executions.read", Of.EXECUTION),
     ("POST", "/agent/executions/{execution_id}/cancel"): _owner("executions.cancel", Of.EXECUTION),
     ("POST", "/agent/executions/{execution_id}/resume"): _owner("executions.resume", Of.EXECUTION),

@@ -14,5 +14,6 @@ router = APIRouter(prefix="/agent")
 async def list_agents(_access: AccessDep, services: ServicesDep) -> Response:
     """The registered agents with what they are for and their tools."""
     agents = services.agents
-    items = [agent_view(agents.get(name)) for name in agents.names]
-    return answer({"items": items, "default": agents.default})
+    default = agents.default
+    items = [agent_view(agents.get(name), is_default=name == default) for name in agents.names]
+    return answer({"items": items, "default": default})

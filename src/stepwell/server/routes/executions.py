@@ -1,11 +1,19 @@
 """Executions: read, cancelled, answered, resumed, forked, explained."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from stepwell.server.bodies import AnswerBody, CancelBody, ForkBody, PageQuery, ResumeBody
+from stepwell.server.bodies import (
+    AnswerBody,
+    CancelBody,
+    ExecutionQuery,
+    ForkBody,
+    PageQuery,
+    ResumeBody,
+)
 from stepwell.server.paging import cursor_of, cut, place_of
 from stepwell.server.policy import Access, require
 from stepwell.server.routes.documented import (
@@ -17,7 +25,7 @@ from stepwell.server.routes.documented import (
     documented,
     page_limit,
 )
-from stepwell.server.routes.sessions import the_session
+from stepwell.server.routes.sessions import the_session, whose
 from stepwell.server.routes.shapes import (
     ExecutionPage,
     ExecutionShape,
@@ -27,7 +35,9 @@ from stepwell.server.routes.shapes import (
     WholeSnapshotShape,
 )
 from stepwell.server.views import execution_view, sent_view, snapshot_view, trace_view
-from stepwell.sessions.records import Execution
+from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.ports import ExecutionFilter
+from stepwell.sessions.records import Execution, ExecutionStatus
 
 router = APIRouter(prefix="/agent")
 _TAG = "executions"
@@ -51,9 +61,29 @@ async def list_executions(
     rows = await services.store.read(
         lambda tx: tx.executions(session_id=session_id, after=place, limit=limit + 1)
     )
-    shown, has_more = cut(rows, limit)
-    following = cursor_of(shown[-1].created_at, shown[-1].id) if has_more else None
-    return answer({"items": [execution_view(each) for each in shown], "next": following})
+    return _page_of(rows, limit)
+
+
+@router.get("/executions", response_model=ExecutionPage, **documented("list_all_executions", _TAG))
+async def list_all_executions(
+    query: Annotated[ExecutionQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """One's own executions, or for administrators those of the tenant, newest first; those of
+    subagents are with the ones that ran them."""
+    if query.waiting and query.status not in (None, ExecutionStatus.PAUSED):
+        raise RefusedError("what waits for a person is paused; leave status out", code="two_states")
+    limit = page_limit(query.limit, services.settings)
+    which = ExecutionFilter(
+        tenant_id=access.principal.tenant_id,
+        user_id=whose(access, query.user_id, "executions"),
+        status=ExecutionStatus.PAUSED if query.waiting else query.status,
+        agent_type=query.agent_type,
+    )
+    before = place_of(query.cursor)
+    rows = await services.store.read(
+        lambda tx: tx.newest_executions(which, before=before, limit=limit + 1)
+    )
+    return _page_of(rows, limit)
 
 
 @router.get(
@@ -176,6 +206,12 @@ async def get_snapshot(access: AccessDep, services: ServicesDep) -> Response:
     assert access.snapshot is not None, "the policy of this route loads the snapshot"
     state = await services.reader.snapshot_json(access.snapshot.id)
     return answer({**snapshot_view(access.snapshot), "state": state})
+
+
+def _page_of(rows: Sequence[Execution], limit: int) -> Response:
+    shown, has_more = cut(rows, limit)
+    following = cursor_of(shown[-1].created_at, shown[-1].id) if has_more else None
+    return answer({"items": [execution_view(each) for each in shown], "next": following})
 
 
 def the_execution(access: Access) -> Execution:

@@ -1,5 +1,6 @@
 """Messages: sent and listed."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -20,10 +21,13 @@ from stepwell.server.routes.documented import (
 from stepwell.server.routes.sessions import context_of, new_session, the_session
 from stepwell.server.routes.shapes import MessagePage, SentShape
 from stepwell.server.services import Services
-from stepwell.server.views import message_view, sent_view
-from stepwell.sessions.errors import RefusedError
+from stepwell.server.views import execution_view, message_view, sent_view
+from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import Execution, SessionMessage
+from stepwell.sessions.settled import settled_seq
 
 router = APIRouter(prefix="/agent")
 _TAG = "messages"
@@ -101,9 +105,16 @@ async def list_messages(
     session_id = the_session(access).id
     limit = page_limit(query.limit, services.settings)
     before, after = place_of(query.before), place_of(query.after)
-    rows = await services.store.read(
-        lambda tx: tx.messages(session_id, before=before, after=after, limit=limit + 1)
-    )
+
+    async def look(tx: Transaction) -> tuple[Sequence[SessionMessage], int, Sequence[Execution]]:
+        # In one read: what is told of the log has to fit these messages.
+        session, unfinished = await tx.session(session_id), await tx.unfinished(session_id)
+        if session is None:
+            raise NotThereError("session", session_id)
+        found = await tx.messages(session_id, before=before, after=after, limit=limit + 1)
+        return found, settled_seq(session, unfinished), unfinished
+
+    rows, settled, unfinished = await services.store.read(look)
     shown, has_more = cut_last(rows, limit) if after is None else cut(rows, limit)
     # Without any to show, the next look begins where this one did.
     given = query.before or query.after
@@ -114,6 +125,8 @@ async def list_messages(
         "newer": places[-1],
         "has_older": has_more if after is None else True,
         "has_newer": has_more if after is not None else before is not None,
+        "settled_seq": settled,
+        "unfinished": [execution_view(each) for each in unfinished],
     }
     return answer(page)
 

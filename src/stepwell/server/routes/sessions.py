@@ -1,5 +1,6 @@
 """Sessions: made, listed, read, changed."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -21,11 +22,11 @@ from stepwell.server.routes.documented import (
     sending,
 )
 from stepwell.server.routes.shapes import SessionPage, SessionShape
-from stepwell.server.views import session_view
+from stepwell.server.views import listed_session_view, session_view
 from stepwell.sessions.contexts import Context
 from stepwell.sessions.intake import NewSession
-from stepwell.sessions.ports import SessionFilter
-from stepwell.sessions.records import Session
+from stepwell.sessions.ports import SessionFilter, Transaction
+from stepwell.sessions.records import ExecutionStatus, Session
 
 router = APIRouter(prefix="/agent")
 _TAG = "sessions"
@@ -57,16 +58,22 @@ async def list_sessions(
     limit = page_limit(query.limit, services.settings)
     which = SessionFilter(
         tenant_id=access.principal.tenant_id,
-        user_id=_whose(access, query.user_id),
+        user_id=whose(access, query.user_id, "sessions"),
         status=query.status,
         agent_type=query.agent_type,
         search=query.search,
     )
     before = place_of(query.cursor)
-    rows = await services.store.read(lambda tx: tx.sessions(which, before=before, limit=limit + 1))
+
+    async def look(tx: Transaction) -> tuple[Sequence[Session], Mapping[str, ExecutionStatus]]:
+        found = await tx.sessions(which, before=before, limit=limit + 1)
+        return found, await tx.session_statuses([each.id for each in found])
+
+    rows, statuses = await services.store.read(look)
     shown, has_more = cut(rows, limit)
     following = cursor_of(shown[-1].updated_at, shown[-1].id) if has_more else None
-    return answer({"items": [session_view(each) for each in shown], "next": following})
+    items = [listed_session_view(each, statuses.get(each.id)) for each in shown]
+    return answer({"items": items, "next": following})
 
 
 @router.get(
@@ -123,10 +130,11 @@ def context_of(body: ContextBody) -> Context:
     )
 
 
-def _whose(access: Access, wanted: str | None) -> str | None:
+def whose(access: Access, wanted: str | None, what: str) -> str | None:
+    """Whose things a list shows: one's own, or for administrators the wanted user's or all."""
     who = access.principal
     if who.is_admin:
         return wanted
     if wanted not in (None, who.user_id):
-        raise NotAllowedError("list the sessions of another user")
+        raise NotAllowedError(f"list the {what} of another user")
     return who.user_id

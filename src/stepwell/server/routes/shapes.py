@@ -38,6 +38,15 @@ class SessionShape(Shape):
     updated_at: datetime
 
 
+class ListedSessionShape(SessionShape):
+    """A session in a list."""
+
+    last_execution_status: ExecutionStatus | None = Field(
+        description="Where it stands: of its oldest execution that is not over, or else of its "
+        "last one; null if it has none."
+    )
+
+
 class MessageShape(Shape):
     """One entry of a session."""
 
@@ -117,7 +126,7 @@ class SentShape(Shape):
 class SessionPage(Shape):
     """Sessions, the one that changed last first."""
 
-    items: list[SessionShape]
+    items: list[ListedSessionShape]
     next: str | None = Field(description="Cursor of the next page; null at the end.")
 
 
@@ -129,10 +138,18 @@ class MessagePage(Shape):
     newer: str | None = Field(description="Give it as `after` for what came after these.")
     has_older: bool
     has_newer: bool
+    settled_seq: int = Field(
+        description="The stored messages of the session tell all that its log does up to this "
+        "number, but for `unfinished`. Leave out what those said, follow the events after it, and "
+        "nothing is lost or doubled."
+    )
+    unfinished: list[ExecutionShape] = Field(
+        description="The executions of the session that are not over, oldest first."
+    )
 
 
 class ExecutionPage(Shape):
-    """Executions of a session, oldest first."""
+    """Executions; the route says in which order."""
 
     items: list[ExecutionShape]
     next: str | None = Field(description="Cursor of the next page; null at the end.")
@@ -157,6 +174,12 @@ class AgentShape(Shape):
     description: str
     tools: list[str]
     definition_hash: str
+    model: str | None = Field(
+        description="Its model's name; `scripted` asks none, and null is for the driver to know.",
+        examples=["openai:gpt-5"],
+    )
+    examples: list[str] = Field(description="Prompts to try.")
+    is_default: bool = Field(description="Whether sessions have it that name none.")
 
 
 class AgentList(Shape):

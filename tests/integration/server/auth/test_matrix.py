@@ -44,6 +44,8 @@ THEIRS = {
     "administrator of another tenant": set(),
 }
 PASSED = "passed"
+PUBLIC = {"key": "stepwell", "path": "message_list.js"}
+"""What paths name that is nobody's: the key of the Pusher application, a file of the page."""
 ASKED_AS = {"WEBSOCKET", "MOUNT"}
 
 
@@ -81,8 +83,9 @@ async def things_of(served: Served, who: Principal) -> dict[str, str]:
         "execution_id": execution_id,
         "snapshot_id": snapshots[-1].id,
         "key_id": key.id,
-        "key": served.services.settings.app_key,
+        "key": PUBLIC["key"],
         "chat": sent.session.id,
+        "path": PUBLIC["path"],
     }
 
 
@@ -110,7 +113,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         ada = await things_of(served, PEOPLE["owner"])
         eve = await things_of(served, Principal(user_id="eve", tenant_id="t1"))
         missing = {name: _unlike(id) for name, id in ada.items()}
-        missing["key"] = ada["key"]
+        missing |= {name: ada[name] for name in PUBLIC}
         yield World(
             served=served,
             file=tmp_path / "test.db",
@@ -232,7 +235,7 @@ async def test_what_is_foreign_and_what_is_missing_can_not_be_told_apart(world: 
 def _without_ids(answer: Answer, things: dict[str, str]) -> tuple[Any, ...]:
     body = answer.body
     for name, id in things.items():
-        if name != "key":
+        if name not in PUBLIC:
             body = body.replace(id, "ID")
     return answer.status, answer.headers, body
 
@@ -292,7 +295,7 @@ async def test_lists_show_only_what_is_theirs(world: World) -> None:
             continue
         body = (await world.ask(who, method, path)).body
         things = world.things[whose]
-        found = [name for name, id in things.items() if name != "key" and id in body]
+        found = [name for name, id in things.items() if name not in PUBLIC and id in body]
         assert not found or whose in THEIRS[who], f"{path} shows {who} {found} of {whose}"
         shown[who] += len(found)
     assert shown["administrator"] > shown["owner"] > 0

@@ -1,0 +1,91 @@
+"""All checks, one after the other; a fault in one keeps none of the others from being made."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from stepwell.app.config import Config, load_config
+from stepwell.app.diagnosis.finding import Finding, Level, broken, note, ok
+from stepwell.app.diagnosis.packages import package_findings
+from stepwell.clock import Clock, SystemClock
+from stepwell.errors import ConfigurationError, StepwellError
+
+_FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, OSError),
+    *(RuntimeError, StepwellError, SyntaxError, TypeError, ValueError),
+)
+"""What a module that is written wrong raises when it is imported."""
+
+
+async def diagnosis(
+    *,
+    folder: Path,
+    file: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Finding]:
+    """What is well and what is not, as it is found."""
+    variables = os.environ if environment is None else environment
+    clock = clock or SystemClock()
+    for finding in package_findings():
+        yield finding
+    # Only now: without the packages of the server these can't be loaded, and that was told.
+    from stepwell.app.diagnosis.machine import (
+        clock_finding,
+        disk_finding,
+        page_finding,
+        sandbox_findings,
+    )
+    from stepwell.app.diagnosis.settings import environment_findings, file_finding
+
+    async for finding in sandbox_findings():
+        yield finding
+    written = (file_finding(folder, file), *environment_findings(variables))
+    for finding in written:
+        yield finding
+    try:
+        config = load_config(overrides, folder=folder, file=file, environment=variables)
+    except ConfigurationError as error:
+        if any(finding.level is Level.BROKEN for finding in written):
+            yield note("configuration", "database, auth, port, keys and app were not checked")
+        else:
+            yield broken("configuration", str(error), "mend it; the rest was not checked")
+    else:
+        async for finding in _configured(config, variables, clock):
+            yield finding
+    yield disk_finding(folder)
+    yield page_finding()
+    yield clock_finding(clock)
+
+
+async def _configured(
+    config: Config, variables: Mapping[str, str], clock: Clock
+) -> AsyncIterator[Finding]:
+    from stepwell.app.diagnosis.database import database_findings
+    from stepwell.app.diagnosis.settings import auth_finding, key_finding, port_finding
+
+    for finding in await asyncio.to_thread(lambda: list(database_findings(config, clock))):
+        yield finding
+    yield auth_finding(config)
+    yield port_finding(config.host, config.port)
+    yield key_finding(variables, config.model)
+    if config.app is not None:
+        yield _application(config)
+
+
+def _application(config: Config) -> Finding:
+    """Whether what is to be served can be loaded."""
+    from stepwell.app.loading import load_app
+
+    try:
+        names = load_app(config).agents.names
+    except ConfigurationError as error:
+        return broken("app", f"{config.app}: {error}", "mend app, or the module that it names")
+    except ImportError as error:
+        return broken("app", f"{config.app} can't be imported: {error}", "install what it needs")
+    except _FAULTS as error:
+        text = f"{config.app} can't be imported: {type(error).__name__}: {error}"
+        return broken("app", text, "mend the module")
+    return ok("app", f"{config.app} has {', '.join(names)}")

@@ -1,0 +1,82 @@
+"""``UseTelemetry``: adds the hooks that have a run watched. OpenTelemetry itself is loaded when one
+is made.
+"""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from stepwell.agent.plan import AgentPlan
+from stepwell.errors import ConfigurationError
+from stepwell.hooks import HookTrigger, make_hook
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+NAME = "UseTelemetry"
+FIRST, LAST = 2_000_000, -2_000_000
+"""Before and behind all other hooks, so that what they do is seen as well."""
+
+
+class UseTelemetry:
+    """Tells OpenTelemetry what the agent and its subagents do, as spans and metrics by the GenAI
+    conventions: ``invoke_agent``, ``chat`` and ``execute_tool``.
+
+    Needs ``stepwell[telemetry]``, and an OpenTelemetry SDK that your program sets up; without one
+    nothing is recorded. Messages, arguments and results are left out unless ``content`` is true;
+    secret arguments are hidden even then. Providers are the global ones unless given. ``name`` is
+    what the agent is called.
+
+    >>> from stepwell import Agent
+    >>> from stepwell.testing import ScriptedModel
+    >>> agent = Agent(ScriptedModel(["Four."]), capabilities=[UseTelemetry(name="counter")])
+    >>> agent.run_sync("What is 2 + 2?").final_response
+    'Four.'
+    """
+
+    def __init__(
+        self,
+        content: bool = False,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        if find_spec("opentelemetry") is None or find_spec("opentelemetry.trace") is None:
+            raise ConfigurationError(
+                "UseTelemetry needs the package opentelemetry-api, which is not installed; run "
+                "pip install 'stepwell[telemetry]'"
+            )
+        from stepwell.capabilities.telemetry.instruments import Instruments
+        from stepwell.capabilities.telemetry.watching import Telemetry
+
+        instruments = Instruments(tracer_provider, meter_provider)
+        self._telemetry = Telemetry(instruments, name=name, tells_content=content)
+
+    def configure(self, plan: AgentPlan) -> AgentPlan:
+        """The plan whose runs are watched."""
+        if has_telemetry(plan):
+            raise ConfigurationError("UseTelemetry was added twice; one is enough")
+        telemetry = self._telemetry
+        for trigger, function, priority in (
+            (HookTrigger.BEFORE_STEP, telemetry.step_begins, FIRST),
+            (HookTrigger.AFTER_TOOL, telemetry.tool_ended, FIRST),
+            (HookTrigger.AFTER_STEP, telemetry.step_ends, LAST),
+            (HookTrigger.AFTER_EXECUTION, telemetry.run_ends, LAST),
+        ):
+            hook = make_hook(trigger, function, priority=priority, name=NAME, inherited=True)
+            plan = plan.with_hook(hook)
+        return plan
+
+
+def has_telemetry(plan: AgentPlan) -> bool:
+    """Whether the runs of this plan are watched."""
+    return any(hook.name == NAME for hook in plan.hooks)
+
+
+def with_telemetry(plan: AgentPlan, name: str, *, content: bool) -> AgentPlan:
+    """The plan of an agent of the app server. One that brings its own telemetry keeps it, and what
+    the agent is stays the same: nothing that waits is taken for another agent's."""
+    if has_telemetry(plan):
+        return plan
+    return UseTelemetry(content, name=name).configure(plan)

@@ -1,0 +1,44 @@
+"""A span as a state keeps it, and the link to it from the span of the run that goes on with it."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    TraceFlags,
+    format_span_id,
+    format_trace_id,
+)
+
+from stepwell.capabilities.telemetry import names
+from stepwell.state import AgentState
+
+
+def mark_of(span: Span, execution_id: str) -> dict[str, str] | None:
+    """The ids of a span; None where nothing is recorded."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return None
+    return {
+        "execution_id": execution_id,
+        "trace_id": format_trace_id(context.trace_id),
+        "span_id": format_span_id(context.span_id),
+    }
+
+
+def link_to(state: AgentState, execution_id: str) -> Link | None:
+    """The span of the run before, if this one goes on with the same execution."""
+    kept: Any = state.metadata.get(names.TRACE_KEY)
+    if not isinstance(kept, Mapping):
+        return None
+    mark = cast("Mapping[str, Any]", kept)
+    if mark.get("execution_id") != execution_id:
+        return None
+    try:
+        trace_id, span_id = int(str(mark.get("trace_id")), 16), int(str(mark.get("span_id")), 16)
+    except ValueError:
+        return None
+    sampled = TraceFlags(TraceFlags.SAMPLED)
+    return Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled))

@@ -1,0 +1,159 @@
+"""Questions of an execution, asked in the terminal: answers, approvals, more budget."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from msgspec import DecodeError, json
+
+from stepwell.cli.terminal import is_terminal, line_of, shown, style_of
+from stepwell.sessions.errors import SessionError
+
+if TYPE_CHECKING:
+    from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.sessions.records import Execution
+
+Pending = Mapping[str, Any]
+_BUDGETS: dict[str, tuple[str, type[int] | type[float]]] = {
+    "steps_limit": ("steps", int),
+    "token_limit": ("tokens", int),
+    "time_limit": ("seconds", float),
+    "cost_limit": ("cost", float),
+}
+
+
+def can_ask() -> bool:
+    """Whether somebody sits there who could answer."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def asked(prompt: str) -> str:
+    """A line that a person types; raises ``EOFError`` for Ctrl-D."""
+    if is_terminal(sys.stdout):
+        return input(prompt)
+    # With a pipe behind it, the prompt must not stand in the answer.
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return input()
+
+
+def answer_all(background: "InBackground", talk: "Conversation", execution: "Execution") -> bool:
+    """Ask for all that it waits for; whether it goes on. Ctrl-C and Ctrl-D leave it waiting."""
+    try:
+        for pending in execution.pending:
+            while not _answered(background, talk, execution.id, pending):
+                pass
+    except (EOFError, KeyboardInterrupt):
+        click.echo("\nleft waiting", err=True)
+        return False
+    return True
+
+
+def _answered(
+    background: "InBackground", talk: "Conversation", execution_id: str, pending: Pending
+) -> bool:
+    style = style_of(sys.stderr)
+    kind = pending["kind"]
+    click.echo(style.bold(prompt_of(pending)), err=True)
+    try:
+        if kind == "budget":
+            more = _granted(pending)
+            work = None if more is None else talk.grant(execution_id, **more)
+        else:
+            answer = _approval(pending) if kind == "approval" else _chosen(pending)
+            work = None if answer is None else talk.answer(execution_id, pending["call_id"], answer)
+        if work is None:
+            return False
+        background.wait(work)
+    except SessionError as error:
+        click.echo(style.bad(str(error)), err=True)
+        return False
+    return True
+
+
+def prompt_of(pending: Pending) -> str:
+    """What is asked, without the ways of the HTTP API."""
+    if pending["kind"] != "budget":
+        return shown(pending["prompt"])
+    return f"{pending['details'].get('stop_reason', 'a limit')} was reached; more is needed"
+
+
+def _chosen(pending: Pending) -> Any:
+    options = cast("Sequence[Any]", pending["details"].get("options") or ())
+    for number, option in enumerate(options, start=1):
+        click.echo(f"  {number}  {shown(str(option))}", err=True)
+    return choice_of(asked("? ").strip(), options)
+
+
+def choice_of(typed: str, options: Sequence[Any]) -> Any:
+    """The answer that a line means: an option by its number, else what was typed.
+
+    >>> choice_of("2", ["red", "blue"]), choice_of("green", ["red"]), choice_of("", [])
+    ('blue', 'green', None)
+    """
+    if not typed:
+        return None
+    if typed.isdigit() and 1 <= int(typed) <= len(options):
+        return options[int(typed) - 1]
+    return typed
+
+
+def _approval(pending: Pending) -> Any:
+    arguments = pending["details"].get("arguments")
+    click.echo(
+        "  y lets it run, n refuses (n and a reason tells the model why), e {...} other arguments",
+        err=True,
+    )
+    try:
+        return approval_of(asked("[y/n/e] ").strip())
+    except ValueError as error:
+        told = "" if arguments is None else f"; they are {line_of(arguments)}"
+        click.echo(f"{error}{shown(told)}", err=True)
+        return None
+
+
+def approval_of(typed: str) -> Any:
+    """What a line says about a call; None if it says nothing.
+
+    >>> approval_of("y"), approval_of("n not today")
+    (True, {'approved': False, 'message': 'not today'})
+    >>> approval_of('e {"path": "b.txt"}')
+    {'approved': True, 'arguments': {'path': 'b.txt'}}
+    """
+    word, _, rest = typed.partition(" ")
+    match word.lower():
+        case "y" | "yes":
+            return True
+        case "n" | "no":
+            return {"approved": False, "message": rest.strip()}
+        case "e" | "edit":
+            try:
+                arguments = json.decode(rest)
+            except DecodeError as error:
+                raise ValueError(f"the arguments must be a JSON object ({error})") from None
+            if not isinstance(arguments, dict):
+                raise ValueError("the arguments must be a JSON object")
+            return {"approved": True, "arguments": cast("dict[str, Any]", arguments)}
+        case _:
+            return None
+
+
+def _granted(pending: Pending) -> dict[str, Any] | None:
+    reason = str(pending["details"].get("stop_reason"))
+    name, number = _BUDGETS.get(reason, ("steps", int))
+    typed = asked(f"how many more {name}? ").strip()
+    try:
+        more = number(typed)
+    except ValueError:
+        return None
+    return {name: more} if more > 0 else None
+
+
+def told_waiting(execution: "Execution", again: str) -> list[str]:
+    """What a paused execution waits for, and how to answer it later."""
+    asked_for = [
+        f"  {pending['kind']} {pending['call_id'] or ''}: {prompt_of(pending)}"
+        for pending in execution.pending
+    ]
+    return ["It waits for a person:", *asked_for, f"Answer it with: {again}"]

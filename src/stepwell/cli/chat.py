@@ -1,0 +1,232 @@
+"""``stepwell chat``: a conversation with an agent in the terminal."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.options import config_option, db_option, log_level_option, model_option
+from stepwell.sessions.errors import SessionError
+
+if TYPE_CHECKING:
+    from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.cli.loaded import Hints
+    from stepwell.sessions.records import Execution
+
+HELP = """\
+/help      this text
+/why       why the last execution stopped
+/tools     the tools of the agent
+/new       begin a new conversation
+/session   the id of this one, and how to go on with it later
+/cancel    cancel what waits in this conversation
+/quit      end (Ctrl-D does as well)
+Ctrl-C cancels what is running."""
+
+
+@click.command("chat")
+@click.argument("app", required=False)
+@click.option("--agent", help="Which agent of the app; otherwise its first.")
+@click.option("--session", help="Go on with this conversation, given by (the start of) its id.")
+@model_option
+@db_option
+@config_option
+@log_level_option("error")
+def command(
+    app: str | None,
+    agent: str | None,
+    session: str | None,
+    model: str | None,
+    db: str | None,
+    config: Path | None,
+    log_level: str | None,
+) -> None:
+    """Talk with an agent. Questions and approvals are asked as they come.
+
+    APP names an AgentApp, an agent, or agents by name, as module:name; without it the built-in
+    agent talks. /help lists what else can be typed; Ctrl-C cancels the answer under way, Ctrl-D
+    ends. What was said is stored: `stepwell sessions` lists it.
+
+    \b
+    stepwell chat --model openai:gpt-5
+    stepwell chat my_module:app --session 01a1e4ea
+    """
+    from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.cli.loaded import Hints, loaded_app
+
+    application = loaded_app(app, config, log_level, model=model, db=db)
+    talk = Conversation(application, agent)
+    application.agents.get(talk.agent)
+    with InBackground(application) as background:
+        chat = Chat(background, talk, Hints(application, app))
+        if session is not None:
+            background.wait(talk.go_on_with(session, agent))
+            chat.show_last()
+        chat.greet()
+        code = chat.run()
+    sys.exit(code)
+
+
+class Chat:
+    """Reads lines and says what comes of them, until there are no more."""
+
+    def __init__(self, background: "InBackground", talk: "Conversation", hints: "Hints") -> None:
+        from stepwell.cli.terminal import out_style
+
+        self._background = background
+        self._talk = talk
+        self._hints = hints
+        self._style = out_style()
+        self._last: Execution | None = None
+
+    def greet(self) -> None:
+        """Whom one talks with."""
+        agent = self._talk.application.agents.get(self._talk.agent)
+        click.echo(
+            self._style.dim(f"{agent.name} ({agent.config['model']}); /help helps, Ctrl-D ends"),
+            err=True,
+        )
+
+    def show_last(self) -> None:
+        """What was said last in a conversation that goes on."""
+        from stepwell.cli.terminal import clipped
+
+        store, id = self._talk.application.services.store, self._talk.session_id or ""
+
+        async def newest() -> list[tuple[str, str]]:
+            messages = await store.read(lambda tx: tx.messages(id, limit=200))
+            return [(m.role.value, m.content) for m in messages if m.role in ("user", "assistant")]
+
+        for role, content in self._background.wait(newest())[-2:]:
+            click.echo(self._style.dim(f"{role}: {clipped(content, 6)}"), err=True)
+
+    def run(self) -> ExitCode:
+        """Until Ctrl-D, /quit, or the end of the input; the code is that of the last execution
+        where nobody sits at a terminal."""
+        from stepwell.cli.run import CODES
+        from stepwell.cli.terminal import is_terminal
+
+        with suppress(ImportError):  # lines can be edited where it is there
+            import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        self._answer_what_waits()
+        while (line := self._line()) is not None:
+            try:
+                if not self._obeyed(line):
+                    break
+            except SessionError as error:
+                click.echo(self._style.bad(" ".join(str(error).split())), err=True)
+        if is_terminal(sys.stdin) or self._last is None:
+            return ExitCode.COMPLETED
+        return CODES.get(self._last.status.value, ExitCode.FAILED)
+
+    def _line(self) -> str | None:
+        """What was typed; None at the end."""
+        from stepwell.cli.terminal import is_terminal
+
+        while True:
+            try:
+                if not is_terminal(sys.stdin):
+                    return input().strip()
+                # What is between these marks takes no room on the line.
+                prompt = "\x01\x1b[1m\x02> \x01\x1b[0m\x02" if self._style.is_colored else "> "
+                return input(prompt).strip()
+            except EOFError:
+                click.echo("", err=True)
+                return None
+            except KeyboardInterrupt:
+                click.echo("\n(Ctrl-D or /quit ends)", err=True)
+
+    def _obeyed(self, line: str) -> bool:
+        """Do what the line says; whether the conversation goes on."""
+        word, _, rest = line.partition(" ")
+        match word.lower():
+            case "":
+                pass
+            case "/quit" | "/exit":
+                return False
+            case "/help":
+                click.echo(HELP)
+            case "/why":
+                self._why(rest.strip())
+            case "/tools":
+                self._tools()
+            case "/new":
+                self._talk.begin_anew()
+                self._last = None
+                click.echo("a new conversation begins", err=True)
+            case "/session":
+                self._session()
+            case "/cancel":
+                self._cancel()
+            case _ if word.startswith("/") and "/" not in word[1:]:
+                click.echo(f"there is no {word}; /help lists what there is", err=True)
+            case _:
+                self._say(line)
+        return True
+
+    def _say(self, line: str) -> None:
+        self._answer_what_waits()
+        if self._background.wait(self._talk.waiting()) is not None:
+            click.echo("answer what waits first, or /cancel it", err=True)
+            return
+        self._follow(self._background.wait(self._talk.send(line)))
+
+    def _answer_what_waits(self) -> None:
+        from stepwell.cli.asking import answer_all
+
+        waiting = self._background.wait(self._talk.waiting())
+        if waiting is not None and answer_all(self._background, self._talk, waiting):
+            self._follow(waiting.id)
+
+    def _follow(self, execution_id: str) -> None:
+        from stepwell.cli.asking import answer_all
+        from stepwell.cli.following import Following, answer_text
+        from stepwell.cli.loaded import ending_lines
+
+        following = Following(self._background, self._talk, execution_id)
+        self._last = following.until_rest()
+        while self._last.status.value == "paused":
+            following.live.end_line()
+            if not answer_all(self._background, self._talk, self._last):
+                return
+            self._last = following.until_rest()
+        trace = self._background.wait(self._talk.trace(execution_id))
+        following.live.answer(answer_text(self._last, trace))
+        if self._last.status.value != "completed":
+            for line in ending_lines(trace):
+                click.echo(self._style.warm(line), err=True)
+
+    def _why(self, given: str) -> None:
+        from stepwell.cli.terminal import shown
+
+        if self._last is None and not given:
+            click.echo("nothing was run in this conversation yet", err=True)
+            return
+        execution_id = given or (self._last.id if self._last is not None else "")
+        trace = self._background.wait(self._talk.trace(execution_id))
+        click.echo(shown(trace["stop"]["text"]))
+        click.echo(self._style.dim(self._hints.why(trace["execution"]["id"])), err=True)
+
+    def _tools(self) -> None:
+        from stepwell.cli.tools import tool_lines
+
+        for line in tool_lines(self._talk.application.agents.get(self._talk.agent), self._style):
+            click.echo(line)
+
+    def _session(self) -> None:
+        if self._talk.session_id is None:
+            click.echo("it begins with the next message", err=True)
+        else:
+            click.echo(self._talk.session_id)
+            click.echo(self._style.dim(self._hints.chat(self._talk.session_id)), err=True)
+
+    def _cancel(self) -> None:
+        waiting = self._background.wait(self._talk.waiting())
+        if waiting is None:
+            click.echo("nothing waits here", err=True)
+            return
+        self._background.wait(self._talk.cancel(waiting.id, "/cancel"))
+        click.echo("cancelled", err=True)

@@ -1,0 +1,203 @@
+"""A session of an application in this process: messages sent, executions followed, answers given.
+
+The application runs in a thread of its own, so that the main thread can wait for a person, and for
+Ctrl-C.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepwell.cli.leaving import leave_at_once
+from stepwell.cli.sessions import USER
+from stepwell.sessions.errors import ConflictError, NotThereError
+from stepwell.sessions.principal import Principal
+
+if TYPE_CHECKING:
+    from stepwell.app.agent_app import AgentApp
+    from stepwell.sessions.records import Execution, LoggedEvent, Session
+
+Result = TypeVar("Result")
+Hear = Callable[[Mapping[str, Any]], None]
+LOOK_SECONDS = 1.0
+_AT_REST = ("completed", "failed", "stopped", "cancelled", "paused")
+
+
+class InBackground:
+    """An application that runs in another thread for the length of a block."""
+
+    def __init__(self, application: "AgentApp") -> None:
+        self.application = application
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="stepwell", daemon=True)
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def __enter__(self) -> "InBackground":
+        from stepwell.cli.starting import started
+
+        self._thread.start()
+        with ExitStack() as unless_started:
+            unless_started.callback(self._end)
+            self.wait(started(self.application))
+            unless_started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.wait(self.application.stop())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def wait(
+        self,
+        work: Coroutine[Any, Any, Result],
+        *,
+        on_interrupt: Callable[[], None] | None = None,
+    ) -> Result:
+        """The result of the work. The first Ctrl-C calls ``on_interrupt``, and the work goes on to
+        its end; the second one leaves at once."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        while True:
+            try:
+                return future.result()
+            except KeyboardInterrupt:
+                if on_interrupt is None:
+                    leave_at_once()
+                else:
+                    on_interrupt()
+                on_interrupt = None
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Have it done, without waiting for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+class Conversation:
+    """What is said to one session, and what comes of it. Lives in the application's thread."""
+
+    def __init__(self, application: "AgentApp", agent: str | None) -> None:
+        self.application = application
+        self.agent = agent or application.agents.default
+        self.session_id: str | None = None
+        self._who = Principal(user_id=USER)
+        self._position = 0
+
+    async def go_on_with(self, given: str, agent: str | None) -> "Session":
+        """Take up a session that is there already."""
+        from stepwell.cli.stored import find_session
+
+        store = self.application.services.store
+        session = await find_session(store, given)
+        if agent is not None and agent != session.agent_type:
+            raise ConflictError(
+                f"session {session.id} is one of {session.agent_type!r}, not of {agent!r}; leave "
+                "--agent out",
+                code="other_agent",
+            )
+        self.application.agents.get(session.agent_type)
+        self.agent, self.session_id = session.agent_type, session.id
+        self._who = Principal(user_id=session.user_id, tenant_id=session.tenant_id)
+        _, self._position = await store.read(lambda tx: tx.event_range(session.id))
+        return session
+
+    def begin_anew(self) -> None:
+        """The next message makes a new session."""
+        self.session_id, self._position = None, 0
+        self._who = Principal(user_id=USER)
+
+    async def waiting(self) -> "Execution | None":
+        """The execution of the session that waits for a person before anything else can run."""
+        session_id = self.session_id
+        if session_id is None:
+            return None
+        store = self.application.services.store
+        unfinished = await store.read(lambda tx: tx.unfinished(session_id))
+        is_paused = bool(unfinished) and unfinished[0].status.value == "paused"
+        return unfinished[0] if is_paused else None
+
+    async def send(self, content: str) -> str:
+        """Say something; the id of the execution that answers."""
+        from stepwell.sessions.intake import NewMessage, NewSession
+
+        new_session = NewSession(agent_type=self.agent)
+        sent = await self.application.services.intake.send_message(
+            self._who,
+            NewMessage(content=content, session_id=self.session_id, new_session=new_session),
+        )
+        self.session_id = sent.session.id
+        if sent.execution is not None:
+            return sent.execution.id
+        return sent.message.agent_execution_id or ""
+
+    async def follow(self, execution_id: str, hear: Hear) -> "Execution":
+        """Tell what happens in the execution until it is over or waits for a person."""
+        from stepwell.server.live.feed import LiveEvent
+        from stepwell.sessions.log import envelope_of
+
+        feeds, known = self.application.services.feeds, {execution_id}
+        async with await feeds.subscribe(self.session_id or "", self._position) as events:
+            while (batch := await events.take(LOOK_SECONDS)) is not None:
+                self._position = events.position
+                is_at_rest = not batch
+                for item in batch:
+                    if isinstance(item, LiveEvent) and belongs(item.event, known):
+                        hear(envelope_of(item.event))
+                        is_at_rest = is_at_rest or _comes_to_rest(item.event, execution_id)
+                if is_at_rest:
+                    execution = await self.execution(execution_id)
+                    if execution.status.is_over or execution.status.value == "paused":
+                        return execution
+        return await self.execution(execution_id)
+
+    async def execution(self, execution_id: str) -> "Execution":
+        """The row as it is now."""
+        found = await self.application.services.store.read(lambda tx: tx.execution(execution_id))
+        if found is None:
+            raise NotThereError("execution", execution_id)
+        return found
+
+    async def trace(self, execution_id: str) -> Mapping[str, Any]:
+        """The trace as the API gives it."""
+        from stepwell.server.views import trace_view
+
+        return trace_view(await self.application.services.reader.trace(execution_id))
+
+    async def answer(self, execution_id: str, call_id: str, answer: Any) -> None:
+        """Answer what it asked."""
+        await self.application.services.lifecycle.answer(execution_id, call_id, answer)
+
+    async def grant(self, execution_id: str, **more: Any) -> None:
+        """Give it more budget."""
+        await self.application.services.lifecycle.resume(execution_id, **more)
+
+    async def cancel(self, execution_id: str, reason: str) -> None:
+        """End it, if it is not over."""
+        try:
+            await self.application.services.lifecycle.cancel(execution_id, reason=reason)
+        except ConflictError:
+            return
+
+
+def belongs(event: "LoggedEvent", known: set[str]) -> bool:
+    """Whether it is of one of these executions or of a subagent of theirs, which is then known."""
+    if event.execution_id is None:
+        return False
+    if event.payload.get("parent_execution_id") in known:
+        known.add(event.execution_id)
+    return event.execution_id in known
+
+
+def _comes_to_rest(event: "LoggedEvent", execution_id: str) -> bool:
+    is_status = event.type == "agent.status" and event.execution_id == execution_id
+    return is_status and event.payload["status"] in _AT_REST

@@ -1,0 +1,130 @@
+"""The server of the demo: in this process, with a workspace and a database that go with it."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from socket import socket
+
+from stepwell.app.agent_app import AgentApp
+from stepwell.app.config import Config
+from stepwell.app.demo.agent import LIVELY, MEND, DemoAgent
+from stepwell.app.demo.workspace import Workspace
+from stepwell.app.scripted_words import Pace
+from stepwell.cli.serving import AppServer, address_of, bound
+from stepwell.cli.starting import started
+from stepwell.clock import SystemClock
+from stepwell.errors import ConfigurationError, SandboxError
+from stepwell.sandbox.choice import confinement
+from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.settings import SessionSettings
+
+HOST, PORT = "127.0.0.1", 8400
+USER = "dev"
+"""Whom the server takes everybody on this machine for."""
+
+Tell = Callable[[str], None]
+
+
+class RunningDemo:
+    """A demo that is served."""
+
+    def __init__(self, application: AgentApp, address: str, serving: "asyncio.Task[None]") -> None:
+        self.application = application
+        self.address = address
+        self.serving = serving
+        self.ready_at = SystemClock().monotonic()
+        self._sandbox = asyncio.create_task(_sandbox_fault())
+
+    async def begun(self) -> str:
+        """The session of the first example, which is sent now: whoever comes sees it at work."""
+        who = Principal(user_id=USER, is_admin=True)
+        sent = await self.application.services.intake.send_message(who, NewMessage(content=MEND))
+        return sent.session.id
+
+    async def sandbox_fault(self) -> str | None:
+        """Why commands are refused on this machine, None if they are confined."""
+        return await self._sandbox
+
+    async def close(self) -> None:
+        """Stop looking for a sandbox."""
+        self._sandbox.cancel()
+        await asyncio.gather(self._sandbox, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running_demo(
+    port: int | None, db: str | None, *, tell: Tell, pace: Pace = LIVELY
+) -> AsyncGenerator[RunningDemo]:
+    """The demo for the length of a block. What it made is removed afterwards."""
+    sockets = await _sockets(port, tell)
+    try:
+        with _folder() as folder:
+            number = sockets[0].getsockname()[1]
+            application = _application(Path(folder), db, number, pace)
+            await started(application)
+            async with application.running():
+                server = AppServer(application, HOST, number)
+                serving = asyncio.create_task(server.serve(sockets))
+                try:
+                    demo = RunningDemo(application, await _address(server, serving), serving)
+                    try:
+                        yield demo
+                    finally:
+                        await demo.close()
+                finally:
+                    server.end()
+                    await serving
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    try:
+        return tempfile.TemporaryDirectory(prefix="stepwell-demo-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"no temporary folder can be made ({error}); set TMPDIR to one that can be written"
+        ) from None
+
+
+def _application(folder: Path, db: str | None, port: int, pace: Pace) -> AgentApp:
+    agent = DemoAgent(Workspace(folder), port=port, pace=pace)
+    # Not what stepwell.toml and the environment say: the demo is the same everywhere.
+    config = Config(
+        db=db or f"sqlite:///{folder / 'stepwell.db'}",
+        sessions=SessionSettings(shutdown_seconds=2.0),
+    )
+    return AgentApp([agent], worker=True).configured(config)
+
+
+async def _sockets(port: int | None, tell: Tell) -> list[socket]:
+    if port is not None:
+        return await bound(HOST, port)
+    try:
+        return await bound(HOST, PORT)
+    except ConfigurationError:
+        tell(f"port {PORT} is taken, so another one is used")
+        return await bound(HOST, 0)
+
+
+async def _address(server: AppServer, serving: "asyncio.Task[None]") -> str:
+    """Where it listens; raises what kept it from listening."""
+    address = asyncio.create_task(address_of(server))
+    await asyncio.wait({address, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if not address.done():
+        address.cancel()
+        await serving
+        raise ConfigurationError("the server ended before it listened")
+    return address.result()
+
+
+async def _sandbox_fault() -> str | None:
+    try:
+        await confinement()
+    except SandboxError as error:
+        return str(error)
+    return None

@@ -1,0 +1,145 @@
+"""A user of the demo without a browser: real HTTP, real server-sent events, nothing else."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+from msgspec import Struct, json
+
+Json = Mapping[str, Any]
+REQUEST_SECONDS = 20.0
+ENDED = ("completed", "stopped", "failed", "cancelled")
+
+
+class Missing(Exception):
+    """Something that should have happened did not."""
+
+
+class Seen(Struct, frozen=True, kw_only=True, eq=False):
+    """An execution, as far as its events told of it."""
+
+    session: str
+    execution: str
+    events: tuple[Json, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The last status that was told."""
+        told = [it["payload"]["status"] for it in self.own("agent.status")]
+        return told[-1] if told else "unknown"
+
+    @property
+    def last_seq(self) -> int:
+        """Of its last event."""
+        return max((it["seq"] for it in self.events), default=0)
+
+    @property
+    def answer(self) -> str:
+        """The final answer."""
+        told = self.own("execution.completed")
+        return told[-1]["payload"]["content"] if told else ""
+
+    def own(self, kind: str) -> list[Json]:
+        """Its events of that type, without those of subagents."""
+        return [
+            it for it in self.events if it["type"] == kind and it["execution_id"] == self.execution
+        ]
+
+    def outcomes(self, tool: str) -> list[str]:
+        """How the calls of that tool ended, in order."""
+        payloads = [it["payload"] for it in self.own("agent.tool.completed")]
+        return [it["outcome"] for it in payloads if it["tool_name"] == tool]
+
+
+class Visitor:
+    """Sends messages and follows what comes of them."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self.seen: dict[str, Seen] = {}
+        """All executions, by id, with all their events."""
+
+    async def page(self, path: str) -> httpx2.Response:
+        """A file of the page."""
+        return await self._client.get(path)
+
+    async def get(self, path: str) -> Any:
+        """What the API answers."""
+        return _answered(await self._client.get(path))
+
+    async def post(self, path: str, body: Json) -> Any:
+        """What the API answers to that."""
+        return _answered(await self._client.post(path, json=dict(body)))
+
+    async def sent(self, text: str) -> Seen:
+        """A new conversation that begins with that text."""
+        made = await self.post("agent/messages", {"content": text})
+        return Seen(session=made["session"]["id"], execution=made["execution"]["id"])
+
+    async def until(self, seen: Seen, *stops: str) -> Seen:
+        """The execution with what happens until its status, or the type of an event, is one of
+        these."""
+        events = list(seen.events)
+        path = f"agent/sessions/{seen.session}/events"
+        query: dict[str, str | int] = {"after": seen.last_seq, "execution": seen.execution}
+        async with self._client.stream("GET", path, params=query) as response:
+            if response.status_code != 200:
+                raise Missing(f"{path} answered {response.status_code}")
+            async for line in response.aiter_lines():
+                if not line.startswith("data:"):
+                    continue
+                event = json.decode(line.removeprefix("data:"))
+                events.append(event)
+                if _is_stop(event, seen.execution, stops):
+                    break
+        told = Seen(session=seen.session, execution=seen.execution, events=tuple(events))
+        self.seen[seen.execution] = told
+        return told
+
+    async def ended(self, text: str) -> Seen:
+        """A new conversation, followed until its first execution has ended."""
+        return await self.until(await self.sent(text), *ENDED, "paused")
+
+    async def answered(self, seen: Seen, answer: Any) -> Seen:
+        """The same execution after that answer to what it waits for."""
+        pending = (await self.get(f"agent/executions/{seen.execution}"))["pending"]
+        if not pending:
+            raise Missing("nothing waits for an answer")
+        body = {"call_id": pending[0]["call_id"], "answer": answer}
+        await self.post(f"agent/executions/{seen.execution}/answer", body)
+        return await self.until(seen, *ENDED, "paused")
+
+    async def trace(self, seen: Seen) -> Json:
+        """All that is known of an execution."""
+        return await self.get(f"agent/executions/{seen.execution}/trace")
+
+    async def results(self, seen: Seen, tool: str) -> list[str]:
+        """What that tool gave, in full."""
+        steps = cast("list[Json]", (await self.trace(seen))["steps"])
+        calls = [call for step in steps for call in step["tool_executions"]]
+        return [str(it["result"] or it["error"]) for it in calls if it["name"] == tool]
+
+
+@asynccontextmanager
+async def visitor_of(address: str) -> AsyncGenerator[Visitor]:
+    """A visitor of the server at that address, whatever proxies the environment names."""
+    timeout = httpx2.Timeout(REQUEST_SECONDS)
+    async with httpx2.AsyncClient(
+        base_url=f"{address}/", timeout=timeout, trust_env=False
+    ) as client:
+        yield Visitor(client)
+
+
+def _answered(response: httpx2.Response) -> Any:
+    if response.status_code >= 400:
+        raise Missing(f"{response.url.path} answered {response.status_code}: {response.text:.200}")
+    return response.json()
+
+
+def _is_stop(event: Json, execution: str, stops: tuple[str, ...]) -> bool:
+    if event["execution_id"] != execution:
+        return False
+    if event["type"] == "agent.status":
+        return event["payload"]["status"] in stops
+    return event["type"] in stops

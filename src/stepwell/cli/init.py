@@ -1,0 +1,33 @@
+"""``stepwell init``: a project that runs at once, to start from."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+def command(folder: Path, force: bool) -> None:
+    """Make a runnable project in FOLDER, the current one unless another is named.
+
+    An agent, a tool, a skill, tests and a configuration. It runs without a key: the words of its
+    model are scripted until one is configured.
+    """
+    from stepwell.app.scaffold import make_project
+
+    for name in make_project(folder, force=force):
+        click.echo(str(folder / name))
+    click.echo("", err=True)
+    click.echo("Next:", err=True)
+    if folder.resolve() != Path.cwd():
+        click.echo(f"  cd {_quoted(folder)}", err=True)
+    click.echo("  stepwell serve    # the page, on http://127.0.0.1:8400", err=True)
+    click.echo("  stepwell chat     # in the terminal", err=True)
+    click.echo("  pytest            # its tests (pip install pytest)", err=True)
+
+
+def _quoted(folder: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(folder))

@@ -1,0 +1,98 @@
+"""``stepwell replay``: would a stored execution be decided alike, by the agent as it is now?"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.options import configuration, model_option, stored_options
+
+if TYPE_CHECKING:
+    from stepwell.sessions.ports import Store
+    from stepwell.sessions.replaying import Replay
+
+
+@click.command("replay")
+@click.argument("execution")
+@click.argument("app", required=False)
+@model_option
+@stored_options
+def command(
+    execution: str,
+    app: str | None,
+    model: str | None,
+    db: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a stored execution again, without its model and tools, and compare every decision.
+
+    The criteria, hooks and limits of the agent in APP are real; what the model said, what tools
+    gave and all times are the stored ones. The exit code is 0 if all is the same, 1 if something
+    differs, 5 if APP has no such agent. Nothing is stored.
+
+    \b
+    stepwell replay 01a1e4ea my_module:app     after a change of a limit or a guard
+    """
+    from stepwell.app.loading import load_app
+    from stepwell.cli.starting import unsigned
+    from stepwell.cli.stored import read_stored
+    from stepwell.cli.terminal import document
+
+    application = load_app(unsigned(configuration(config, app=app, model=model, db=db)))
+
+    async def work(store: "Store") -> "Replay":
+        from stepwell.cli.stored import find_execution
+        from stepwell.sessions.replaying import replayed
+
+        found = await find_execution(store, execution)
+        return await replayed(store, application.agents, found.id)
+
+    replay = read_stored(db or application.config.db, work)
+    if as_json:
+        click.echo(document(_as_data(replay)))
+    else:
+        for line in _lines(replay):
+            click.echo(line)
+    sys.exit(ExitCode.COMPLETED if replay.is_same else ExitCode.FAILED)
+
+
+def _as_data(replay: "Replay") -> dict[str, Any]:
+    return {
+        "execution_id": replay.execution_id,
+        "agent_type": replay.agent_type,
+        "is_same": replay.is_same,
+        "definition_changed": replay.definition_changed,
+        "steps": [
+            {
+                "number": step.number,
+                "is_same": not step.differences,
+                "differences": list(step.differences),
+                "was": step.was.to_dict(),
+                "now": step.now.to_dict(),
+            }
+            for step in replay.steps
+        ],
+        "differences": list(replay.differences),
+        "notes": list(replay.notes),
+    }
+
+
+def _lines(replay: "Replay") -> Iterator[str]:
+    from stepwell.cli.step_lines import outcome_line
+    from stepwell.cli.terminal import out_style, shown
+
+    style = out_style()
+    yield f"{style.bold(replay.execution_id)} of {replay.agent_type}, replayed"
+    for step in replay.steps:
+        mark = style.bad("differs") if step.differences else style.good("same   ")
+        yield f"{step.number:>3}  {mark}  {outcome_line(step.now.to_dict(), style)}"
+        yield from (f"       {shown(difference)}" for difference in step.differences)
+    yield from (style.bad(shown(difference)) for difference in replay.differences)
+    yield from (style.dim(f"note: {shown(note)}") for note in replay.notes)
+    if replay.definition_changed:
+        yield style.warm("The definition of the agent has changed since it ran.")
+    yield "All decisions are the same." if replay.is_same else style.bad("It differs.")

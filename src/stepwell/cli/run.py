@@ -1,0 +1,163 @@
+"""``stepwell run``: one prompt, answered by an agent in this process and stored like any other."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.options import config_option, db_option, log_level_option, model_option
+
+if TYPE_CHECKING:
+    from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.cli.loaded import Hints
+    from stepwell.sessions.records import Execution
+
+CODES = {
+    "completed": ExitCode.COMPLETED,
+    "failed": ExitCode.FAILED,
+    "stopped": ExitCode.LIMIT,
+    "paused": ExitCode.PAUSED,
+    "cancelled": ExitCode.CANCELLED,
+}
+"""The exit code for each status of an execution that came to rest."""
+
+
+class How(Struct, frozen=True, kw_only=True):
+    """How the execution is told."""
+
+    as_json: bool
+    as_jsonl: bool
+    is_quiet: bool
+    max_seconds: float | None
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether nobody reads along."""
+        return self.as_json or self.as_jsonl
+
+
+@click.command("run")
+@click.argument("prompt")
+@click.option("--app", help="An AgentApp, an agent, or agents by name, as module:name.")
+@click.option("--agent", help="Which agent of the app; otherwise its first.")
+@click.option("--session", help="Go on with this conversation, given by (the start of) its id.")
+@model_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, at the end.")
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="The events as they come, one per line.")
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@db_option
+@config_option
+@log_level_option("error")
+def command(
+    prompt: str,
+    agent: str | None,
+    session: str | None,
+    as_json: bool,
+    as_jsonl: bool,
+    max_seconds: float | None,
+    quiet: bool,
+    app: str | None,
+    **options: Any,
+) -> None:
+    """Ask an agent one thing. The answer goes to standard output, progress to standard error.
+
+    PROMPT - reads standard input. It is stored: `stepwell why` explains it afterwards. Questions
+    and approvals are asked where there is a terminal; otherwise it pauses, and the exit code is 4.
+    Ctrl-C cancels it.
+
+    \b
+    stepwell run "What time is it?"
+    stepwell run --app my_module:app "Where is order 7?" > answer.txt
+    git diff | stepwell run - --model openai:gpt-5 --json
+    """
+    from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.cli.loaded import Hints, loaded_app
+
+    if as_json and as_jsonl:
+        raise click.UsageError("--json and --jsonl exclude each other; leave one out.")
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        raise click.UsageError("the prompt is empty.")
+    how = How(as_json=as_json, as_jsonl=as_jsonl, is_quiet=quiet, max_seconds=max_seconds)
+    application = loaded_app(app, **options)
+    talk = Conversation(application, agent)
+    application.agents.get(talk.agent)
+    with InBackground(application) as background:
+        if session is not None:
+            background.wait(talk.go_on_with(session, agent))
+        one = _OneRun(background, talk, how, Hints(application, app))
+        code = one.run(text)
+    sys.exit(code)
+
+
+class _OneRun:
+    """One execution from its prompt to its exit code."""
+
+    def __init__(
+        self, background: "InBackground", talk: "Conversation", how: How, hints: "Hints"
+    ) -> None:
+        self._background = background
+        self._talk = talk
+        self._how = how
+        self._hints = hints
+
+    def run(self, text: str) -> ExitCode:
+        """Send it, follow it, ask what it asks, tell how it ended."""
+        from stepwell.cli.asking import answer_all, can_ask
+        from stepwell.cli.following import Following
+
+        waiting = self._background.wait(self._talk.waiting())
+        if waiting is not None:
+            self._tell_waiting(waiting)
+            return ExitCode.PAUSED
+        execution_id = self._background.wait(self._talk.send(text))
+        how = self._how
+        following = Following(
+            self._background,
+            self._talk,
+            execution_id,
+            as_jsonl=how.as_jsonl,
+            is_quiet=how.is_quiet or how.is_for_programs,
+            max_seconds=how.max_seconds,
+        )
+        execution = following.until_rest()
+        while execution.status.value == "paused" and not how.is_for_programs and can_ask():
+            if not answer_all(self._background, self._talk, execution):
+                break
+            execution = following.until_rest()
+        self._tell_end(following, execution)
+        if following.has_timed_out and execution.status.value == "cancelled":
+            return ExitCode.LIMIT
+        return CODES.get(execution.status.value, ExitCode.FAILED)
+
+    def _tell_end(self, following: Any, execution: "Execution") -> None:
+        from stepwell.cli.following import answer_text
+        from stepwell.cli.loaded import ending_lines
+        from stepwell.cli.terminal import document
+        from stepwell.server.views import execution_view
+
+        trace = self._background.wait(self._talk.trace(execution.id))
+        answer = answer_text(execution, trace)
+        if self._how.as_json:
+            told = {"execution": execution_view(execution), "answer": answer, "stop": trace["stop"]}
+            click.echo(document(told))
+            return
+        if self._how.as_jsonl:
+            return
+        following.live.answer(answer)
+        if execution.status.value == "paused":
+            self._tell_waiting(execution)
+        elif execution.status.value != "completed":
+            for line in ending_lines(trace):
+                click.echo(line, err=True)
+        if not self._how.is_quiet:
+            click.echo(f"{execution.id}  {self._hints.why(execution.id)}", err=True)
+
+    def _tell_waiting(self, execution: "Execution") -> None:
+        from stepwell.cli.asking import told_waiting
+
+        for line in told_waiting(execution, self._hints.chat(self._talk.session_id)):
+            click.echo(line, err=True)

@@ -1,0 +1,230 @@
+"""``stepwell sessions``: the conversations of a database."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from stepwell.cli.options import configuration, stored_options
+from stepwell.sessions.principal import DEFAULT_TENANT
+
+if TYPE_CHECKING:
+    from stepwell.sessions.ports import SessionFilter, Store
+    from stepwell.sessions.records import Session, SessionMessage
+
+USER = "dev"
+"""As whom the command line and the page of a development server write."""
+_PAGE = 200
+_MOST_MESSAGES = 500
+
+
+class Where(Struct, frozen=True):
+    """Which database, and how to answer; an option of a subcommand wins over the group's."""
+
+    db: str | None
+    config: Path | None
+    as_json: bool
+
+    def database(self, db: str | None, config: Path | None) -> str:
+        """The address of the database."""
+        return configuration(config or self.config, db=db or self.db).db
+
+
+@click.group("sessions", invoke_without_command=True)
+@click.option("--search", help="Words in titles and in what was said.")
+@click.option("--status", type=click.Choice(["active", "archived", "closed"]), help="Only these.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option("--user", default=USER, show_default=True, help="Whose.")
+@click.option("--all-users", is_flag=True, help="Those of all users of the tenant.")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@stored_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    db: str | None,
+    config: Path | None,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """List conversations, newest first; show, rename, archive or close one.
+
+    \b
+    stepwell sessions --search invoice
+    stepwell sessions show 01a1e4ea
+    stepwell sessions rename 01a1e4ea "Invoices of May"
+    stepwell chat --session 01a1e4ea          goes on with one
+    """
+    ctx.obj = where = Where(db, config, as_json)
+    if ctx.invoked_subcommand is not None:
+        return
+    from stepwell.cli.stored import read_stored
+    from stepwell.cli.terminal import document
+    from stepwell.server.views import session_view
+
+    which = _filter(wanted)
+    found = read_stored(
+        where.database(None, None), lambda store: _listed(store, which, wanted["limit"])
+    )
+    if as_json:
+        click.echo(document([session_view(session) for session in found]))
+    else:
+        _print_list(found, with_user=wanted["all_users"])
+
+
+def _filter(wanted: dict[str, Any]) -> "SessionFilter":
+    from stepwell.sessions.ports import SessionFilter
+    from stepwell.sessions.records import SessionStatus
+
+    status = wanted["status"]
+    return SessionFilter(
+        tenant_id=wanted["tenant"],
+        user_id=None if wanted["all_users"] else wanted["user"],
+        status=None if status is None else SessionStatus(status),
+        search=wanted["search"] or None,
+    )
+
+
+async def _listed(store: "Store", which: "SessionFilter", limit: int) -> "Sequence[Session]":
+    found: list[Session] = []
+    before = None
+    while len(found) < limit:
+        at, size = before, min(_PAGE, limit - len(found))
+        page = await store.read(
+            lambda tx, at=at, size=size: tx.sessions(which, before=at, limit=size)
+        )
+        found += page
+        if len(page) < size:
+            break
+        before = (page[-1].updated_at, page[-1].id)
+    return found
+
+
+def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
+    from stepwell.cli.terminal import moment, one_line, table
+
+    if not found:
+        click.echo("no sessions here; --all-users looks at those of everybody", err=True)
+        return
+    rows = [
+        [
+            session.id,
+            session.status.value,
+            session.agent_type,
+            *([session.user_id] if with_user else []),
+            moment(session.last_message_at),
+            one_line(session.title or "-", 60),
+        ]
+        for session in found
+    ]
+    click.echo(table(rows))
+
+
+@command.command("show")
+@click.argument("session")
+@click.option("--all", "whole", is_flag=True, help="Also what can be folded away: steps, tools.")
+@stored_options
+@click.pass_obj
+def show(
+    where: Where, session: str, whole: bool, db: str | None, config: Path | None, as_json: bool
+) -> None:
+    """What was said in a session, the newest messages last."""
+    from stepwell.cli.stored import read_stored
+    from stepwell.cli.terminal import document
+    from stepwell.server.views import message_view, session_view
+
+    found, messages = read_stored(
+        where.database(db, config), lambda store: _conversation(store, session)
+    )
+    if as_json or where.as_json:
+        told = [message_view(message) for message in messages]
+        click.echo(document({"session": session_view(found), "messages": told}))
+        return
+    _print_conversation(found, messages, whole=whole)
+
+
+async def _conversation(store: "Store", given: str) -> "tuple[Session, Sequence[SessionMessage]]":
+    from stepwell.cli.stored import find_session
+
+    session = await find_session(store, given)
+    found = await store.read(lambda tx: tx.messages(session.id, limit=_MOST_MESSAGES))
+    return session, found
+
+
+def _print_conversation(
+    session: "Session", messages: "Sequence[SessionMessage]", *, whole: bool
+) -> None:
+    from stepwell.cli.terminal import indented, moment, out_style, shown
+
+    style = out_style()
+    title = shown(session.title or "(no title)")
+    click.echo(f"{style.bold(title)}  {session.agent_type}, {session.status}  {session.id}")
+    if len(messages) == _MOST_MESSAGES:
+        click.echo(style.dim(f"(the last {_MOST_MESSAGES} messages; older ones: --json, the API)"))
+    for message in messages:
+        is_said = message.role.value in ("user", "assistant")
+        if is_said:
+            click.echo(
+                f"\n{style.bold(message.role.value)}  {style.dim(moment(message.created_at))}"
+            )
+            click.echo(indented(shown(message.content), "  "))
+        elif whole:
+            click.echo(style.dim(f"  {moment(message.created_at)}  {shown(message.content)}"))
+
+
+@command.command("rename")
+@click.argument("session")
+@click.argument("title")
+@stored_options
+@click.pass_obj
+def rename(where: Where, session: str, title: str, **options: Any) -> None:
+    """Give a session another title."""
+    _change(where, session, options, title=title)
+
+
+@command.command("archive")
+@click.argument("session")
+@stored_options
+@click.pass_obj
+def archive(where: Where, session: str, **options: Any) -> None:
+    """Put a session away; it takes no messages until it is made active again."""
+    _change(where, session, options, status="archived")
+
+
+@command.command("close")
+@click.argument("session")
+@stored_options
+@click.pass_obj
+def close(where: Where, session: str, **options: Any) -> None:
+    """End a session for good: what runs in it is cancelled, and it can't be opened again."""
+    _change(where, session, options, status="closed")
+
+
+def _change(where: Where, given: str, options: dict[str, Any], **change: Any) -> None:
+    from stepwell.cli.stored import read_stored
+    from stepwell.cli.terminal import document
+    from stepwell.server.views import session_view
+
+    database = where.database(options["db"], options["config"])
+    changed = read_stored(database, lambda store: _changed(store, database, given, change))
+    if options["as_json"] or where.as_json:
+        click.echo(document(session_view(changed)))
+    else:
+        click.echo(f"{changed.id}  {changed.status}  {changed.title or '-'}")
+
+
+async def _changed(store: "Store", database: str, given: str, change: dict[str, Any]) -> "Session":
+    from stepwell.app.default_agent import NAME, default_agent
+    from stepwell.cli.stored import find_session
+    from stepwell.sessions.directory import AgentDirectory
+    from stepwell.sessions.lifecycle import Lifecycle
+    from stepwell.sessions.records import SessionStatus
+    from stepwell.worker.choice import jobs_for
+
+    if "status" in change:
+        change = {**change, "status": SessionStatus(change["status"])}
+    session = await find_session(store, given)
+    # No agent is needed for this; a directory has at least one.
+    agents = AgentDirectory({NAME: default_agent(None)})
+    return await Lifecycle(store, jobs_for(database), agents).change_session(session.id, **change)

@@ -1,0 +1,108 @@
+"""``stepwell why``: why an execution stopped, and what was decided after each of its steps."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.options import configuration, stored_options
+
+if TYPE_CHECKING:
+    from stepwell.sessions.ports import Store
+
+
+@click.command("why")
+@click.argument("execution", required=False)
+@click.option("--all", "all_votes", is_flag=True, help="Every vote of every step, with numbers.")
+@stored_options
+def command(
+    execution: str | None, all_votes: bool, db: str | None, config: Path | None, as_json: bool
+) -> None:
+    """Why did it stop?
+
+    EXECUTION is an id, or how it begins; without it the newest execution is explained. The text is
+    the one that the page shows.
+
+    \b
+    stepwell why                 the newest
+    stepwell why 01a1e4ea --all  with every vote
+    """
+    from stepwell.cli.stored import read_stored
+    from stepwell.cli.terminal import document, out_style
+
+    trace = read_stored(configuration(config, db=db).db, lambda store: trace_of(store, execution))
+    if as_json:
+        click.echo(document(_as_data(trace)))
+        return
+    for line in _lines(trace, out_style(), all_votes=all_votes):
+        click.echo(line)
+
+
+async def trace_of(store: "Store", given: str | None) -> Mapping[str, Any]:
+    """The trace as the API gives it."""
+    from stepwell.cli.stored import find_execution
+    from stepwell.server.views import trace_view
+    from stepwell.sessions.reading import Reader
+
+    execution = await find_execution(store, given)
+    return trace_view(await Reader(store).trace(execution.id))
+
+
+def _as_data(trace: Mapping[str, Any]) -> dict[str, Any]:
+    execution = trace["execution"]
+    kept = ("number", "type", "duration_seconds", "usage", "decision")
+    return {
+        "execution_id": execution["id"],
+        "status": execution["status"],
+        "stop": trace["stop"],
+        "steps": [
+            {
+                **{name: step[name] for name in kept},
+                "tools": [
+                    {"name": ran["name"], "outcome": ran["outcome"]}
+                    for ran in step["tool_executions"]
+                ],
+            }
+            for step in trace["steps"]
+        ],
+    }
+
+
+def _lines(trace: Mapping[str, Any], style: Any, *, all_votes: bool) -> Iterator[str]:
+    from stepwell.cli.step_lines import decision_line, heading, outcome_line, step_line, vote_lines
+    from stepwell.cli.terminal import shown
+
+    yield heading(trace, style)
+    if (now := where_it_stands(trace)) is not None:
+        yield style.warm(now)
+    yield ""
+    yield shown(trace["stop"]["text"])
+    if trace["steps"]:
+        yield ""
+        yield style.bold("Steps")
+    for step in trace["steps"]:
+        yield step_line(step, style)
+        yield f"     {decision_line(step, style)}"
+        if all_votes:
+            yield from (f"       {line}" for line in vote_lines(step["decision"]))
+    last = trace["decision"]
+    if last is not None and (not trace["steps"] or trace["steps"][-1]["decision"] != last):
+        yield f"     before the next step: {outcome_line(last, style)}"
+        if all_votes:
+            yield from (f"       {line}" for line in vote_lines(last))
+
+
+def where_it_stands(trace: Mapping[str, Any]) -> str | None:
+    """In words that an execution is not over, and what it waits for; None if it is over."""
+    execution = trace["execution"]
+    match execution["status"]:
+        case "pending":
+            return "It is not over: it waits for a worker (`stepwell worker`, or `stepwell serve`)."
+        case "running":
+            number = len(trace["steps"]) + 1
+            return f"It is still running, in step {number}; what follows is as of now."
+        case "paused":
+            return "It is not over: it waits for a person."
+        case _:
+            return None

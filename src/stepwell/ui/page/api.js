@@ -1,0 +1,81 @@
+/**
+ * The HTTP API as the page asks it. Paths are relative to the page, so that it works wherever the
+ * app is mounted. A key, where the server wants one, is kept for this tab only.
+ */
+
+import { signal } from "./html.js";
+
+const KEY = "stepwell.key";
+
+/** Why the sign-in form is shown; null while nobody has to sign in. */
+export const signInWanted = signal(null);
+
+/** Whether a key is in use, so that one can sign out. */
+export const isSignedIn = signal(sessionStorage.getItem(KEY) !== null);
+
+/** What went wrong: `code` is for programs, `detail` for people. Status 0 means that nobody answered. */
+export class Problem extends Error {
+  constructor(status, code, detail, retryAfter = 0) {
+    super(detail);
+    Object.assign(this, { name: "Problem", status, code, detail, retryAfter });
+  }
+}
+
+export function signIn(key) {
+  sessionStorage.setItem(KEY, key.trim());
+  isSignedIn.value = true;
+  signInWanted.value = null;
+}
+
+export function signOut() {
+  sessionStorage.removeItem(KEY);
+  isSignedIn.value = false;
+  signInWanted.value = "You are signed out.";
+}
+
+export const get = (path) => asked("GET", path);
+export const post = (path, body = {}, headers = {}) => asked("POST", path, body, headers);
+export const patch = (path, body) => asked("PATCH", path, body);
+
+/** An open response to read events from. */
+export async function stream(path, headers, abort) {
+  return checked(await answered(path, { headers: { ...ownHeaders(), ...headers }, signal: abort, cache: "no-store" }));
+}
+
+async function asked(method, path, body, headers = {}) {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const type = body === undefined ? {} : { "content-type": "application/json" };
+  const options = { method, headers: { ...ownHeaders(), ...type, ...headers }, cache: "no-store", ...sent };
+  const response = await checked(await answered(path, options));
+  try {
+    return await response.json();
+  } catch {
+    throw new Problem(0, "no_answer", "The answer of the server broke off. Try again.");
+  }
+}
+
+async function answered(path, options) {
+  try {
+    return await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "no_answer", "The server does not answer. Is it running, and are you online?");
+  }
+}
+
+async function checked(response) {
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  const detail = told.detail || `The server answered ${response.status} ${response.statusText}`;
+  const problem = new Problem(response.status, told.code || "error", detail, Number(response.headers.get("retry-after")));
+  if (response.status === 401) {
+    const hadKey = sessionStorage.getItem(KEY) !== null;
+    signInWanted.value = hadKey ? "This key was not accepted: it may be mistyped, revoked or expired." : "";
+  }
+  throw problem;
+}
+
+function ownHeaders() {
+  const key = sessionStorage.getItem(KEY);
+  return key ? { authorization: `Bearer ${key}` } : {};
+}

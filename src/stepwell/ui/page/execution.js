@@ -1,0 +1,50 @@
+/**
+ * One execution, beginning with why it stands where it does: `#/x/<execution id>`.
+ */
+
+import { html, useEffect } from "./html.js";
+import { Actions } from "./execution/actions.js";
+import { Events } from "./execution/events.js";
+import { counted } from "./execution/formats.js";
+import { Facts } from "./execution/facts.js";
+import { Messages } from "./execution/messages.js";
+import { ProblemNote } from "./execution/notes.js";
+import { Snapshots } from "./execution/snapshots.js";
+import { Stop, StatusBadge } from "./execution/stop.js";
+import { Subagents } from "./execution/subagents.js";
+import { Timeline } from "./execution/timeline.js";
+import { useTrace } from "./execution/trace.js";
+
+const titleOf = (trace) => `${trace.stop?.headline ?? trace.explanation} · Stepwell`;
+
+/** @param {{id: string}} props */
+export const ExecutionPage = ({ id }) => {
+  const { trace, row, problem, isLoading, reload } = useTrace(id);
+  const title = trace === null ? null : titleOf(trace);
+  useEffect(() => {
+    if (title !== null) document.title = title;
+  }, [title]);
+  return html`<article class="x" data-execution=${id} aria-busy=${isLoading && trace === null}>
+    ${trace === null && problem === null && html`<${Opening} row=${row} />`}
+    ${problem !== null && html`<${ProblemNote} problem=${problem} id=${id} retry=${reload}
+      isStale=${trace !== null} />`}
+    ${trace !== null && html`<${Loaded} key=${id} trace=${trace} reload=${reload} />`}
+  </article>`;
+};
+
+const Opening = ({ row }) => html`<p class="x-row x-note" role="status">${row !== null && html`<${StatusBadge}
+  status=${row.status} /> ${counted(row.step_count, "step")}. `}Reading the execution …</p>`;
+
+const Loaded = ({ trace, reload }) => {
+  const { execution } = trace;
+  return html`
+    <${Stop} trace=${trace} />
+    <${Actions} trace=${trace} reload=${reload} />
+    <${Facts} trace=${trace} />
+    <${Timeline} trace=${trace} />
+    <${Subagents} subagents=${trace.subagents} />
+    <${Messages} messages=${trace.messages} />
+    <${Snapshots} execution=${execution} stepCount=${trace.steps.length} />
+    <${Events} execution=${execution} />
+  `;
+};

@@ -1,0 +1,129 @@
+/** What can be done with an execution: cancel it, grant it more, begin anew from one of its steps. */
+
+import { post } from "../api.js";
+import { html, useId, useRef, useState } from "../html.js";
+import { isOpen } from "./formats.js";
+import { Failure } from "./notes.js";
+import { pathOf } from "./trace.js";
+
+/** Runs one request at a time and keeps what went wrong. */
+const useRequest = () => {
+  const [state, setState] = useState({ isBusy: false, problem: null });
+  const run = async (work) => {
+    setState({ isBusy: true, problem: null });
+    try {
+      await work();
+      setState({ isBusy: false, problem: null });
+    } catch (problem) {
+      setState({ isBusy: false, problem });
+    }
+  };
+  return { ...state, run };
+};
+
+/** @param {{execution: object, stepNumber: number | null}} props */
+export const ForkForm = ({ execution, stepNumber = null }) => {
+  const [text, setText] = useState("");
+  const { isBusy, problem, run } = useRequest();
+  const field = useRef(null);
+  const id = useId();
+  const needsMessage = problem?.code === "message_needed";
+  const fork = (event) => {
+    event.preventDefault();
+    run(async () => {
+      const said = text.trim() === "" ? {} : { message: text };
+      const from = stepNumber === null ? {} : { step_number: stepNumber };
+      try {
+        const sent = await post(pathOf(execution.id, "fork"), { ...from, ...said });
+        location.hash = `#/s/${encodeURIComponent(sent.session.id)}`;
+      } catch (refused) {
+        field.current?.focus();
+        throw refused;
+      }
+    });
+  };
+  return html`<form class="x-form" onSubmit=${fork}>
+    <p class="x-muted">A new conversation that knows all that was known ${
+      stepNumber === null ? "at the end" : `after step ${stepNumber}`}. This one is not touched.</p>
+    <label for=${id}>What to do there${needsMessage ? " (needed: it does not go on by itself from here)"
+      : " (may be empty if it was still at work)"}</label>
+    <textarea id=${id} ref=${field} rows="2" value=${text} onInput=${(event) => setText(event.currentTarget.value)}
+      aria-invalid=${needsMessage}></textarea>
+    ${problem && html`<${Failure} problem=${problem} />`}
+    <p><button class="x-button x-primary" disabled=${isBusy}>Fork</button></p>
+  </form>`;
+};
+
+const BUDGETS = [
+  ["steps", "Steps", "1"], ["tokens", "Tokens", "1"], ["seconds", "Seconds", "any"], ["cost", "Cost in $", "any"],
+];
+
+const ResumeForm = ({ execution, reload }) => {
+  const [given, setGiven] = useState({ steps: "5" });
+  const { isBusy, problem, run } = useRequest();
+  const id = useId();
+  const [isAccepted, setAccepted] = useState(false);
+  const asksToAccept = (problem?.detail ?? "").includes("accept_change");
+  const resume = (event) => {
+    event.preventDefault();
+    const amounts = Object.entries(given).filter(([, text]) => Number(text) > 0)
+      .map(([name, text]) => [name, Number(text)]);
+    const body = { ...Object.fromEntries(amounts), ...(isAccepted && { accept_change: true }) };
+    run(async () => {
+      await post(pathOf(execution.id, "resume"), body);
+      await reload();
+    });
+  };
+  return html`<form class="x-form" onSubmit=${resume}>
+    <div class="x-budgets">${BUDGETS.map(([name, words, step]) => html`<label key=${name}>${words}
+      <input id=${`${id}-${name}`} type="number" min="0" step=${step} inputmode="decimal" value=${given[name] ?? ""}
+        onInput=${(event) => setGiven({ ...given, [name]: event.currentTarget.value })} /></label>`)}</div>
+    ${(asksToAccept || isAccepted) && html`<label class="x-check"><input type="checkbox" checked=${isAccepted}
+      onChange=${(event) => setAccepted(event.currentTarget.checked)} /> Go on although the agent's definition has changed</label>`}
+    ${problem && html`<${Failure} problem=${problem} />`}
+    <p><button class="x-button x-primary" disabled=${isBusy}>Grant and go on</button></p>
+  </form>`;
+};
+
+const Cancel = ({ execution, reload }) => {
+  const [isAsking, setAsking] = useState(false);
+  const { isBusy, problem, run } = useRequest();
+  const cancel = () => run(async () => {
+    await post(pathOf(execution.id, "cancel"), { reason: "cancelled on the execution page" });
+    setAsking(false);
+    await reload();
+  });
+  if (execution.cancel_requested) return html`<span class="x-muted" role="status">Being cancelled …</span>`;
+  return html`<span class="x-row">
+    ${isAsking ? html`<span>End this execution?</span>
+      <button type="button" class="x-button x-danger" disabled=${isBusy} onClick=${cancel}>Yes, cancel it</button>
+      <button type="button" class="x-button" disabled=${isBusy} onClick=${() => setAsking(false)}>No</button>`
+    : html`<button type="button" class="x-button" onClick=${() => setAsking(true)}>Cancel</button>`}
+    ${problem && html`<${Failure} problem=${problem} />`}
+  </span>`;
+};
+
+const isSubagent = (execution) => Boolean(execution.parent_execution_id);
+
+/** @param {{trace: object, reload: Function}} props */
+export const Actions = ({ trace, reload }) => {
+  const { execution, stop } = trace;
+  const [shown, setShown] = useState(null);
+  if (isSubagent(execution)) return null;
+  const waits = stop?.waits_for ?? [];
+  const wantsBudget = execution.status === "paused" && (waits.length === 0 || waits.some((one) => one.kind === "budget"));
+  const canFork = execution.last_snapshot_id !== null;
+  const toggle = (name) => setShown(shown === name ? null : name);
+  const button = (name, words) => html`<button type="button" class="x-button" aria-expanded=${shown === name}
+    onClick=${() => toggle(name)}>${words}</button>`;
+  if (!isOpen(execution.status) && !canFork) return null;
+  return html`<section class="x-actions" aria-label="Actions">
+    <div class="x-row">
+      ${isOpen(execution.status) && html`<${Cancel} execution=${execution} reload=${reload} />`}
+      ${wantsBudget && button("resume", "Grant more budget")}
+      ${canFork && button("fork", "Fork")}
+    </div>
+    ${shown === "resume" && wantsBudget && html`<${ResumeForm} execution=${execution} reload=${reload} />`}
+    ${shown === "fork" && canFork && html`<${ForkForm} execution=${execution} />`}
+  </section>`;
+};

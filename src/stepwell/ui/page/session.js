@@ -1,0 +1,278 @@
+/**
+ * One open session: what is stored, what comes live, what is being sent. Views read its signals.
+ *
+ * Envelopes are taken in once per frame, however many came.
+ */
+
+import * as lists from "../message_list.js";
+import { get, post } from "./api.js";
+import { batch, signal } from "./html.js";
+import { follow } from "./live.js";
+import { begunHere } from "./sessions.js";
+import { answeredBy, asHistory } from "./stored.js";
+import { StoredPages } from "./stored_pages.js";
+import { steady } from "./turns.js";
+
+const OVER = ["completed", "failed", "cancelled", "stopped"];
+const HOPELESS = [401, 403, 404];
+const [RETRY, SLOWEST_RETRY, WHILE_HIDDEN] = [3000, 10_000, 200];
+
+const later = (work) => {
+  const timer = setTimeout(work, WHILE_HIDDEN);
+  return () => clearTimeout(timer);
+};
+const nextFrame = (work) => {
+  const frame = requestAnimationFrame(work);
+  return () => cancelAnimationFrame(frame);
+};
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+export class OpenSession {
+  /** @param {string} id
+   * @param {{onNews: () => void, isAtEnd: () => boolean}} around who is told that something happened,
+   *   and whether the reader is at the end, so that what is far above may be let go */
+  constructor(id, { onNews, isAtEnd }) {
+    this.id = id;
+    this.session = signal(null);
+    this.isLoaded = signal(false);
+    this.problem = signal(null);
+    this.line = signal({ state: "connecting", reason: "" });
+    /** The messages to show, and the status of the newest execution. */
+    this.shown = signal([]);
+    this.status = signal("idle");
+    /** Executions that are not over, by id; which one answers which message of a user. */
+    this.executions = signal(new Map());
+    this.users = signal(new Map());
+    this.older = signal({ hasMore: false, isLoading: false, problem: null });
+    this.sending = signal([]);
+    /** The newest answer, for those who can't see it grow. */
+    this.answer = signal("");
+
+    this._path = `agent/sessions/${encodeURIComponent(id)}`;
+    this._around = { onNews, isAtEnd };
+    this._stored = new StoredPages(this._path);
+    this._list = lists.emptyList();
+    this._queue = [];
+    this._known = new Set();
+    this._ended = new Set();
+    this._over = { ids: new Set(), since: 0 };
+    void this.load();
+  }
+
+  close() {
+    this._isClosed = true;
+    clearTimeout(this._retry);
+    this._cancelFrame?.();
+    this._follower?.close();
+  }
+
+  /** From the beginning: at the opening, when what was over goes on, and after a reset, from which on
+   * the log tells no more than what came after `through`. */
+  async load(through = null) {
+    clearTimeout(this._retry);
+    this._follower?.close();
+    this._queue = [];
+    try {
+      const [session, page] = await Promise.all([get(this._path), this._stored.fetchNewest(this._around.isAtEnd())]);
+      if (!this._isClosed) this._begin(session, page, through);
+    } catch (problem) {
+      if (this._isClosed) return;
+      this.problem.value = problem;
+      this.line.value = { state: "offline", reason: problem.detail ?? String(problem) };
+      if (!HOPELESS.includes(problem.status)) this._retry = setTimeout(() => this.load(through), RETRY);
+    }
+  }
+
+  _begin(session, page, through) {
+    const from = through ?? page.settled_seq;
+    this._known.clear();
+    this._ended.clear();
+    batch(() => {
+      this.session.value = session;
+      this.problem.value = null;
+      this.isLoaded.value = true;
+      this._adopt(page.unfinished, session.last_seq);
+      // What the log no longer has can't be told live: then the stored messages tell it.
+      this._list = lists.fromHistory(this._history(through === null ? page.unfinished : []), from);
+      this._show();
+      if (begunHere.delete(this.id)) this.answer.value = this._stored.items.findLast(({ role }) => role === "assistant")?.content ?? "";
+    });
+    this._follower = follow(this.id, from, {
+      onEnvelope: (envelope) => this._receive(envelope),
+      onReset: (newest) => void this.load(newest),
+      onLine: (told) => (this.line.value = told),
+    });
+  }
+
+  /** More of what came before; `onFetched` is called just before it is shown. */
+  async loadOlder(onFetched) {
+    if (!this.older.value.hasMore || this.older.value.isLoading) return;
+    this.older.value = { hasMore: true, isLoading: true, problem: null };
+    try {
+      await this._stored.fetchOlder();
+      onFetched();
+      batch(() => {
+        const { history, steps } = lists.fromHistory(this._history([...this.executions.value.values()]));
+        this._list = { ...this._list, history, steps };
+        this._show();
+      });
+    } catch (problem) {
+      this.older.value = { hasMore: true, isLoading: false, problem };
+    }
+  }
+
+  /** Sends a message; throws what went wrong, and then nothing is shown of it. */
+  async send(content, key) {
+    const own = { key, content };
+    this.sending.value = [...this.sending.value, own];
+    try {
+      const sent = await post(`${this._path}/messages`, { content }, { "idempotency-key": key });
+      batch(() => {
+        this.session.value = sent.session;
+        this._hearMessage({ ...sent.message, message_id: sent.message.id });
+        this._show();
+      });
+    } finally {
+      this.sending.value = this.sending.value.filter((one) => one !== own);
+    }
+  }
+
+  /** Looks what an execution waits for now. */
+  async refreshExecution(id) {
+    try {
+      const found = await get(`agent/executions/${encodeURIComponent(id)}`);
+      this._setExecution(id, OVER.includes(found.status) ? null : found);
+    } catch {
+      // The next event says it again.
+    }
+  }
+
+  /** An execution is over: the stored messages take the place of what was streamed. */
+  async _settle() {
+    if (this._isSettling) return;
+    this._isSettling = true;
+    for (let failures = 0; this._ended.size && !this._isClosed;) {
+      try {
+        const page = await this._stored.fetchNewest(this._around.isAtEnd());
+        if (page.settled_seq < this._list.through) {
+          this._isSettling = false;
+          return void this.load(); // one that was over goes on, and is told live again
+        }
+        this._reconcile(page);
+      } catch {
+        failures += 1;
+        await pause(Math.min(SLOWEST_RETRY, 500 * 2 ** failures));
+      }
+    }
+    this._isSettling = false;
+    this._around.onNews();
+  }
+
+  _reconcile({ unfinished, settled_seq: settled }) {
+    batch(() => {
+      this._ended.clear();
+      this._adopt(unfinished, lists.newest(this._list));
+      this._list = lists.reconciled(this._list, this._history(unfinished), settled, [...this._over.ids]);
+      this._show();
+    });
+  }
+
+  _show() {
+    this.older.value = { hasMore: this._stored.hasOlder, isLoading: false, problem: null };
+    this._draw();
+  }
+
+  _draw() {
+    this.status.value = lists.status(this._list);
+    this.shown.value = steady(this.shown.peek(), lists.messages(this._list));
+  }
+
+  _history(unfinished) {
+    const history = asHistory(this._stored.items, unfinished);
+    for (const { id, role } of history) if (role === "user") this._known.add(id);
+    this.users.value = new Map([...this.users.value, ...answeredBy(this._stored.items)]);
+    return history;
+  }
+
+  /** Which executions are under way, and which are over: `newest` is the last event known by then. */
+  _adopt(unfinished, newest) {
+    const before = this.executions.value;
+    const all = unfinished.map((one) => [one.id, { ...one, pauses: before.get(one.id)?.pauses }]);
+    this.executions.value = new Map(all);
+    const told = this._stored.items.map((one) => one.agent_execution_id);
+    this._over = { ids: new Set(told.filter((id) => id && !this.executions.value.has(id))), since: newest };
+  }
+
+  _setExecution(id, change) {
+    const next = new Map(this.executions.value);
+    if (change === null) next.delete(id);
+    else next.set(id, { id, pending: [], ...next.get(id), ...change });
+    this.executions.value = next;
+  }
+
+  _receive(envelope) {
+    this._queue.push(envelope);
+    // Nothing is drawn in a hidden tab, but what came has to be taken in.
+    this._cancelFrame ??= (document.hidden ? later : nextFrame)(() => this._takeIn());
+  }
+
+  _takeIn() {
+    this._cancelFrame = null;
+    const came = this._queue;
+    this._queue = [];
+    let isNews = false;
+    batch(() => {
+      for (const envelope of came) isNews = this._hear(envelope) || isNews;
+      this._draw();
+    });
+    if (isNews) this._around.onNews();
+    if (this._ended.size) void this._settle();
+  }
+
+  /** Whether it is something that the list of sessions shows. */
+  _hear(envelope) {
+    const { id, seq, type, execution_id: execution, payload } = envelope;
+    if (this._over.ids.has(execution)) {
+      // The log tells it again because an older one is not over; the stored messages have it already.
+      this._list = lists.received(this._list, { id, seq });
+      if (type === "execution.queued" && seq > this._over.since) void this.load();
+      return false;
+    }
+    this._list = lists.received(this._list, envelope);
+    if (type === "agent.status") this._hearStatus(execution, payload);
+    else if (type === "message.sent") this._hearMessage(payload);
+    else if (type.startsWith("execution.")) this._hearExecution(type, execution, payload);
+    return type === "message.sent" || type.startsWith("execution.");
+  }
+
+  _hearMessage({ message_id: id, role, content, agent_execution_id: execution }) {
+    if (role !== "user" || this._known.has(id)) return;
+    this._known.add(id);
+    this._list = lists.said(this._list, content, id);
+    this.users.value = new Map([...this.users.value, [id, execution]]);
+  }
+
+  _hearStatus(execution, { status, parent_execution_id: parent, last_response: answer }) {
+    if (parent) return;
+    if (OVER.includes(status)) {
+      this._ended.add(execution);
+      this._setExecution(execution, null);
+      if (status === "completed") this.answer.value = answer ?? "";
+    } else if (status === "processing") {
+      this._ended.delete(execution);
+      this._setExecution(execution, { status: "running", pending: [] });
+    }
+  }
+
+  _hearExecution(type, execution, payload) {
+    const known = this.executions.value.get(execution);
+    if (type === "execution.started") this._setExecution(execution, { status: "running" });
+    if (type === "execution.paused") {
+      const pending = payload.metadata?.pending ?? [];
+      this._setExecution(execution, { status: "paused", pending, pauses: (known?.pauses ?? 0) + 1 });
+    }
+    if (type !== "execution.queued" || this._ended.has(execution)) return;
+    if (known?.pending.length) void this.refreshExecution(execution);
+    else this._setExecution(execution, { status: "pending" });
+  }
+}

@@ -1,0 +1,36 @@
+/** What the keys do, and the list of them. */
+
+import { html, useEffect, useRef } from "./html.js";
+
+const KEYS = [
+  ["/", "Search conversations"], ["n", "New conversation"], ["↑ ↓", "Move in the list of conversations"], ["Enter", "Send, or open"],
+  ["Shift+Enter", "New line"], ["Esc", "Cancel what runs (in the message field), close"], ["?", "This list"],
+];
+
+const isTyping = ({ tagName, isContentEditable }) => ["INPUT", "TEXTAREA", "SELECT"].includes(tagName) || isContentEditable;
+
+/** Listens on the whole page; what it returns ends that. */
+export function listenForKeys({ onSearch, onNew, onHelp, onEscape }) {
+  const onKeyDown = (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") return onEscape();
+    if (isTyping(event.target)) return;
+    const act = { "/": onSearch, n: onNew, "?": onHelp }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  };
+  addEventListener("keydown", onKeyDown);
+  return () => removeEventListener("keydown", onKeyDown);
+}
+
+export const Shortcuts = ({ onClose }) => {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  return html`
+    <dialog class="shortcuts" ref=${dialog} onClose=${onClose} aria-labelledby="shortcuts-title">
+      <h2 id="shortcuts-title">Keyboard shortcuts</h2>
+      <dl>${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+      <button type="button" onClick=${() => dialog.current.close()}>Close</button>
+    </dialog>`;
+};

@@ -1,0 +1,121 @@
+/** The sessions beside the thread; a drawer on phones. */
+
+import { isSignedIn, signOut } from "./api.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { change, loadMore, ownState, refresh, search, sessions, sessionsState, showsArchived } from "./sessions.js";
+import { cycleTheme, theme } from "./theme.js";
+import { ago } from "./words.js";
+
+const DOTS = {
+  running: ["running", "working"], pending: ["running", "queued"], paused: ["waits", "waits for you"], failed: ["failed", "failed"],
+};
+
+export const Sidebar = ({ current, onClose, onShortcuts }) => {
+  const list = useRef(null);
+  const { isLoading, problem, next } = sessionsState.value;
+  const timer = useRef(0);
+  const onSearch = (event) => {
+    search.value = event.currentTarget.value;
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => refresh({ anew: true }), 300);
+  };
+  const onScroll = ({ currentTarget: box }) => {
+    if (box.scrollHeight - box.scrollTop - box.clientHeight < 200) void loadMore();
+  };
+  const toggleArchived = () => {
+    showsArchived.value = !showsArchived.value;
+    void refresh({ anew: true });
+  };
+  const onKeyDown = (event) => {
+    if (!["ArrowDown", "ArrowUp", "Home", "End"].includes(event.key) || event.target.tagName === "INPUT" && event.target.type !== "search") return;
+    const links = [...list.current.querySelectorAll("a.session")];
+    const place = links.indexOf(document.activeElement.closest?.("li")?.querySelector("a.session"));
+    const wanted = { ArrowDown: place + 1, ArrowUp: Math.max(0, place - 1), Home: 0, End: links.length - 1 }[event.key];
+    if (event.target.type === "search" && event.key !== "ArrowDown") return;
+    event.preventDefault();
+    links[Math.min(wanted, links.length - 1)]?.focus();
+  };
+  return html`
+    <nav class="sidebar" aria-label="Conversations" onKeyDown=${onKeyDown}>
+      <div class="sidebar-head">
+        <a class="brand" href="#/" onClick=${onClose}><img src="ui/favicon.svg" width="20" height="20" alt="" />Stepwell</a>
+        <button type="button" class="icon-button only-phone" aria-label="Close the list" onClick=${onClose}><${Icon} name="close" /></button>
+      </div>
+      <a class="new" href="#/" onClick=${onClose}><${Icon} name="plus" />New conversation</a>
+      <label class="search"><${Icon} name="search" /><span class="sr-only">Search conversations</span>
+        <input type="search" id="search" value=${search.value} placeholder="Search" maxlength="200" onInput=${onSearch} />
+      </label>
+      <div class="sessions" ref=${list} onScroll=${onScroll}>
+        ${problem && html`<p class="problem" role="alert">${problem.detail ?? String(problem)} <button type="button" class="link" onClick=${() => refresh({ anew: true })}>Try again</button></p>`}
+        <ul aria-label=${showsArchived.value ? "Archived conversations" : "Conversations, newest first"}>
+          ${sessions.value.map((one) => html`<${Entry} key=${one.id} session=${one} isCurrent=${one.id === current} onClose=${onClose} />`)}
+        </ul>
+        ${!sessions.value.length && !isLoading && !problem && html`<p class="quiet empty">${search.value ? "Nothing is found for these words." : showsArchived.value ? "Nothing is archived." : "No conversations yet."}</p>`}
+        ${next !== null && html`<button type="button" class="plain more" disabled=${isLoading} onClick=${loadMore}>${isLoading ? "Loading…" : "Show more"}</button>`}
+      </div>
+      <div class="sidebar-foot">
+        <button type="button" class="link" aria-pressed=${String(showsArchived.value)} onClick=${toggleArchived}><${Icon} name="archive" />${showsArchived.value ? "Show active" : "Show archived"}</button>
+        <span class="spread"></span>
+        <button type="button" class="icon-button" aria-label=${`Theme: ${theme.value}. Change it`} title=${`Theme: ${theme.value}`} onClick=${cycleTheme}><${Icon} name=${{ auto: "auto", light: "sun", dark: "moon" }[theme.value]} /></button>
+        <button type="button" class="icon-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${onShortcuts}><${Icon} name="question" /></button>
+        ${isSignedIn.value && html`<button type="button" class="icon-button" aria-label="Sign out" title="Sign out" onClick=${signOut}><${Icon} name="leave" /></button>`}
+      </div>
+    </nav>`;
+};
+
+const Entry = ({ session, isCurrent, onClose }) => {
+  const [isRenaming, setRenaming] = useState(false);
+  const [problem, setProblem] = useState("");
+  const title = session.title || "Untitled conversation";
+  const own = ownState.value;
+  const dot = DOTS[own.id === session.id && own.status !== "idle" ? own.status : session.last_execution_status];
+  const isArchived = session.status === "archived";
+  const alter = async (changes) => {
+    setProblem("");
+    try {
+      await change(session, changes);
+      void refresh();
+    } catch (error) {
+      setProblem(error.detail ?? String(error));
+    }
+  };
+  if (isRenaming) {
+    return html`<li><${Rename} title=${session.title ?? ""} onEnd=${(text) => {
+      setRenaming(false);
+      if (text !== null && text !== session.title) void alter({ title: text || null });
+    }} /></li>`;
+  }
+  return html`
+    <li class=${isCurrent ? "current" : ""} data-session=${session.id}>
+      <a class="session" href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : undefined} onClick=${onClose}>
+        <span class="title">${dot && html`<i class=${`dot ${dot[0]}`} aria-hidden="true"></i>`}${title}</span>
+        <span class="about">${dot && html`<span class=${`state ${dot[0]}`}>${dot[1]}</span>`}<span>${session.agent_type}</span><time datetime=${session.updated_at}>${ago(session.last_message_at ?? session.updated_at)}</time></span>
+      </a>
+      <span class="actions">
+        <button type="button" class="icon-button" aria-label=${`Rename ${title}`} title="Rename" onClick=${() => setRenaming(true)}><${Icon} name="pencil" /></button>
+        ${session.status !== "closed" && html`
+          <button type="button" class="icon-button" aria-label=${`${isArchived ? "Take up again" : "Archive"} ${title}`} title=${isArchived ? "Take up again" : "Archive"} onClick=${() => alter({ status: isArchived ? "active" : "archived" })}>
+            <${Icon} name=${isArchived ? "restore" : "archive"} />
+          </button>`}
+      </span>
+      ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+    </li>`;
+};
+
+const Rename = ({ title, onEnd }) => {
+  const field = useRef(null);
+  const isDone = useRef(false);
+  useEffect(() => field.current.select(), []);
+  const end = (text) => {
+    if (isDone.current) return;
+    isDone.current = true;
+    onEnd(text);
+  };
+  const onKeyDown = (event) => {
+    if (event.key === "Enter") end(event.currentTarget.value.trim());
+    if (event.key === "Escape") end(null);
+    event.stopPropagation();
+  };
+  return html`<input class="rename" ref=${field} type="text" defaultValue=${title} maxlength="200" aria-label="Title" onKeyDown=${onKeyDown} onBlur=${(event) => end(event.target.value.trim())} />`;
+};

@@ -1,0 +1,23 @@
+/** Reads server-sent events. Pure: no page, no network. */
+
+/** Takes pieces of a stream of events, wherever they are cut. */
+export function newParser(hear) {
+  let [rest, event] = ["", { id: "", event: "message", data: [] }];
+  const line = (text) => {
+    if (text === "") {
+      if (event.data.length) hear({ ...event, data: event.data.join("\n") });
+      event = { id: "", event: "message", data: [] };
+      return;
+    }
+    const colon = text.indexOf(":");
+    const name = colon < 0 ? text : text.slice(0, colon);
+    const value = colon < 0 ? "" : text.slice(colon + 1).replace(/^ /, "");
+    if (name === "data") event.data.push(value);
+    if (name === "id" || name === "event") event[name] = value;
+  };
+  return (piece) => {
+    const lines = (rest + piece).split("\n");
+    rest = lines.pop();
+    for (const one of lines) line(one.endsWith("\r") ? one.slice(0, -1) : one);
+  };
+}

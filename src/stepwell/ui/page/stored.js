@@ -1,0 +1,108 @@
+/**
+ * The stored messages of a session as the message list reads them. Pure: no page, no network.
+ *
+ * Each step is named as it is live (`execution:step`), so what is stored takes the place of what was
+ * streamed without being drawn again.
+ */
+
+const NOT_SHOWN = ["step.started", "tool.called", "tool.completed"];
+
+/** The messages for fromHistory, in the order of their executions.
+ * @param {object[]} items session messages, oldest first
+ * @param {{id: string, created_at: string}[]} unfinished executions that are told live instead */
+export function asHistory(items, unfinished = []) {
+  const isLive = new Set(unfinished.map(({ id }) => id));
+  const began = unfinished.length ? unfinished[0].created_at : null;
+  const groups = new Map();
+  for (const item of items) {
+    const id = item.agent_execution_id ?? "";
+    // What was sent while the first of them ran is told live as well: behind what came before it.
+    const isLater = began !== null && item.created_at > began;
+    if (isLive.has(id) && (item.role !== "user" || isLater)) continue;
+    // What belongs to no execution stands where it was said.
+    const group = id || `message ${item.id}`;
+    if (!groups.has(group)) groups.set(group, []);
+    groups.get(group).push(item);
+  }
+  return [...groups.values()].flatMap((group) => ofExecution(group));
+}
+
+/** The user messages in it, by id, with the execution that answers each. */
+export const answeredBy = (items) =>
+  new Map(items.filter(({ role }) => role === "user").map((one) => [one.id, one.agent_execution_id]));
+
+function ofExecution(items) {
+  const [texts, told] = [textsOf(items), new Set()];
+  const last = Math.max(0, ...items.map(({ metadata }) => metadata?.step_number ?? 0));
+  const answer = items.find(({ role }) => role === "assistant");
+  const called = new Set(items.map(({ metadata }) => metadata?.event_type === "tool.called" && metadata.call_id));
+  const asked = askedIn(items);
+  const shown = [];
+  const tellText = (execution, step) => {
+    if (told.has(step) || !texts.has(step)) return;
+    told.add(step);
+    const content = texts.get(step);
+    if (step === last && content === answer?.content) return;
+    shown.push({ id: `${execution}:${step}:text`, role: "assistant", content });
+  };
+  for (const item of items) {
+    const { id, role, content, agent_execution_id: execution, metadata = {} } = item;
+    const [type, step] = [metadata.event_type, metadata.step_number];
+    if (Number.isSafeInteger(step)) tellText(execution, step);
+    if (role === "user") shown.push({ id, role, content });
+    else if (role === "assistant") shown.push({ id: `${execution}:${last}:answer`, role, content });
+    else if (type === "tool.called") shown.push(calledOf(item));
+    else if (type === "tool.completed" && wentOn(item, items)) {
+      if (!called.has(metadata.call_id)) shown.push(neverCalled(item, asked));
+      shown.push(completedOf(item));
+    }
+    if (role === "user" || role === "assistant" || NOT_SHOWN.includes(type)) continue;
+    shown.push({ id: `${execution ?? ""}:note:${id}`, role, content, metadata });
+  }
+  return shown;
+}
+
+/** A call that waited has its answer if the execution went on; of one that did not nothing is known. */
+const wentOn = (item, items) =>
+  item.metadata.outcome !== "pending" ||
+  items.some(({ created_at: at, metadata }) => at > item.created_at && (metadata?.step_number ?? 0) > item.metadata.step_number);
+
+/** What the model said before its calls: told with the end of each step, shown at its beginning. */
+function textsOf(items) {
+  const ends = items.filter(({ metadata }) => metadata?.event_type === "step.completed" && metadata.text);
+  return new Map(ends.map(({ metadata }) => [metadata.step_number, metadata.text]));
+}
+
+function calledOf({ agent_execution_id: execution, metadata }) {
+  const { step_number: step, call_id: id, tool: name, args_summary: summary = "" } = metadata;
+  return { id: `${execution}:${step}:${id}`, role: "assistant", content: "", metadata: { tool_calls: [{ id, name, summary }] } };
+}
+
+/** The arguments of calls that a person was asked about: one that was denied never began. */
+function askedIn(items) {
+  const pending = items.flatMap(({ metadata }) => metadata?.pending ?? []);
+  return new Map(pending.map(({ call_id: id, details }) => [id, details?.arguments]));
+}
+
+function neverCalled({ agent_execution_id: execution, metadata }, asked) {
+  const { step_number: step, call_id: id, tool: name } = metadata;
+  return { id: `${execution}:${step}:${id}`, role: "assistant", content: "", metadata: { tool_calls: [{ id, name, arguments: asked.get(id) }] } };
+}
+
+/** What went wrong, in the words of the live event. */
+function errorOf(content, tool) {
+  const [failed, refused] = [`${tool} failed: `, `${tool} was not allowed: `];
+  if (content.startsWith(failed)) return `Error: ${content.slice(failed.length)}`;
+  return content.startsWith(refused) ? `Error: Blocked: ${content.slice(refused.length)}` : content;
+}
+
+function completedOf({ agent_execution_id: execution, content, metadata }) {
+  const { step_number: step, call_id, tool, outcome, duration_ms, result_summary } = metadata;
+  const isFine = outcome === "completed" || outcome === "pending";
+  return {
+    id: `${execution}:${step}:${call_id}`,
+    role: "tool",
+    content: result_summary ?? (isFine ? "" : errorOf(content, tool)),
+    metadata: { tool_call_id: call_id, tool_name: tool, is_error: !isFine, duration_ms: outcome === "pending" ? null : duration_ms },
+  };
+}

@@ -1,0 +1,217 @@
+/** The thread of one session: history, what comes live, questions, and the field to write in. */
+
+import { post } from "./api.js";
+import { Asking } from "./asking.js";
+import { Composer } from "./composer.js";
+import { Icon } from "./icons.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal, useSignalEffect } from "./html.js";
+import { rowOf } from "./message.js";
+import { OpenSession } from "./session.js";
+import { agents, change, changed, isScripted, ownState, refreshSoon, sessions } from "./sessions.js";
+import { rowsOf } from "./turns.js";
+import { clipped } from "./words.js";
+
+const [NEAR, MOST_ANCHORS] = [32, 10];
+const LINES = { live: "live", connecting: "reconnecting…", offline: "offline", resting: "resting", ended: "not followed" };
+
+export const Thread = ({ id }) => {
+  const scroller = useRef(null);
+  const isAtEnd = useSignal(true);
+  const open = useMemo(() => new OpenSession(id, { onNews: refreshSoon, isAtEnd: () => isAtEnd.peek() }), [id]);
+  useEffect(() => () => {
+    open.close();
+    ownState.value = { id: "", status: "idle" };
+  }, [open]);
+  useTitle(open);
+  return html`
+    <div class="thread" data-thread=${id} data-status=${open.status.value} data-line=${open.line.value.state}>
+      <${Head} open=${open} />
+      <${Scroller} open=${open} scroller=${scroller} isAtEnd=${isAtEnd} />
+      <${Foot} open=${open} toEnd=${() => scrollToEnd(scroller.current)} isAtEnd=${isAtEnd} />
+      <${Announcer} open=${open} />
+    </div>`;
+};
+
+const scrollToEnd = (element) => {
+  if (element) element.scrollTop = element.scrollHeight;
+};
+
+/** The session as it was heard of last: the list beside knows of changes that were made there. */
+function newestOf(open) {
+  const own = open.session.value;
+  const others = [sessions.value.find(({ id }) => id === own?.id), changed.value?.id === own?.id ? changed.value : null];
+  return others.reduce((best, one) => (best && one && one.updated_at >= best.updated_at ? one : best), own);
+}
+
+/** The tab says which session it is and whether something is under way. */
+function useTitle(open) {
+  useSignalEffect(() => {
+    const waits = [...open.executions.value.values()].some((one) => one.pending?.length);
+    const isWorking = open.status.value === "processing";
+    const all = [...open.executions.value.values()];
+    const current = all.find((one) => one.status !== "pending") ?? all[0];
+    if (open.isLoaded.value) ownState.value = { id: open.id, status: current?.status ?? open.status.value };
+    const mark = waits ? "● waits for you · " : isWorking ? "● working · " : "";
+    document.title = `${mark}${newestOf(open)?.title ?? "Conversation"} · Stepwell`;
+  });
+}
+
+const Head = ({ open }) => {
+  const session = newestOf(open);
+  const agent = agents.value.items.find((one) => one.name === session?.agent_type);
+  const { state, reason } = open.line.value;
+  return html`
+    <header class="thread-head">
+      <h1>${session?.title ?? (session ? "Untitled conversation" : "")}</h1>
+      ${session && html`<span class="chip">${session.agent_type}</span>`}
+      ${isScripted(agent) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span>`}
+      <span class=${`line ${state}`} title=${reason}><i aria-hidden="true"></i><span>${state === "connecting" && !reason ? "connecting…" : LINES[state]}${state !== "live" && reason && html`<span class="reason">: ${reason}</span>`}</span></span>
+    </header>`;
+};
+
+const Scroller = ({ open, scroller, isAtEnd }) => {
+  const content = useRef(null);
+  const anchor = useRef(null);
+  const older = open.older.value;
+
+  const loadOlder = () => open.loadOlder(() => {
+    anchor.current = topOf(scroller.current, content.current);
+  });
+  const onScroll = ({ currentTarget: box }) => {
+    isAtEnd.value = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    if (box.scrollTop < 200 && !isAtEnd.value) void loadOlder();
+  };
+  useEffect(() => {
+    const box = scroller.current;
+    const stick = new ResizeObserver(() => isAtEnd.peek() && scrollToEnd(box));
+    stick.observe(content.current);
+    stick.observe(box);
+    return () => stick.disconnect();
+  }, [open]);
+
+  return html`
+    <div class="scroller" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region" aria-label="Conversation">
+      <div class="messages" ref=${content} aria-busy=${String(open.status.value === "processing")}>
+        ${older.hasMore && html`
+          <button type="button" class="plain older" disabled=${older.isLoading} onClick=${loadOlder}>
+            ${older.isLoading ? "Loading older messages…" : older.problem ? `Not loaded: ${older.problem.detail} Try again` : "Load older messages"}
+          </button>`}
+        <${Rows} open=${open} anchor=${anchor} scroller=${scroller} />
+        <${Waiting} open=${open} />
+      </div>
+    </div>`;
+};
+
+/** The rows that are seen first, and where: one stays there when older ones come above it. Several,
+ * since a row of a turn that was cut may be drawn anew when the rest of it comes. */
+function topOf(box, content) {
+  const top = box.getBoundingClientRect().top;
+  const rows = [...content.children].map((element) => ({ element, ...whereIs(element) }));
+  return rows.filter(({ bottom, height }) => bottom > top && height > 0).slice(1, MOST_ANCHORS);
+}
+
+const whereIs = (element) => {
+  const { top, bottom, height } = element.getBoundingClientRect();
+  return { top, bottom, height };
+};
+
+const Rows = ({ open, anchor, scroller }) => {
+  const [messages, users, executions] = [open.shown.value, open.users.value, open.executions.value];
+  useLayoutEffect(() => {
+    const kept = anchor.current;
+    if (!kept?.length || open.older.peek().isLoading) return;
+    anchor.current = null;
+    const hold = () => {
+      const still = kept.find(({ element }) => element.isConnected);
+      if (still && scroller.current) scroller.current.scrollTop += whereIs(still.element).top - still.top;
+    };
+    hold();
+    // Rows that were only guessed in size have their own in the next frame.
+    requestAnimationFrame(() => {
+      hold();
+      requestAnimationFrame(hold);
+    });
+  });
+  if (!open.isLoaded.value) return html`<${Opening} open=${open} />`;
+  const isAsked = (id) => executions.get(id)?.pending?.length > 0;
+  const isBusy = [...executions.values()].some((one) => one.status === "running" || one.status === "paused");
+  const rows = rowsOf(messages, users, (id) => executions.has(id));
+  return rows.map((row) => {
+    if (row.kind === "status" && row.message.id.endsWith(":status") && isAsked(row.execution)) return null;
+    const isQueued = row.kind === "user" && isBusy && executions.get(row.execution)?.status === "pending";
+    return rowOf(row, isQueued ? "Queued: it is answered after what runs now" : "");
+  });
+};
+
+const Opening = ({ open }) => {
+  const problem = open.problem.value;
+  if (!problem) return html`<div class="opening" aria-busy="true"><span class="spinner"></span><span class="sr-only">Loading</span></div>`;
+  const isGone = problem.status === 404;
+  return html`<div class="opening problem" role="alert"><${Icon} name="alert" />
+    <div><p>${isGone ? "There is no such conversation, or it is not yours." : problem.detail ?? String(problem)}</p>
+    ${isGone ? html`<a href="#/">Begin a new one</a>` : html`<button type="button" onClick=${() => open.load()}>Try again</button>`}</div></div>`;
+};
+
+/** What is being sent, and what is waited for. */
+const Waiting = ({ open }) => html`
+  ${open.sending.value.map((one) => html`<div class="row user sending" data-sending key=${one.key}><div class="bubble">${one.content}<span class="tag">Sending…</span></div></div>`)}
+  ${[...open.executions.value.values()].filter((one) => one.pending?.length).map((one) => html`
+    <${Asking} key=${one.id} execution=${one} onAnswered=${() => open.refreshExecution(one.id)} />`)}
+  ${isQueuedAlone(open) && html`<div class="row status working"><span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>Queued: waits for a worker</div>`}`;
+
+const isQueuedAlone = (open) => {
+  const all = [...open.executions.value.values()];
+  return all.length > 0 && all.every((one) => one.status === "pending");
+};
+
+const Foot = ({ open, toEnd, isAtEnd }) => {
+  const session = newestOf(open);
+  const all = [...open.executions.value.values()];
+  const current = all.find((one) => one.status === "running") ?? all.find((one) => one.status === "paused") ?? all[0];
+  const isPaused = current?.status === "paused";
+  const cancelled = useSignal("");
+  const problem = useSignal("");
+  const cancel = async () => {
+    cancelled.value = current.id;
+    problem.value = "";
+    try {
+      await post(`agent/executions/${encodeURIComponent(current.id)}/cancel`, { reason: "Cancelled in the page" });
+    } catch (error) {
+      // 409: it is over already, which is as good.
+      if (error.status !== 409) [cancelled.value, problem.value] = ["", `Not cancelled. ${error.detail ?? error}`];
+      void open.refreshExecution(current.id);
+    }
+  };
+  const isEnding = current && cancelled.value === current.id;
+  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above. A message sent now is answered afterwards."
+    : current ? "It is working. A message sent now waits for its turn; Esc cancels." : "";
+  const restore = async () => {
+    problem.value = "";
+    try {
+      open.session.value = await change(session, { status: "active" });
+      refreshSoon();
+    } catch (error) {
+      problem.value = error.detail ?? String(error);
+    }
+  };
+  const send = (text, key) => {
+    isAtEnd.value = true;
+    toEnd();
+    return open.send(text, key);
+  };
+  return html`
+    <div class="foot">
+      ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${toEnd}><${Icon} name="down" />Jump to newest</button>`}
+      ${problem.value && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.value}</p>`}
+      ${session && session.status !== "active"
+        ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}</p>`
+        : html`<${Composer} key=${open.id} id=${open.id} hint=${hint} onSend=${send} onCancel=${current && !isEnding ? cancel : null} />`}
+    </div>`;
+};
+
+/** Says the final answer to screen readers, once and whole; the stream itself is not read out. */
+const Announcer = ({ open }) => {
+  const asked = [...open.executions.value.values()].flatMap((one) => one.pending ?? []);
+  const text = asked.length ? `Waits for you: ${asked[0].prompt}` : open.answer.value ? `Answer: ${clipped(open.answer.value, 2000)}` : "";
+  return html`<div class="sr-only" role="status" aria-live="polite">${text}</div>`;
+};

@@ -1,0 +1,112 @@
+/** A tool call as one line; unfolded it shows the whole arguments and result, fetched once. */
+
+import { get } from "./api.js";
+import { Icon } from "./icons.js";
+import { html, signal, useEffect, useState } from "./html.js";
+import { Markdown } from "./markdown.js";
+import { clipped, counted, shownArguments, shownValue, span } from "./words.js";
+
+const SPAWNS = "spawn_subagent";
+const WORDS = {
+  running: "running", waiting: "waits for you", done: "done", failed: "failed", unknown: "outcome unknown",
+};
+const ICONS = { done: "check", failed: "cross", waiting: "pause", unknown: "question" };
+
+/** The calls of executions, as far as they were fetched. */
+const fetched = new Map();
+
+function callsOf(execution) {
+  if (!fetched.has(execution)) fetched.set(execution, signal({ isLoading: false, calls: new Map(), problem: null }));
+  return fetched.get(execution);
+}
+
+/** Fetches the steps of an execution, unless the call is known: one that runs has more of them later. */
+async function wantCall(execution, id) {
+  const known = callsOf(execution);
+  if (known.peek().isLoading || known.peek().calls.has(id)) return;
+  known.value = { ...known.peek(), isLoading: true, problem: null };
+  try {
+    const { items } = await get(`agent/executions/${encodeURIComponent(execution)}/steps`);
+    const calls = items.flatMap((step) => step.tool_executions ?? []);
+    known.value = { isLoading: false, calls: new Map(calls.map((one) => [one.call_id, one])), problem: null };
+  } catch (problem) {
+    known.value = { ...known.peek(), isLoading: false, problem };
+  }
+}
+
+export const ToolBlock = ({ message }) => {
+  const [isOpen, setOpen] = useState(false);
+  const { name, summary, state, duration_ms: time, content, children } = message;
+  const isSettled = state === "done" || state === "failed";
+  return html`
+    <div class=${`row tool ${state}`} data-role="tool" data-id=${message.id} data-tool=${name} data-state=${state}>
+      <details onToggle=${(event) => setOpen(event.currentTarget.open)}>
+      <summary class="tool-line">
+        <${Icon} name="chevron" />
+        <span class="tool-name">${name || "tool"}</span>
+        <span class="tool-summary">${summary}</span>
+        <span class="tool-state">
+          ${ICONS[state] ? html`<${Icon} name=${ICONS[state]} />` : html`<span class="spinner" aria-hidden="true"></span>`}
+          <span class=${state === "done" ? "sr-only" : ""}>${WORDS[state]}</span>
+          ${isSettled && time !== null && html`<span class="tool-time">${span(time)}</span>`}
+        </span>
+      </summary>
+      ${isOpen && html`<${Whole} message=${message} />`}
+      </details>
+      ${!isOpen && message.error && content && html`<p class="tool-error">${clipped(content, 500)}</p>`}
+      ${children.length > 0 && html`
+        <div class="children" role="group" aria-label=${`What the subagent of ${name} did`}>
+          ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}
+        </div>`}
+    </div>`;
+};
+
+const Child = ({ message }) => {
+  if (message.role === "tool") return html`<${ToolBlock} message=${message} />`;
+  if (message.role === "assistant") {
+    return html`<div class="row assistant" data-role="assistant" data-id=${message.id}><div class="answer"><${Markdown} text=${message.content} isWhole=${!message.incomplete} /></div></div>`;
+  }
+  return html`<div class=${`row status ${message.error ? "bad" : ""}`} data-role="status" data-id=${message.id}>${message.content}</div>`;
+};
+
+const Whole = ({ message }) => {
+  const { id, content, execution, state, name, children } = message;
+  useEffect(() => {
+    if (execution) void wantCall(execution, id);
+  }, [execution, id, state]);
+  const { isLoading, calls, problem } = callsOf(execution).value;
+  const call = calls.get(id);
+  if (!call) {
+    return html`<div class="whole">
+      ${content && html`<${Part} title="Result, in short" text=${content} />`}
+      <p class="quiet">
+        ${isLoading ? "Fetching arguments and result…" : problem ? `Not all of it can be shown: ${problem.detail}` : "All of it can be shown when the step is done."}
+      </p></div>`;
+  }
+  const error = call.error && (call.error.message ? `${call.error.exception ?? "Error"}: ${call.error.message}` : shownValue(call.error));
+  return html`<div class="whole">
+    <${Part} title="Arguments" text=${shownArguments(call.arguments)} label=${name} data-arguments />
+    ${error && html`<${Part} title="Error" text=${error} label=${name} isBad />`}
+    <${Part} title=${error ? "What the model was told" : "Result"} text=${shownValue(call.result)} label=${name} data-result />
+    ${name === SPAWNS && children.length === 0 && html`<${Subagents} execution=${execution} prompt=${call.arguments?.prompt} />`}
+    <p><a class="quiet" href=${`#/x/${execution}`}>The whole execution</a></p>
+  </div>`;
+};
+
+/** What subagents did is told live only; later there are their executions. */
+const Subagents = ({ execution, prompt }) => {
+  const [found, setFound] = useState([]);
+  useEffect(() => {
+    get(`agent/executions/${encodeURIComponent(execution)}/trace`).then(
+      ({ subagents }) => setFound((subagents ?? []).filter(({ input }) => input?.prompt === prompt)),
+      () => setFound([]), // the link to the whole execution is there all the same
+    );
+  }, [execution, prompt]);
+  return found.map((one) => html`<p key=${one.id}><a href=${`#/x/${one.id}`}>What ${one.agent_type} did</a> <span class="quiet">(${one.status}, ${counted(one.step_count, "step")})</span></p>`);
+};
+
+export const Part = ({ title, text, label = "", isBad = false, ...data }) => html`
+  <section class=${isBad ? "bad" : ""}>
+    <p class="part-title">${title}</p>
+    <pre tabindex="0" role="region" ...${data} aria-label=${`${title} ${label}`.trim()}>${text === "" ? "(nothing)" : text}</pre>
+  </section>`;

@@ -1,0 +1,73 @@
+/**
+ * The messages of a session as rows to draw. Pure. A message that looks the same stays the same
+ * object, and an object is drawn once.
+ */
+
+import { span } from "./words.js";
+
+const FIELDS = ["role", "content", "incomplete", "name", "summary", "error", "state", "folded"];
+
+/** Under which key a message is drawn: the same live and stored. */
+export function keyOf({ id, role, execution }) {
+  if (role === "tool") return `tool ${execution ?? ""} ${id}`;
+  if (role === "assistant") return `text ${id.split(":").slice(0, 2).join(":")}`;
+  return `${role} ${id}`;
+}
+
+export function looksSame(a, b) {
+  if (a === b) return true;
+  if (FIELDS.some((name) => a[name] !== b[name])) return false;
+  if (span(a.duration_ms) !== span(b.duration_ms)) return false;
+  const [mine, others] = [a.children ?? [], b.children ?? []];
+  return mine.length === others.length && mine.every((one, place) => looksSame(one, others[place]));
+}
+
+/** The new messages, with the old objects where nothing changed. What subagents said is not stored,
+ * so a block keeps the children that it had. */
+export function steady(old, fresh) {
+  const byKey = new Map(old.map((one) => [keyOf(one), one]));
+  return fresh.map((one) => {
+    const before = byKey.get(keyOf(one));
+    if (!before) return one;
+    const hasLost = one.children?.length === 0 && before.children?.length > 0 && one.state !== "running";
+    const whole = hasLost ? { ...one, children: before.children } : one;
+    return looksSame(before, whole) ? before : whole;
+  });
+}
+
+/** The execution that a message belongs to; "" for what belongs to none. */
+export function executionOf(message, users) {
+  if (message.role === "user") return users.get(message.id) ?? "";
+  if (message.role === "tool") return message.execution;
+  return message.id.includes(":") ? message.id.slice(0, message.id.indexOf(":")) : "";
+}
+
+/** Rows: messages, and behind those of an execution that is over its end with the folded messages.
+ * @param {object[]} messages @param {Map<string, string>} users @param {(id: string) => boolean} isOpen */
+export function rowsOf(messages, users, isOpen) {
+  const [rows, seen] = [[], new Map()];
+  let [current, details, hasOutput, isTold] = ["", [], false, false];
+  const end = () => {
+    if (!current || isOpen(current)) return;
+    rows.push({ kind: "end", key: `end ${current}`, execution: current, details, isTold });
+  };
+  for (const message of messages) {
+    const execution = executionOf(message, users);
+    if (execution !== current) {
+      if (hasOutput) end();
+      [current, details, hasOutput, isTold] = [execution, [], false, false];
+    }
+    if (message.role !== "user") hasOutput = true;
+    if (message.role === "status" && message.folded) {
+      details.push(message);
+      continue;
+    }
+    if (message.role === "status") isTold = true;
+    const key = keyOf(message);
+    const count = seen.get(key) ?? 0;
+    seen.set(key, count + 1);
+    rows.push({ kind: message.role, key: count ? `${key} ${count}` : key, message, execution });
+  }
+  if (hasOutput) end();
+  return rows;
+}

@@ -1,0 +1,172 @@
+"""The page of an execution: it opens with the stop, in the words of ``stepwell why``."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from stepwell.clock import SystemClock
+from stepwell.continuation import StopReason
+from tests.browser.apps import STOPS
+from tests.browser.conftest import NewPage
+from tests.browser.serving import ROOT, Server, environment, until
+
+LONG = 1000
+
+# The words of an element without signs that only decorate, whatever elements they are in.
+WORDS = """(element) => {
+  const copy = element.cloneNode(true);
+  for (const sign of copy.querySelectorAll("[aria-hidden=true]")) sign.remove();
+  return copy.textContent;
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_execution(server: Server) -> str:
+    """One of a thousand steps; it runs beside the other tests."""
+    return server.send(f"long {LONG}", "long")["execution"]["id"]
+
+
+@pytest.fixture(scope="module")
+def stopped(server: Server) -> dict[str, dict[str, Any]]:
+    """An execution for every stop reason, as a real run left it."""
+    sent = {reason: server.send("tell", f"stops-{reason}")["execution"]["id"] for reason in STOPS}
+    cancelled = sent["user_requested"]
+    until(lambda: _is_waiting(server, cancelled))
+    server.post(f"agent/executions/{cancelled}/cancel", {"reason": "closed the tab"})
+    return {reason: server.over(execution) for reason, execution in sent.items()}
+
+
+def _is_waiting(server: Server, execution: str) -> bool:
+    session = server.get(f"agent/executions/{execution}")["session_id"]
+    return any("Calling wait" in each["content"] for each in server.messages(session))
+
+
+def _whys(server: Server, executions: list[str]) -> dict[str, str]:
+    ran = subprocess.run(
+        (sys.executable, "-m", "tests.browser.whys", server.database, *executions),
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(ran.stdout)
+
+
+def _explanation(printed: str) -> list[str]:
+    """The lines that explain the stop, of what `why` printed: between its heading and the steps."""
+    explained = printed.partition("\n\n")[2].partition("\n\n")[0]
+    return [line.strip() for line in explained.splitlines() if line.strip()]
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def _opened(page: Page, execution: str) -> None:
+    page.evaluate("(id) => { location.hash = `#/x/${id}`; }", execution)
+    expect(page.locator(f'[data-execution="{execution}"] [data-stop]')).to_be_visible()
+
+
+def test_page_and_why_say_the_same_for_every_stop_reason(
+    server: Server, new_page: NewPage, stopped: dict[str, dict[str, Any]]
+) -> None:
+    assert set(StopReason) <= set(STOPS)
+    whys = _whys(server, [each["id"] for each in stopped.values()])
+    page = new_page(server).page
+    for reason, execution in stopped.items():
+        lines = _explanation(whys[execution["id"]])
+        assert len(lines) >= 2, whys[execution["id"]]
+        trace = server.get(f"agent/executions/{execution['id']}/trace")
+        assert [line.strip() for line in trace["stop"]["text"].splitlines()] == lines
+        _opened(page, execution["id"])
+        stop = page.locator("[data-stop]")
+        expected = "steps_limit" if reason == "budget" else reason
+        expect(stop).to_have_attribute("data-reason", expected)
+        seen = _bare(stop.evaluate(WORDS))
+        missing = [line for line in lines if _bare(line) not in seen]
+        assert missing == [], f"{reason}: the page lacks lines of `stepwell why`"
+        votes = [vote["criterion"] for vote in execution["decision"]["evaluations"]]
+        rows = stop.locator("[data-vote]").evaluate_all("(all) => all.map((one) => one.dataset.vote)")
+        assert sorted(rows) == sorted(votes)
+
+
+def test_timeline_snapshots_events_and_subagents_are_all_there(
+    server: Server, new_page: NewPage
+) -> None:
+    execution = server.ran("delegate it")
+    watched = new_page(server, f"#/x/{execution['id']}")
+    page = watched.page
+    expect(page.locator("[data-stop]")).to_be_visible()
+    watched.shot("execution")
+    expect(page.locator("[data-step]")).to_have_count(2)
+    step = page.locator('[data-step="1"]')
+    step.get_by_role("button").first.click()
+    expect(step).to_contain_text("spawn_subagent")
+    expect(step).to_contain_text("look at the basin")
+
+    page.get_by_role("heading", name="Snapshots").scroll_into_view_if_needed()
+    diff = page.locator("[data-diff]")
+    expect(diff).to_contain_text("The surveyor is back.")
+    assert diff.locator("[data-kind=added]").count() > 0
+
+    page.get_by_role("heading", name="Raw events").scroll_into_view_if_needed()
+    events = page.locator("[data-event]")
+    expect(events.first).to_be_attached()
+    logged = server.get(f"agent/sessions/{execution['session_id']}")["last_seq"]
+    expect(page.locator(f'[data-event="{logged}"]')).to_be_attached()
+    events.last.locator("summary").click()
+    expect(events.last).to_contain_text(execution["id"])
+    watched.shot("execution-events")
+
+    child = page.locator("[data-subagent]")
+    expect(child).to_have_count(1)
+    child.get_by_role("link").first.click()
+    expect(page.locator("[data-stop]")).to_have_attribute("data-reason", "completed")
+    assert execution["id"] not in page.evaluate("location.hash")
+    expect(page.locator("[data-step]")).to_have_count(2)
+
+
+def test_an_execution_that_runs_is_followed_to_its_end(server: Server, new_page: NewPage) -> None:
+    sent = server.send("wait for it")["execution"]["id"]
+    watched = new_page(server, f"#/x/{sent}")
+    page = watched.page
+    expect(page.locator("[data-stop]")).to_be_visible()
+    server.post(f"agent/executions/{sent}/cancel", {"reason": "seen enough"})
+    stop = page.locator("[data-stop]")
+    expect(stop).to_have_attribute("data-reason", "user_requested", timeout=20_000)
+    expect(stop).to_contain_text("seen enough")
+
+
+def test_an_execution_that_does_not_exist_is_told(server: Server, new_page: NewPage) -> None:
+    watched = new_page(server, "#/x/nothing")
+    watched.allow("404")
+    expect(watched.page.get_by_role("alert")).to_contain_text(re.compile("no .*execution", re.I))
+
+
+def test_an_execution_of_a_thousand_steps_opens_in_a_moment_and_in_parts(
+    server: Server, new_page: NewPage, long_execution: str
+) -> None:
+    execution = server.over(long_execution, seconds=120)
+    assert execution["step_count"] == LONG
+    clock = SystemClock()
+    begun = clock.monotonic()
+    page = new_page(server, f"#/x/{execution['id']}").page
+    expect(page.locator("[data-step]").first).to_be_visible(timeout=30_000)
+    took = clock.monotonic() - begun
+    print(f"an execution of {LONG} steps opened in {took:.2f} s")
+    assert took < 15
+    expect(page.locator("[data-stop]")).to_contain_text(f"{LONG} of 5000 steps")
+    assert page.evaluate("document.querySelectorAll('*').length") < 15_000
+    last = page.locator(f'[data-step="{LONG}"]')
+    for _ in range(12):
+        if last.count():
+            break
+        page.get_by_role("button", name=re.compile("next|later|last", re.I)).first.click()
+    expect(last).to_be_attached()

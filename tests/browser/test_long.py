@@ -1,0 +1,83 @@
+"""Long and fast things: a past of 10,000 messages, and 2,000 chunks at 500 a second."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from bench.page import FINE_MS, WANTED_SHARE, measured
+from stepwell.clock import SystemClock
+from tests.browser.conftest import NewPage
+from tests.browser.seeding import SESSION, seed_history
+from tests.browser.seeing import Chat
+from tests.browser.serving import Server, serving
+
+MESSAGES = 10_000
+MOST_ELEMENTS = 60_000
+
+
+@pytest.fixture(scope="module")
+def old_server(browser: Browser) -> Iterator[Server]:
+    """A server with a session of 10,000 messages."""
+    with tempfile.TemporaryDirectory(prefix="stepwell-browser-") as folder:
+        server = Server(Path(folder))
+        seed_history(server.database, MESSAGES)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def test_a_past_of_ten_thousand_messages_opens_at_once_and_pages_back_to_the_first(
+    old_server: Server, new_page: NewPage
+) -> None:
+    clock = SystemClock()
+    begun = clock.monotonic()
+    watched = new_page(old_server, f"#/s/{SESSION}")
+    chat = Chat(watched)
+    newest = MESSAGES // 4 - 1
+    expect(chat.answer).to_contain_text(f"Answer {newest}.")
+    opened = clock.monotonic() - begun
+    size = "document.querySelectorAll('*').length"
+    at_first = watched.page.evaluate(size)
+    print(f"10,000 messages opened in {opened:.2f} s with {at_first} elements")
+    assert opened < 10
+    assert at_first < 5_000
+
+    # Back to the beginning, page by page, as the button does it.
+    button = watched.page.get_by_role("button", name="Load older messages")
+    begun = clock.monotonic()
+    for _ in range(MESSAGES // 100):
+        if not button.count():
+            break
+        first = chat.row("user").first.text_content()
+        button.click()
+        expect(chat.row("user").first).not_to_have_text(first or "")
+    took = clock.monotonic() - begun
+    expect(chat.row("user").first).to_contain_text("Question 0?")
+    at_last = watched.page.evaluate(size)
+    print(f"paged back to the first message in {took:.1f} s, {at_last} elements at last")
+    assert at_last < MOST_ELEMENTS
+
+    # Nothing is missing on the way, and nothing is there twice.
+    asked = [row.text for row in chat.rows() if row.kind == "user"]
+    numbers = [int(text.split()[-1].rstrip("?")) for text in asked]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert numbers[0] == 0
+
+
+def test_two_thousand_chunks_at_five_hundred_a_second_cost_the_same_at_the_end_as_at_the_start(
+    browser: Browser,
+) -> None:
+    with serving("bench.page_line:app") as server:
+        figures = measured(browser, server)
+    print({name: round(value, 2) for name, value in figures.items()})
+    # How much is read again does not depend on the machine.
+    assert figures["lexed_per_read_last_quarter"] <= 2 * figures["lexed_per_read_first_quarter"] + 500
+    assert figures["last_quarter_p95_ms"] <= 2 * max(figures["first_quarter_p95_ms"], FINE_MS)
+    # The claim itself holds for a machine that is quiet enough to draw an idle page in time.
+    if figures["idle_p95_ms"] < 20:
+        assert figures["share_under_34_ms"] >= WANTED_SHARE

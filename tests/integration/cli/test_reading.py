@@ -1,0 +1,126 @@
+"""``sessions``, ``why``, ``trace`` and ``tools``: what they show, and that they change nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from stepwell.cli.exit_codes import ExitCode
+from tests.integration.cli.command_line import CommandLine, say, write_shop
+
+
+@pytest.mark.parametrize("command", ["why", "trace", "sessions"])
+def test_a_database_that_is_not_there_is_not_made(
+    command: str, stepwell: CommandLine, tmp_path: Path
+):
+    ran = stepwell(command)
+    assert ran.code == ExitCode.CONFIGURATION
+    assert "there is no database stepwell.db" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_of_stepwell_is_said(stepwell: CommandLine, tmp_path: Path):
+    (tmp_path / "empty.db").touch()
+    ran = stepwell("why", "--db", "sqlite:///empty.db")
+    assert ran.code == ExitCode.CONFIGURATION
+    assert "no tables of Stepwell" in ran.err
+    assert "`stepwell run` and `stepwell serve` make and update its tables" in ran.err
+
+
+def test_why_prints_the_text_that_the_page_shows_and_then_every_step(
+    stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "why_shop")
+    stepwell("run", "--app", shop, "--agent", "limited", "Go", "-q")
+    trace = stepwell("trace", "--json").document
+    execution_id = trace["execution"]["id"]
+    why = stepwell("why")
+    assert trace["stop"]["text"] in why.out
+    assert execution_id in why.out
+    assert why.out.count("goes on, ToolCallPresenceCheck: the model called 1 tool") == 2
+    assert "stops (steps_limit), StepsLimit: 3 of 3 steps used" in why.out
+    assert "current=3, maximum=3" not in why.out.partition("Steps\n")[2]
+    assert "current=3, maximum=3" in stepwell("why", "--all").out.partition("Steps\n")[2]
+    told = stepwell("why", execution_id[:-2], "--json").document
+    assert told["stop"] == trace["stop"]
+    assert [step["number"] for step in told["steps"]] == [1, 2, 3]
+    assert told["steps"][0]["tools"] == [{"name": "look_up", "outcome": "completed"}]
+
+
+def test_an_id_that_begins_several_is_refused_with_those(stepwell: CommandLine, tmp_path: Path):
+    shop = write_shop(tmp_path, "why_several")
+    ids = [say(stepwell, shop, "x")["id"] for _ in range(2)]
+    ran = stepwell("why", ids[0][:4])
+    assert ran.code == ExitCode.FAILED
+    assert all(id in ran.err for id in ids)
+    assert stepwell("why", ids[0]).out.startswith(ids[0])
+    assert stepwell("why").out.startswith(ids[1])
+    assert stepwell("why", "%").code == ExitCode.FAILED
+
+
+def test_a_paused_execution_says_that_it_is_not_over(stepwell: CommandLine, tmp_path: Path):
+    shop = write_shop(tmp_path, "why_paused")
+    stepwell("run", "--app", shop, "--agent", "asks", "Go", "-q")
+    why = stepwell("why")
+    assert "It is not over: it waits for a person." in why.out
+    assert "pauses (input_required), user_input: Which order?" in why.out
+
+
+def test_trace_shows_steps_tools_and_messages(stepwell: CommandLine, tmp_path: Path):
+    shop = write_shop(tmp_path, "trace_shop")
+    stepwell("run", "--app", shop, "Where is order 7?", "-q")
+    shown = stepwell("trace").out
+    for told in (
+        "Step 1",
+        'look_up {"order":7}',
+        "order 7 was shipped",
+        "Messages",
+        "Where is order 7?",
+        "Why\nThe run ended: the work is done",
+    ):
+        assert told in shown
+    assert stepwell("trace", "--json", "--jsonl").code == ExitCode.USAGE
+
+
+def test_sessions_are_listed_found_renamed_archived_and_closed(
+    stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "sessions_shop")
+    first = say(stepwell, shop, "About apples")["session_id"]
+    second = say(stepwell, shop, "About pears")["session_id"]
+    assert [line.split()[0] for line in stepwell("sessions").out.splitlines()] == [second, first]
+    assert stepwell("sessions", "--search", "apples").out.split()[0] == first
+    assert stepwell("sessions", "--limit", "1").out.split()[0] == second
+    assert stepwell("sessions", "--user", "ada").out == ""
+    assert len(stepwell("sessions", "--all-users").out.splitlines()) == 2
+    assert stepwell("sessions", "rename", first, "Fruit").out.endswith("Fruit\n")
+    assert stepwell("sessions", "archive", first, "--json").document["status"] == "archived"
+    assert stepwell("sessions", "--status", "archived").out.split()[:2] == [first, "archived"]
+    assert stepwell("sessions", "close", second).code == ExitCode.COMPLETED
+    assert stepwell("run", "--app", shop, "More", "--session", second).code == ExitCode.FAILED
+    shown = stepwell("sessions", "--json", "show", first).document
+    assert [m["role"] for m in shown["messages"] if m["role"] in ("user", "assistant")] == [
+        "user",
+        "assistant",
+    ]
+    assert "About apples" in stepwell("sessions", "show", first).out
+
+
+def test_tools_are_shown_with_their_effect_and_whether_a_person_is_asked(
+    stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "tools_shop")
+    lines = stepwell("tools", shop, "--agent", "refunds").out.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["look_up", "pure", "-"],
+        ["refund", "external", "approval"],
+        ["wait", "external", "-"],
+        ["broken", "external", "-"],
+    ]
+    one = stepwell("tools", shop, "look_up").document
+    assert one["parameters"]["required"] == ["order"]
+    assert "needs_approval" in stepwell("tools", shop, "--json").document["orders"][0]
+    unknown = stepwell("tools", shop, "nothing")
+    assert unknown.code == ExitCode.USAGE
+    assert "Available tools: broken, look_up" in unknown.err
+    assert stepwell("tools", shop, "--agent", "x").code == ExitCode.CONFIGURATION
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.is_file()) == [".py"]

@@ -1,0 +1,145 @@
+"""Commands as processes of their own: what a terminal and a shell see of them."""
+
+import io
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from stepwell.clock import SystemClock
+from tests.integration.cli.command_line import CommandLine, write_shop
+
+COMMAND = (sys.executable, "-m", "stepwell")
+PATIENCE = 30.0
+CLOCK = SystemClock()
+
+
+def typed(
+    arguments: Sequence[str], folder: Path, answers: Sequence[tuple[str, str]]
+) -> tuple[int, str]:
+    """The exit code and the screen of a command in a terminal, where each text is answered once it
+    is seen."""
+    process, screen = pty.fork()
+    if process == 0:
+        os.chdir(folder)
+        os.execv(sys.executable, [*COMMAND, *arguments])
+    seen, waiting, until = "", list(answers), CLOCK.monotonic() + PATIENCE
+    begin = 0
+    try:
+        while CLOCK.monotonic() < until:
+            if select.select([screen], [], [], 0.1)[0]:
+                try:
+                    more = os.read(screen, 65536)
+                except OSError:
+                    break
+                if not more:
+                    break
+                seen += more.decode(errors="replace")
+            if waiting and waiting[0][0] in seen[begin:]:
+                begin = len(seen)
+                os.write(screen, waiting.pop(0)[1].encode())
+        else:
+            os.kill(process, signal.SIGKILL)
+    finally:
+        os.close(screen)
+    _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status), seen
+
+
+def test_a_question_is_asked_where_there_is_a_terminal_and_the_run_goes_on(tmp_path: Path):
+    shop = write_shop(tmp_path, "terminal_asks")
+    code, seen = typed(["run", "--app", shop, "--agent", "asks", "Go"], tmp_path, [("? ", "1\r")])
+    assert code == 0, seen
+    assert "Which order?" in seen
+    assert seen.count("Done.") == 1
+
+
+def test_ctrl_c_cancels_the_execution_itself(stepwell: CommandLine, tmp_path: Path):
+    shop = write_shop(tmp_path, "terminal_slow")
+    command = [*COMMAND, "run", "--app", shop, "--agent", "slow", "Go"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "-> wait" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, "")
+    assert "cancelling (Ctrl-C again leaves at once)" in err
+    told = stepwell("why", "--json").document
+    assert (told["status"], told["stop"]["reason"]) == ("cancelled", "user_requested")
+
+
+def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
+    shop = write_shop(tmp_path, "terminal_chat")
+    answers = [
+        ("> ", "Refund order 7\r"),
+        ("[y/n/e] ", "y\r"),
+        ("Refunded.", "/why\r"),
+        ("stepwell why", "/session\r"),
+        ("stepwell chat", "/nonsense\r"),
+        ("/help lists", "\x04"),
+    ]
+    code, seen = typed(["chat", shop, "--agent", "refunds"], tmp_path, answers)
+    assert code == 0, seen
+    assert "May refund run with" in seen
+    assert "The run ended: the work is done" in seen
+    assert f"stepwell chat {shop} --session " in seen
+
+
+def test_ctrl_c_in_a_conversation_cancels_and_goes_on(tmp_path: Path):
+    shop = write_shop(tmp_path, "terminal_cancels")
+    answers = [("> ", "Go\r"), ("-> ", "\x03"), ("cancelled on request", "/quit\r")]
+    code, seen = typed(["chat", shop, "--agent", "slow"], tmp_path, answers)
+    assert code == 0, seen
+    assert "Decided by user: Ctrl-C" in seen
+
+
+def test_a_conversation_can_be_piped_and_taken_up_again(
+    stepwell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shop = write_shop(tmp_path, "terminal_piped")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\n/unknown\ntwo\n/session\n"))
+    first = stepwell("chat", shop, "--agent", "echoes")
+    assert first.code == 0, first.err
+    *said, session = first.out.split("\n")[:3]
+    assert said == ["You said one", "You said two"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("three\n/new\nfour\n"))
+    again = stepwell("chat", shop, "--session", session)
+    assert again.out == "You said three\nYou said four\n"
+    assert "assistant: You said two" in again.err
+    assert "three" in stepwell("sessions", "show", session).out
+    assert "four" not in stepwell("sessions", "show", session).out
+
+
+def test_the_second_ctrl_c_ends_a_server_at_once(tmp_path: Path):
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "on http://127.0.0.1:" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, 130)
+
+
+def test_the_help_comes_quickly(tmp_path: Path):
+    command = [*COMMAND, "--help"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)  # makes the bytecode
+    times: list[float] = []
+    for _ in range(3):
+        began = CLOCK.monotonic()
+        subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+        times.append(CLOCK.monotonic() - began)
+    assert min(times) < 0.35, times

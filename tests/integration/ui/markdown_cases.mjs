@@ -1,0 +1,105 @@
+// Runs the pure parts of the page's markdown; prints one JSON document. The argument names the
+// part, the cases come on standard input.
+import { readFileSync } from "node:fs";
+
+import { Markdown, lexed } from "../../../src/stepwell/ui/page/markdown.js";
+import { blockNode } from "../../../src/stepwell/ui/page/markdown_nodes.js";
+import { outlineAfter } from "../../../src/stepwell/ui/page/markdown_outline.js";
+import { MarkdownReader } from "../../../src/stepwell/ui/page/markdown_reader.js";
+import {
+  dereferenced, inPieces, partsShowingHidden, safeTarget,
+} from "../../../src/stepwell/ui/page/markdown_text.js";
+
+const given = () => JSON.parse(readFileSync(0, "utf8"));
+const tokens = (reader, text, isWhole) => reader.read(text, isWhole).map((block) => block.token);
+const whole = (text) => tokens(new MarkdownReader(), text, true);
+
+/** All elements of some vnodes as [name, attributes], and their text. */
+const flat = (node, found = { elements: [], text: "" }) => {
+  if (Array.isArray(node)) node.forEach((each) => flat(each, found));
+  else if (typeof node === "string" || typeof node === "number") found.text += node;
+  else if (node && typeof node === "object") {
+    const { children, ...rest } = node.props;
+    if (typeof node.type === "string") found.elements.push([node.type, rest]);
+    flat(children, found);
+  }
+  return found;
+};
+
+const shown = (text) => flat(new MarkdownReader().read(text, true).map((block) => blockNode(block.token)));
+
+const seconds = (work) => {
+  const start = performance.now();
+  work();
+  return (performance.now() - start) / 1000;
+};
+
+const parts = {
+  /** For each [text, ends of its pieces]: what the pieces led to, and the text at once. */
+  split: () => given().map(([text, ends]) => {
+    const reader = new MarkdownReader();
+    for (const end of ends) reader.read(text.slice(0, end), false);
+    const streamed = JSON.stringify(tokens(reader, text, true));
+    return { isSame: streamed === JSON.stringify(whole(text)), isExact: reader.isExact };
+  }),
+
+  /** For each text: blocks that kept their identity while the last part of it came. */
+  kept: () => given().map(([before, after]) => {
+    const reader = new MarkdownReader();
+    const first = reader.read(before, false);
+    const second = reader.read(before + after, false);
+    return first.filter((block, place) => second[place] === block).length;
+  }),
+
+  shown: () => given().map(shown),
+  elsewhere: () => given().map((text) => {
+    const reader = new MarkdownReader();
+    for (const piece of ["Quite another text.\n\nWith two blocks.\n\n", text]) reader.read(piece, false);
+    return JSON.stringify(tokens(reader, text, true)) === JSON.stringify(whole(text));
+  }),
+
+  /** Characters lexed for one of 1,600 pieces, early and late: [opening, usual, every, each]. */
+  cost: () => given().map(([opening, usual, every, each]) => {
+    const reader = new MarkdownReader();
+    let text = opening;
+    const frame = (number) => {
+      text += number % each === 0 ? every : usual;
+      reader.read(text, false);
+    };
+    const run = (from, to) => {
+      const before = lexed.characters;
+      for (let number = from; number < to; number += 1) frame(number);
+      return (lexed.characters - before) / (to - from);
+    };
+    run(1, 500);
+    const early = run(500, 800);
+    run(800, 1300);
+    return { early, late: run(1300, 1600), length: text.length };
+  }),
+
+  /** Seconds to read and make vnodes of hostile texts: [name, piece, times]. */
+  hostile: () => given().map(([name, piece, times]) => {
+    const text = piece.repeat(times);
+    let kept = 0;
+    const spent = seconds(() => {
+      kept = new MarkdownReader().read(text, true).map((block) => blockNode(block.token)).length;
+    });
+    return { name, spent, kept };
+  }),
+
+  words: () => ({
+    dereferenced: given().map(dereferenced),
+    outline: [[2, 2], [4, 2], [3, 2], [1, 2], [6, 2]].reduce(
+      ({ outline, levels }, [depth, first]) => {
+        const next = outlineAfter(outline, depth, first);
+        return { outline: next, levels: [...levels, next.at(-1).level] };
+      }, { outline: [], levels: [] }).levels,
+    pieces: inPieces("line\n".repeat(5000)).join("") === "line\n".repeat(5000),
+    hidden: partsShowingHidden("a\u202eb\u200bc\u{1F468}\u200d\u{1F469}"),
+    isComponent: typeof Markdown,
+  }),
+
+  targets: () => given().map(safeTarget),
+};
+
+console.log(JSON.stringify(parts[process.argv[2]]()));
