@@ -5,6 +5,7 @@ run, since what else the machine does is in both. Needs Chromium and the develop
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -50,7 +51,7 @@ def quantile(values: list[float], share: float) -> float:
 
 def between(times: list[float], first: float, last: float) -> list[float]:
     """The lengths of the frames that ended in that time."""
-    return [b - a for a, b in zip(times, times[1:], strict=False) if first <= b <= last]
+    return [b - a for a, b in itertools.pairwise(times) if first <= b <= last]
 
 
 def figures_of(

@@ -20,8 +20,8 @@ PER_SECOND = 500
 IDLE_SECONDS = 2.0
 _PART = """## Part {number}
 
-The harbour of part {number} has **three** quays, of which the *second* one is `{number}` metres deep;
-see the [tide tables](https://example.org/tides/{number}) before you enter it at night.
+The harbour of part {number} has **three** quays; the *second* one is `{number}` metres deep: see
+the [tide tables](https://example.org/tides/{number}) before you enter it at night.
 
 1. the old quay, which is **dry** at low tide
 2. the new quay

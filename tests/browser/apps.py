@@ -105,7 +105,9 @@ def then(*lines: Line | Exception) -> Play:
 
 def _asked(scene: Scene) -> Line:
     if scene.turn == 0:
-        question = call("user_input", question="Which quay?", options=["The old one", "The new one"])
+        question = call(
+            "user_input", question="Which quay?", options=["The old one", "The new one"]
+        )
         return Line("I need to know more.", (question,))
     return Line(f"You chose: {scene.last}")
 
@@ -212,7 +214,7 @@ STOPS: dict[str, Agent] = {
 
 
 def _hostile(scene: Scene) -> Line:
-    """``hostile 3 of 6``: that part of the corpus, one entry a turn, in texts, calls and results."""
+    """``hostile 3 of 6``: that part of the corpus, one entry a turn, as text, call and result."""
     part, parts = (int(word) for word in scene.said.split()[1:4:2])
     mine = CORPUS[part - 1 :: parts]
     if scene.turn >= len(mine):
@@ -229,9 +231,7 @@ def _long(scene: Scene) -> Line:
 
 
 def _unlimited(scenes: dict[str, Play]) -> Agent:
-    return Agent(
-        StagedModel(scenes), tools=[note], max_steps=5000, max_tokens=None, timeout=None
-    )
+    return Agent(StagedModel(scenes), tools=[note], max_steps=5000, max_tokens=None, timeout=None)
 
 
 agents = {

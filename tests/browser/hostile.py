@@ -100,8 +100,8 @@ LOADING = (
     "<p style='position:fixed;inset:0;z-index:9999;background:red'>over everything</p>",
     "<script src={url}/x.js></script>",
     "<script type=module>import '{url}/x.js'</script>",
-    "<script type=importmap>{{\"imports\":{{\"x\":\"{url}/x.js\"}}}}</script>",
-    "<script type=speculationrules>{{\"prefetch\":[{{\"urls\":[\"{url}\"]}}]}}</script>",
+    '<script type=importmap>{{"imports":{{"x":"{url}/x.js"}}}}</script>',
+    '<script type=speculationrules>{{"prefetch":[{{"urls":["{url}"]}}]}}</script>',
     "<iframe src={url}></iframe>",
     "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
     "<frameset><frame src={url}></frameset>",
@@ -111,7 +111,7 @@ LOADING = (
     "<portal src={url}></portal>",
     "<base href={url}/>",
     "<meta http-equiv=refresh content='0;url={url}'>",
-    "<meta http-equiv=Content-Security-Policy content=\"default-src *\">",
+    '<meta http-equiv=Content-Security-Policy content="default-src *">',
     "<form action={url} id=f><input name=a><button>Send</button></form>",
     "<button form=f formaction={url}>Send</button>",
     "<a href={url} ping={url}/ping>x</a>",
@@ -137,7 +137,7 @@ SCRIPTS = (
     "<![CDATA[<script>alert(1)</script>]]>",
     "<?xml version='1.0'?><script>alert(1)</script>",
     "<!DOCTYPE html [<!ENTITY x 'y'>]>&x;",
-    "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
+    '<noscript><p title="</noscript><img src=x onerror=alert(1)>">',
     "<template><script>alert(1)</script></template>",
     "<template shadowrootmode=open><script>alert(1)</script></template>",
     "<textarea></textarea><script>alert(1)</script>",
@@ -159,7 +159,16 @@ HANDLERS = (
     "<{tag} {event}=alert(1)>x</{tag}>",
     "<{tag} {event}='alert(1)' autofocus tabindex=1>x</{tag}>",
 )
-TAGS = ("img src=x", "body", "details open", "input autofocus", "marquee", "video src=x", "div", "a")
+TAGS = (
+    "img src=x",
+    "body",
+    "details open",
+    "input autofocus",
+    "marquee",
+    "video src=x",
+    "div",
+    "a",
+)
 EVENTS = ("onerror", "onload", "onfocus", "ontoggle", "onpointerenter", "onanimationstart")
 TEMPLATES = (
     "{{constructor.constructor('alert(1)')()}}",
@@ -179,7 +188,7 @@ TEMPLATES = (
     "[constructor]\n\n[toString][hasOwnProperty]",
     "| __proto__ |\n|---|\n| constructor |",
     "```__proto__\nx\n```",
-    "```\"><img src=x onerror=alert(1)>\nx\n```",
+    '```"><img src=x onerror=alert(1)>\nx\n```',
     "```<script>alert(1)</script>\nx\n```",
     "~~~html onload=alert(1)\n<b>x</b>\n~~~",
 )
@@ -216,7 +225,7 @@ ODD = (
     "\N{OBJECT REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}\x07\x1b[31mred\x1b[0m\x7f",
     "\N{LINE SEPARATOR}<script>alert(1)</script>\N{PARAGRAPH SEPARATOR}",
     "www.evil.example http://evil.example mailto:a@evil.example a@evil.example",
-    "<https://evil.example/?q=\"onmouseover=alert(1)>",
+    '<https://evil.example/?q="onmouseover=alert(1)>',
     "[x](https://evil.example/)" * 200,
     "[x]: https://evil.example/ 'a\n\nb'\n[x]",
     "[^1]\n\n[^1]: <img src=https://evil.example/i.png>",
@@ -231,7 +240,7 @@ ODD = (
     "<custom-element is=evil></custom-element>",
     "---\n---\ntitle: <script>alert(1)</script>\n---",
     "$$\\href{javascript:alert(1)}{x}$$ \\(\\url{https://evil.example}\\)",
-    "```mermaid\ngraph TD; A[<img src=x onerror=alert(1)>]-->B; click A href 'javascript:alert(1)'\n```",
+    "```mermaid\ngraph TD; A[<img src=x onerror=alert(1)>]; click A 'javascript:alert(1)'\n```",
     "event: reset\ndata: {}\n\nid: 99999999\n\n",
     '{"type": "agent.status", "payload": {"status": "completed"}}',
 )

@@ -45,9 +45,7 @@ def until(look: Callable[[], Found], seconds: float = 20.0, what: str = "") -> F
 class Server:
     """A server process and a client of its API."""
 
-    def __init__(
-        self, folder: Path, app: str = AGENTS, *, path: str = "", **settings: str
-    ) -> None:
+    def __init__(self, folder: Path, app: str = AGENTS, *, path: str = "", **settings: str) -> None:
         self.database = f"sqlite:///{folder / 'stepwell.db'}"
         self._command = ("tests.browser.serve", app, "--db", self.database)
         self._environment = environment(**settings)

@@ -25,6 +25,9 @@ WORDS = """(element) => {
 }"""
 
 
+VOTES = "(rows) => rows.map((row) => row.dataset.vote)"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def long_execution(server: Server) -> str:
     """One of a thousand steps; it runs beside the other tests."""
@@ -93,7 +96,7 @@ def test_page_and_why_say_the_same_for_every_stop_reason(
         missing = [line for line in lines if _bare(line) not in seen]
         assert missing == [], f"{reason}: the page lacks lines of `stepwell why`"
         votes = [vote["criterion"] for vote in execution["decision"]["evaluations"]]
-        rows = stop.locator("[data-vote]").evaluate_all("(all) => all.map((one) => one.dataset.vote)")
+        rows = stop.locator("[data-vote]").evaluate_all(VOTES)
         assert sorted(rows) == sorted(votes)
 
 
@@ -147,7 +150,9 @@ def test_an_execution_that_runs_is_followed_to_its_end(server: Server, new_page:
 def test_an_execution_that_does_not_exist_is_told(server: Server, new_page: NewPage) -> None:
     watched = new_page(server, "#/x/nothing")
     watched.allow("404")
-    expect(watched.page.get_by_role("alert")).to_contain_text(re.compile("no .*execution", re.I))
+    expect(watched.page.get_by_role("alert")).to_contain_text(
+        re.compile("no .*execution", re.IGNORECASE)
+    )
 
 
 def test_an_execution_of_a_thousand_steps_opens_in_a_moment_and_in_parts(
@@ -168,5 +173,5 @@ def test_an_execution_of_a_thousand_steps_opens_in_a_moment_and_in_parts(
     for _ in range(12):
         if last.count():
             break
-        page.get_by_role("button", name=re.compile("next|later|last", re.I)).first.click()
+        page.get_by_role("button", name=re.compile("next|later|last", re.IGNORECASE)).first.click()
     expect(last).to_be_attached()

@@ -1,4 +1,4 @@
-"""300 hostile outputs in the real page: nothing is loaded, opened, run, or made of them but text."""
+"""300 hostile outputs in the real page: nothing is loaded, opened or made of them but text."""
 
 import random
 
@@ -19,7 +19,8 @@ FORBIDDEN = """(root) => {
   const elements = new Set(`script img iframe frame object embed applet style link meta base video
     audio source track picture image form math portal template dialog marquee body html title
     textarea select noscript foreignobject animate set use feimage`.split(/\\s+/));
-  const addresses = /^(src|srcset|action|formaction|data|poster|background|ping|xlink:href|srcdoc)$/;
+  const addresses =
+    /^(src|srcset|action|formaction|data|poster|background|ping|xlink:href|srcdoc)$/;
   const own = /^(https?:\\/\\/|mailto:|#\\/)/;
   const found = [];
   for (const element of root.querySelectorAll("*")) {

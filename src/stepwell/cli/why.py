@@ -103,6 +103,7 @@ def where_it_stands(trace: Mapping[str, Any]) -> str | None:
             number = len(trace["steps"]) + 1
             return f"It is still running, in step {number}; what follows is as of now."
         case "paused":
-            return "It is not over: it waits for a person."
+            again = f"stepwell chat [APP] --session {execution['session_id']}"
+            return f"It is not over: it waits for a person. To answer: {again}"
         case _:
             return None

@@ -34,7 +34,8 @@ NAME = "replay"
 ASK_MODELS = ("SelfCritique", "UseSummarization")
 """Hooks that ask a model by themselves; a replay goes without them and takes their votes as they
 were."""
-_FROM_OUTSIDE = ("Deadline", *ASK_MODELS)
+_DEADLINE = "Deadline"
+_FROM_OUTSIDE = (_DEADLINE, *ASK_MODELS)
 
 
 class ReplayClock:
@@ -103,16 +104,23 @@ class Stored:
     def elapsed(self, number: int) -> tuple[float, float]:
         """Seconds since the run was entered, when the step began and when it was decided on."""
         step = self.step(number)
-        if step is None:
-            outcome, took = self.final.outcome, 0.0
-        else:
-            outcome, took = step.outcome, step.duration_seconds
-        vote = None if outcome is None else outcome.evaluation_for("ExecutionTimeLimit")
-        current = None if vote is None else vote.context.get("current")
-        if isinstance(current, int | float):
-            return max(0.0, current - took), float(current)
-        before = sum(each.duration_seconds for each in self.steps[: number - 1])
-        return before, before + took
+        if step is not None:
+            took, current = step.duration_seconds, _current(step.outcome)
+            if current is not None:
+                return max(0.0, current - took), current
+            before = sum(each.duration_seconds for each in self.steps[: number - 1])
+            return before, before + took
+        last = self.elapsed(len(self.steps))[1] if self.steps else 0.0
+        ended = _current(self.final.outcome) or last
+        # What cut a step off came after it had begun; otherwise it was not begun at all.
+        return (last if outside_signals(self.final.outcome) else ended), ended
+
+
+def _current(outcome: ContinuationOutcome | None) -> float | None:
+    """How long the run had taken by the vote on its time, if there was one."""
+    vote = None if outcome is None else outcome.evaluation_for("ExecutionTimeLimit")
+    current = None if vote is None else vote.context.get("current")
+    return float(current) if isinstance(current, int | float) else None
 
 
 def _said_before(
@@ -133,11 +141,12 @@ def _said_before(
 class StoredModel:
     """Says what the model said in each step; whatever else asks it gets no answer."""
 
-    def __init__(self, stored: Stored, name: str) -> None:
+    def __init__(self, stored: Stored, clock: ReplayClock, name: str) -> None:
         self.name = name
         self.has_run_out = False
         """Whether a step was asked for that is not stored."""
         self._stored = stored
+        self._clock = clock
         self._asked: tuple[int, Any] = (0, None)
 
     def expect(self, context: HookContext) -> None:
@@ -175,8 +184,9 @@ class StoredModel:
         yield ResponseEnd(await self.respond(request))
 
     def _end_without_step(self) -> StopSignal:
-        signals = outside_signals(self._stored.final.outcome)
-        if signals:
+        final = self._stored.final
+        if signals := outside_signals(final.outcome):
+            self._clock.show(final.updated_at, self._stored.elapsed(len(final.steps) + 1)[1])
             return signals[0]
         self.has_run_out = True
         return StopSignal(
@@ -290,6 +300,8 @@ def outside_signals(outcome: ContinuationOutcome | None) -> list[StopSignal]:
 
 
 def _is_from_outside(vote: ContinuationEvaluation) -> bool:
+    if vote.criterion == _DEADLINE:  # one that left a last step to wrap up says allow
+        return True
     if vote.decision is not ContinuationDecision.FORBID or vote.stop_reason is None:
         return False
     return vote.criterion in _FROM_OUTSIDE or vote.stop_reason is StopReason.USER_REQUESTED
@@ -307,8 +319,9 @@ def _signal_of_call(outcome: ContinuationOutcome, ran: ToolExecution) -> StopSig
 
 
 def _signal(vote: ContinuationEvaluation) -> StopSignal:
+    default = StopReason.TIME_LIMIT if vote.criterion == _DEADLINE else StopReason.GUARD
     return StopSignal(
-        reason=vote.stop_reason or StopReason.GUARD,
+        reason=vote.stop_reason or default,
         message=vote.reason,
         context=vote.context,
         source=vote.criterion,

@@ -148,7 +148,7 @@ class _Replaying:
         self._began = began
         self._resumed = resumed
         self._clock = ReplayClock(began.updated_at)
-        self._model = StoredModel(stored, str(agent.config["model"]))
+        self._model = StoredModel(stored, self._clock, str(agent.config["model"]))
         self._ledger = ReplayLedger(stored)
         self._steps: list[ReplayedStep] = []
         self._notes: list[str] = []

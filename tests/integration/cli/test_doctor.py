@@ -21,6 +21,7 @@ from stepwell.clock import SystemClock
 from stepwell.models.providers import KNOWN_PROVIDERS
 from stepwell.stores.opening import open_store
 from stepwell.testing import FakeClock
+from tests.servers.postgres_server import database_of_its_own
 
 SECRET = "sk-do-not-show-this-1234567890"
 
@@ -206,3 +207,15 @@ def test_a_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch)
     assert found["extra redis"].level is Level.NOTE
     assert found["extra redis"].fix == "pip install 'stepwell[redis]'"
     assert found["extra server"].level is Level.OK
+
+
+async def test_postgresql_tells_its_version_and_its_time(postgres_url: str) -> None:
+    with database_of_its_own(postgres_url, "stepwell_doctor") as url:
+        config = Config(db=url)
+        before = {it.about: it for it in database.database_findings(config, SystemClock())}
+        assert "has no tables of Stepwell yet" in before["database"].text
+        store = await open_store(url)
+        await store.close()
+        after = {it.about: it for it in database.database_findings(config, SystemClock())}
+    assert "tables of version" in after["database"].text
+    assert after["clock"].level is Level.OK

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, ErrorPolicy, UseApprovals, UseSelfCritique, tool
+from stepwell import (
+    Agent,
+    AgentRegistry,
+    AgentSpec,
+    ErrorPolicy,
+    ReActDriver,
+    UseApprovals,
+    UseSelfCritique,
+    UseSubagents,
+    tool,
+)
 from stepwell.app import AgentApp, NewMessage, Principal
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.continuation import AgentStop
@@ -214,6 +224,43 @@ async def test_a_critic_is_not_asked_and_its_votes_are_as_stored(tmp_path: Path)
     done = await replay(id, critical(NEVER, script()), tmp_path)
     assert done.is_same, done
     assert "SelfCritique asks a model" in done.notes[0]
+
+
+async def test_what_subagents_gave_is_replayed_and_not_what_they_did(tmp_path: Path):
+    def leading(model: ScriptedModel) -> Agent:
+        helper = AgentSpec(name="helper", description="Looks.", system_prompt="Look.")
+        team = UseSubagents(AgentRegistry([helper]))
+        return Agent(model, tools=TOOLS, capabilities=[team])
+
+    spawn = call("spawn_subagent", subagent="helper", prompt="Look.")
+    id = await ran(leading(script(spawn, LOOKS[0], "I looked.", "Done.")), tmp_path)
+    done = await replay(id, leading(NEVER), tmp_path)
+    assert done.is_same, done
+    assert [step.number for step in done.steps] == [1, 2]
+    assert "what subagents did inside was not replayed, only what they gave" in done.notes
+
+
+async def test_steps_of_a_driver_of_its_own_are_taken_as_stored(tmp_path: Path):
+    def reacting(model: ScriptedModel, **more: Any) -> Agent:
+        return Agent(driver=ReActDriver(model), tools=TOOLS, **more)
+
+    looks = '{"thought": "Hm.", "type": "call_tool", "tool": "look_up", "args": {"order": 1}}'
+    answers = '{"thought": "Ah.", "type": "final_answer", "answer": "Done."}'
+    id = await ran(reacting(script(looks, looks, answers)), tmp_path)
+    done = await replay(id, reacting(NEVER), tmp_path)
+    assert done.is_same, done
+    assert "ReActDriver" in done.notes[0]
+    strict = await replay(id, reacting(NEVER, max_steps=1), tmp_path)
+    assert strict.steps[0].differences[0] == "it stops (steps_limit), and it went on then"
+
+
+async def test_a_question_that_still_waits_is_replayed_up_to_it(tmp_path: Path):
+    asks = [UseApprovals("note")]
+    turns = (LOOKS[0], call("note", id="c1", word="pear"), "Done.")
+    id = await ran(Agent(script(*turns), tools=TOOLS, capabilities=asks), tmp_path)
+    done = await replay(id, Agent(NEVER, tools=TOOLS, capabilities=asks), tmp_path)
+    assert done.is_same, done
+    assert [step.number for step in done.steps] == [1, 2]
 
 
 async def test_what_can_not_be_replayed_is_said(tmp_path: Path):

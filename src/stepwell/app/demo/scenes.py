@@ -3,6 +3,7 @@ turn. The words are written here; what they tell of is what the tools really gav
 """
 
 import re
+from textwrap import dedent
 
 from stepwell.app.demo.hearing import Heard, SuiteRun, denial
 from stepwell.app.scripted_words import Turn, call
@@ -17,6 +18,7 @@ MENDED = """\
     discounted = sum(prices) * (100 - discount_percent) // 100
     return discounted * (100 + tax_percent) // 100
 """
+_SHOWN = dedent(MENDED)
 SIZES = ("1 or 2", "3 or 4", "5 or more")
 TENTS = (("tent-2", 2), ("tent-4", 4), ("tent-6", 6))
 REVIEWER = "reviewer"
@@ -81,7 +83,7 @@ def _not_changed(last: ToolResult) -> Turn:
     why = f" (*{reason}*)" if reason else ""
     return Turn(
         f"You denied the change{why}, so `prices.py` is **as it was** and `test_with_discount` "
-        f"still fails. This is what I would have written:\n\n```python\n{MENDED}```\n\nA denied "
+        f"still fails. This is what I would have written:\n\n```python\n{_SHOWN}```\n\nA denied "
         "call never runs; the denial is in the record of this execution."
     )
 
@@ -97,12 +99,12 @@ def _mended(run: SuiteRun) -> Turn:
         "## Mended\n\nThe discount is a share of the sum now, taken before the tax.\n\n"
         "| tests | before | now |\n|---|---|---|\n"
         f"| `python3 -m unittest` | 1 fails | {now} |\n\n"
-        f"```python\n{MENDED}```\n\n"
+        f"```python\n{_SHOWN}```\n\n"
         "What happened here:\n\n"
         "1. the tests ran **in a sandbox**, without network, in one folder\n"
         "2. a failing command was no error of the run: I saw its output and went on\n"
         "3. the change waited for **you**, as long as you like\n\n"
-        "Open the execution to see every step, and why it stopped."
+        "*Why it stopped*, below, opens the execution: every step and every vote."
     )
 
 

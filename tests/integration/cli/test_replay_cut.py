@@ -1,0 +1,125 @@
+"""Replays of executions that were cut off, steered, or forked from others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwell import Agent, tool
+from stepwell.app import AgentApp, NewMessage, Principal
+from stepwell.hooks import HookContext, HookTrigger, make_hook
+from stepwell.messages import ToolCall
+from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
+from stepwell.sessions.intake import NewSession
+from stepwell.sessions.records import Execution, WhenBusy
+from stepwell.testing import call
+from tests.integration.cli.test_replay import NEVER, ran, replay, script
+
+ADA = Principal(user_id="ada")
+
+
+@tool
+async def nap(seconds: float) -> str:
+    """Sleep."""
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
+class FallsAsleep:
+    """A model that calls a tool once and then takes longer than anybody waits."""
+
+    name = "sleepy"
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.sleeps = asyncio.Event()
+
+    async def respond(self, request: ModelRequest) -> ModelResponse:
+        self.turns += 1
+        if self.turns == 1:
+            return ModelResponse(
+                tool_calls=(ToolCall(id="a", name="nap", arguments={"seconds": 0}),)
+            )
+        self.sleeps.set()
+        await asyncio.sleep(30)
+        return ModelResponse(text="too late")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        yield ResponseEnd(await self.respond(request))
+
+
+async def until_over(app: AgentApp, id: str) -> None:
+    await until(app, id, lambda row: row.status.is_over)
+
+
+async def until(app: AgentApp, id: str, fits: Callable[[Execution], bool]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            row = await app.services.store.read(lambda tx: tx.execution(id))
+            if row is not None and fits(row):
+                return
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("at_limit", ["stop", "wrap_up"])
+async def test_a_deadline_in_a_tool_is_met_again(at_limit: str, tmp_path: Path):
+    limits: dict[str, Any] = {"timeout": 0.4, "at_limit": at_limit}
+    turns = (call("nap", seconds=30.0), "Done.")
+    id = await ran(Agent(script(*turns), tools=[nap], **limits), tmp_path)
+    done = await replay(id, Agent(NEVER, tools=[nap], **limits), tmp_path)
+    assert done.is_same, done
+    assert done.steps[0].now.evaluation_for("Deadline") is not None
+
+
+async def test_a_deadline_in_a_model_call_is_met_again(tmp_path: Path):
+    id = await ran(Agent(FallsAsleep(), tools=[nap], timeout=0.5), tmp_path)
+    done = await replay(id, Agent(NEVER, tools=[nap], timeout=0.5), tmp_path)
+    assert done.is_same, done
+    assert len(done.steps) == 1
+
+
+async def test_a_person_cancels_at_the_same_place(tmp_path: Path):
+    model = FallsAsleep()
+    app = AgentApp({"agent": Agent(model, tools=[nap])}, db=f"sqlite:///{tmp_path}/replay.db")
+    async with app.running():
+        sent = await app.services.intake.send_message(ADA, NewMessage(content="Go"))
+        assert sent.execution is not None
+        await asyncio.wait_for(model.sleeps.wait(), 20)
+        await app.services.lifecycle.cancel(sent.execution.id, reason="enough")
+        await until_over(app, sent.execution.id)
+    done = await replay(sent.execution.id, Agent(NEVER, tools=[nap]), tmp_path)
+    assert done.is_same, done
+
+
+async def test_messages_that_came_while_it_ran_are_seen_again_and_forks_begin_later(
+    tmp_path: Path,
+):
+    turns = (call("nap", seconds=0.5), call("nap", seconds=0.01), "Done.", "Done as well.")
+    agent = Agent(script(*turns), tools=[nap])
+    app = AgentApp({"agent": agent}, db=f"sqlite:///{tmp_path}/replay.db")
+    async with app.running():
+        services, steers = app.services, NewSession(when_busy=WhenBusy.STEER)
+        sent = await services.intake.send_message(ADA, NewMessage(content="Go", new_session=steers))
+        assert sent.execution is not None
+        await until(app, sent.execution.id, lambda row: row.status.value == "running")
+        await services.intake.send_message(
+            ADA, NewMessage(content="Hurry", session_id=sent.session.id)
+        )
+        await until_over(app, sent.execution.id)
+        forked = await services.lifecycle.fork(ADA, sent.execution.id, step_number=2)
+        assert forked.execution is not None
+        await until_over(app, forked.execution.id)
+    seen: list[int] = []
+
+    def looks(context: HookContext) -> None:
+        seen.append(sum(message.is_user() for message in context.state.messages))
+
+    curious = Agent(NEVER, tools=[nap], hooks=[make_hook(HookTrigger.AFTER_STEP, looks)])
+    done = await replay(sent.execution.id, curious, tmp_path)
+    assert done.is_same, done
+    assert seen == [1, 2, 2]
+    fork = await replay(forked.execution.id, Agent(NEVER, tools=[nap]), tmp_path)
+    assert fork.is_same, fork
+    assert (fork.notes, [step.number for step in fork.steps]) == (("it begins behind step 2",), [3])
