@@ -121,7 +121,7 @@ def _removed(scene: Scene) -> Line:
 LOOK = (call("look_up", place="quay"), call("look_up", place="basin"))
 SPAWN = call("spawn_subagent", subagent="surveyor", prompt="look at the basin")
 SCENES: dict[str, Play] = {
-    "tell": then(Line(MARKDOWN, pause=0.01, piece=8)),
+    "tell": then(Line(MARKDOWN, pause=0.02, piece=8)),
     "story": then(Line(story(), pause=0.04, piece=10)),
     "quick": then(Line("Quick answer.")),
     "look": then(Line("Let me look.", LOOK), Line("Both places are known.")),

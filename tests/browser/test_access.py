@@ -2,7 +2,7 @@
 of it by keyboard alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat
 from tests.browser.serving import ROOT, Server, until
-from tests.browser.watching import Watched
 
 AXE = ROOT / "tests" / "servers" / "node_modules" / "axe-core" / "axe.min.js"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -22,7 +21,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone-dark": {"color_scheme": "dark", **PHONE},
 }
 
-# Everything in view, or scrolled into it; the rules of WCAG 2.2 A and AA and the best practices.
+# The rules of WCAG A and AA and the best practices. axe is put into the page through the debugger,
+# so the content policy stays as it is.
 RUN_AXE = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
   return found.violations.map(({ id, impact, nodes }) =>
@@ -38,65 +38,58 @@ WIDER = """() => {
 }"""
 
 
-def _violations(page: Page) -> list[str]:
-    """By axe, put into the page through the debugger: the content policy stays as it is."""
-    page.evaluate(AXE.read_text())
-    return page.evaluate(RUN_AXE)
+@pytest.fixture(scope="module")
+def routes(server: Server) -> Iterator[dict[str, str]]:
+    """Where the page shows each state: conversations that were had before."""
+    words = {
+        "thread": "tell me",
+        "tool": "mend it",
+        "running": "wait for it",
+        "question": "ask me",
+        "approval": "remove it",
+        "error": "fail please",
+    }
+    sent = {name: server.send(said) for name, said in words.items()}
+    execution = server.ran("delegate it")["id"]
+    for name, each in sent.items():
+        if name != "running":
+            server.over(each["execution"]["id"])
+    states = {name: f"#/s/{each['session']['id']}" for name, each in sent.items()}
+    yield {"empty": "#/", **states, "execution": f"#/x/{execution}", "drawer": "#/"}
+    for name in ("running", "question", "approval"):
+        server.post(f"agent/executions/{sent[name]['execution']['id']}/cancel", {})
 
 
-def _open_thread(words: str, waits_for: str = "") -> Callable[[Watched], None]:
-    def open_it(watched: Watched) -> None:
-        chat = Chat(watched)
-        chat.say(words)
-        if waits_for:
-            expect(chat.page.locator(waits_for).first).to_be_visible()
-        else:
-            chat.ended()
-
-    return open_it
-
-
-def _open_tool(watched: Watched) -> None:
-    _open_thread("mend it")(watched)
-    chat = Chat(watched)
-    chat.tool("measure").last.locator("summary").click()
-    expect(chat.tool("measure").last.locator("[data-result]")).to_be_visible()
-
-
-def _open_execution(watched: Watched) -> None:
-    execution = watched.server.ran("delegate it")
-    watched.open(f"#/x/{execution['id']}")
-    page = watched.page
-    expect(page.locator("[data-step]").first).to_be_visible()
-    page.locator('[data-step="1"]').get_by_role("button").first.click()
-    page.get_by_role("heading", name="Raw events").scroll_into_view_if_needed()
-    expect(page.locator("[data-event]").first).to_be_attached()
-    expect(page.locator("[data-diff]")).to_be_attached()
-    page.get_by_role("heading", level=1).first.scroll_into_view_if_needed()
-
-
-def _open_drawer(watched: Watched) -> None:
-    button = watched.page.get_by_role("button", name="Conversations")
-    if button.is_visible():
-        button.click()
-    expect(watched.page.get_by_role("searchbox")).to_be_visible()
-
-
-def _open_nothing(watched: Watched) -> None:
-    expect(watched.page.get_by_role("textbox", name="Message")).to_be_visible()
-
-
-STATES: dict[str, Callable[[Watched], None]] = {
-    "empty": _open_nothing,
-    "thread": _open_thread("tell me"),
-    "tool": _open_tool,
-    "running": _open_thread("wait for it", "[data-state=running]"),
-    "question": _open_thread("ask me", "[data-asking]"),
-    "approval": _open_thread("remove it", "[data-asking]"),
-    "error": _open_thread("fail please"),
-    "execution": _open_execution,
-    "drawer": _open_drawer,
+SHOWS = {
+    "empty": ".examples",
+    "thread": "[data-end]",
+    "tool": "[data-end]",
+    "running": "[data-state=running]",
+    "question": "[data-asking]",
+    "approval": "[data-asking]",
+    "error": "[data-end], [data-role=status]",
+    "execution": "[data-step]",
+    "drawer": ".examples",
 }
+"""What is there once a state is shown."""
+
+
+def _unfolded(page: Page, name: str) -> None:
+    """Unfold what the state is about."""
+    if name == "tool":
+        page.locator("[data-role=tool] summary").last.click()
+        expect(page.locator("[data-result]")).to_be_visible()
+    if name == "execution":
+        page.locator('[data-step="1"]').get_by_role("button").first.click()
+        page.get_by_role("heading", name="Raw events").scroll_into_view_if_needed()
+        expect(page.locator("[data-event]").first).to_be_attached()
+        expect(page.locator("[data-diff]")).to_be_attached()
+        page.get_by_role("heading", level=1).first.scroll_into_view_if_needed()
+    if name == "drawer":
+        button = page.get_by_role("button", name="Conversations")
+        if button.is_visible():
+            button.click()
+        expect(page.get_by_role("searchbox")).to_be_visible()
 
 
 # The others differ in colours only, or in size only.
@@ -105,22 +98,22 @@ FEW = {"phone-dark": ("thread", "execution", "drawer")}
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_no_state_of_the_page_has_an_axe_violation(
-    server: Server, new_page: NewPage, look: str
+    server: Server, new_page: NewPage, routes: dict[str, str], look: str
 ) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed: ./dev test installs it with npm")
     found: list[str] = []
     watched = new_page(server, **LOOKS[look])
-    for name in FEW.get(look, tuple(STATES)):
-        open_it = STATES[name]
-        watched.open()
-        watched.page.reload()
-        open_it(watched)
+    page = watched.page
+    page.evaluate(AXE.read_text())
+    for name in FEW.get(look, tuple(SHOWS)):
+        page.evaluate("(route) => { location.hash = route; }", routes[name])
+        expect(page.locator(SHOWS[name]).first).to_be_visible()
+        _unfolded(page, name)
         watched.shot(f"{look}-{name}")
-        found += [f"{name}: {each}" for each in _violations(watched.page)]
+        found += [f"{name}: {each}" for each in page.evaluate(RUN_AXE)]
         if "phone" in look:
-            found += [f"{name}, too wide: {each}" for each in watched.page.evaluate(WIDER)]
-    _end_what_runs(server)
+            found += [f"{name}, too wide: {each}" for each in page.evaluate(WIDER)]
     assert found == []
 
 
@@ -129,14 +122,8 @@ def test_axe_sees_what_is_wrong(server: Server, new_page: NewPage) -> None:
         pytest.skip("axe-core is not installed: ./dev test installs it with npm")
     page = new_page(server).page
     page.evaluate("document.querySelector('main').append(document.createElement('button'))")
-    assert any(each.startswith("button-name") for each in _violations(page))
-
-
-def _end_what_runs(server: Server) -> None:
-    for session in server.get("agent/sessions", limit=50)["items"]:
-        execution = session["last_execution_id"]
-        if execution and session.get("last_execution_status") in ("running", "pending", "paused"):
-            server.post(f"agent/executions/{execution}/cancel", {})
+    page.evaluate(AXE.read_text())
+    assert any(each.startswith("button-name") for each in page.evaluate(RUN_AXE))
 
 
 def _tab_to(page: Page, what: str, key: str = "Tab", most: int = 200) -> None:

@@ -86,6 +86,12 @@ class UseApprovals:
                 )
         return plan
 
+    def asks_for(self, tool: str) -> bool | None:
+        """Whether every call of that tool waits; None where a function of the call decides."""
+        if any(fnmatchcase(tool, pattern) for pattern in self._tools):
+            return True
+        return False if self._when is None else None
+
     def _asked(self, context: HookContext) -> HookContext | None:
         call = context.call
         if call is None:
@@ -100,9 +106,8 @@ class UseApprovals:
         return self._question(call, context) if self._needs_approval(call) else None
 
     def _needs_approval(self, call: ToolCall) -> bool:
-        if any(fnmatchcase(call.name, pattern) for pattern in self._tools):
-            return True
-        return self._when is not None and bool(self._when(call))
+        asks = self.asks_for(call.name)
+        return asks if asks is not None else self._when is not None and bool(self._when(call))
 
     def _question(self, call: ToolCall, context: HookContext) -> HookContext:
         identity = _identity(call, context)

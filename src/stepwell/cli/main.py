@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 
 from stepwell.cli.exit_codes import ExitCode
-from stepwell.errors import AgentNotFoundError, ConfigurationError
+from stepwell.errors import AgentNotFoundError, ConfigurationError, SerializationError
 from stepwell.sessions.errors import SessionError, StoreUnavailableError
 
 EXTRA_OF = {
@@ -91,7 +91,12 @@ def main() -> None:
             raise
         extra = EXTRA_OF[error.name]
         _refuse(f"{error}; install it with: pip install 'stepwell[{extra}]'")
-    except (ConfigurationError, AgentNotFoundError, StoreUnavailableError) as error:
+    except (
+        ConfigurationError,
+        AgentNotFoundError,
+        SerializationError,
+        StoreUnavailableError,
+    ) as error:
         _refuse(str(error))
     except SessionError as error:
         _refuse(" ".join(str(error).split()), ExitCode.FAILED)

@@ -41,7 +41,7 @@ def command(ctx: click.Context, presets: Path | None, as_json: bool) -> None:
         return
     from stepwell.cli.terminal import document, table
 
-    providers = [_provider_data(provider) for provider in _providers(known).values()]
+    providers = [_provider_data(provider) for provider in known.providers.values()]
     if as_json:
         click.echo(document({"presets": _preset_data(known), "providers": providers}))
         return
@@ -58,13 +58,6 @@ def known_presets(file: Path | None) -> "ModelPresets":
 
     path = file or Path(PRESETS_FILE)
     return ModelPresets.from_toml(path) if path.is_file() else ModelPresets()
-
-
-def _providers(presets: "ModelPresets") -> "dict[str, Provider]":
-    from stepwell.models.providers import KNOWN_PROVIDERS
-
-    own: dict[str, Provider] = getattr(presets, "_providers", {})
-    return {**KNOWN_PROVIDERS, **own}
 
 
 def _provider_data(provider: "Provider") -> dict[str, Any]:
@@ -144,7 +137,7 @@ def _model(
         return presets.model(preset)
     key = None if key_env is None else ApiKey.from_env(key_env, owner="compatible")
     name, colon, model = preset.partition(":")
-    named = _providers(presets).get(name) if colon else None
+    named = presets.providers.get(name) if colon else None
     if named is None:
         return Provider.compatible(base_url).model(preset, api_key=key)
     return named.model(model or None, base_url=base_url, api_key=key)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _AMBIGUOUS = 6
+OPEN_SECONDS = 8.0
+"""How long somebody who only wants to look waits for a database."""
 
 
 def read_stored(db: str, use: "Callable[[Store], Awaitable[Result]]") -> Result:
@@ -40,7 +42,13 @@ async def opened(db: str) -> "AsyncGenerator[Store]":
 
     _require_file(db)
     try:
-        store = await open_store(db, migrate=False)
+        async with asyncio.timeout(OPEN_SECONDS):
+            store = await open_store(db, migrate=False)
+    except TimeoutError:
+        raise ConfigurationError(
+            f"the database {shown_database(db)} did not answer within {OPEN_SECONDS:g} s; start "
+            "it, or name another one with --db"
+        ) from None
     except SchemaVersionError as error:
         raise ConfigurationError(
             f"{shown_database(db)}: {str(error).replace('Open it with migrate=True once', _ONCE)}"

@@ -87,8 +87,6 @@ def _tools(agent: "RegisteredAgent") -> "Tools":
 def approval(agent: "RegisteredAgent", tool: "Tool") -> str:
     """Whether calls of a tool wait for a person: ``yes``, ``no``, or ``some`` where a function of
     the call decides."""
-    from fnmatch import fnmatchcase
-
     from stepwell.capabilities.approvals import UseApprovals
 
     said = "no"
@@ -96,10 +94,10 @@ def approval(agent: "RegisteredAgent", tool: "Tool") -> str:
         owner = getattr(hook.function, "__self__", None)
         if not isinstance(owner, UseApprovals):
             continue
-        patterns: tuple[str, ...] = getattr(owner, "_tools", ())
-        if any(fnmatchcase(tool.schema.name, pattern) for pattern in patterns):
+        asks = owner.asks_for(tool.schema.name)
+        if asks:
             return "yes"
-        said = "some" if getattr(owner, "_when", None) is not None else said
+        said = "some" if asks is None else said
     return said
 
 

@@ -47,6 +47,13 @@ class ModelPresets:
         """The names of the own presets, sorted."""
         return tuple(sorted(self._presets))
 
+    @property
+    def providers(self) -> "Mapping[str, Provider]":
+        """All providers by name: the known ones, and the own ones in front of them."""
+        from stepwell.models.providers import KNOWN_PROVIDERS
+
+        return {**KNOWN_PROVIDERS, **self._providers}
+
     def with_preset(self, name: str, preset: Preset) -> "ModelPresets":
         """A table that also knows this preset: a function that makes the model, or another name."""
         return ModelPresets({**self._presets, name: preset}, providers=self._providers)
@@ -67,10 +74,8 @@ class ModelPresets:
             return self._model(preset, (*asked, name))
         if preset is not None:
             return preset()
-        from stepwell.models.providers import KNOWN_PROVIDERS
-
         provider_name, _, model = name.partition(":")
-        providers = {**KNOWN_PROVIDERS, **self._providers}
+        providers = self.providers
         provider = providers.get(provider_name)
         if provider is None:
             raise ConfigurationError(self._unknown(name, providers))

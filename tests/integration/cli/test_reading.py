@@ -26,6 +26,13 @@ def test_a_file_that_is_no_database_of_stepwell_is_said(stepwell: CommandLine, t
     assert "`stepwell run` and `stepwell serve` make and update its tables" in ran.err
 
 
+def test_a_file_of_another_kind_is_said(stepwell: CommandLine, tmp_path: Path):
+    (tmp_path / "junk.db").write_text("no database at all, but long enough to be looked at")
+    ran = stepwell("why", "--db", "sqlite:///junk.db")
+    assert ran.code == ExitCode.CONFIGURATION
+    assert "no SQLite database" in ran.err
+
+
 def test_why_prints_the_text_that_the_page_shows_and_then_every_step(
     stepwell: CommandLine, tmp_path: Path
 ):

@@ -299,3 +299,14 @@ def test_times_and_arguments_are_told_in_words() -> None:
     assert (hours[0], weeks[0]) == ("2", "1")
     assert json.loads(shown["plain"]) == {"path": "a", "deep": [1]}
     assert shown["lines"] == '"path": "a"\n"text":\n│ one\n│ "path": "b"'
+
+
+def test_a_call_that_failed_is_shown_with_its_error_not_with_what_it_returned() -> None:
+    ended = told(1, "notification", "e1", event_type="tool.completed", step_number=1, call_id="c")
+    ended["content"] = "bash failed: exit code 1"
+    ended["metadata"] |= {"tool": "bash", "outcome": "failed", "result_summary": '{"exit_code":1}'}
+    script = "console.log(JSON.stringify(lists.messages(lists.fromHistory(asHistory(given)))))"
+
+    [block] = played(script, [ended])
+
+    assert (block["content"], block["state"]) == ("Error: exit code 1", "failed")

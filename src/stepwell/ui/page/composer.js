@@ -7,7 +7,7 @@ const draftName = (id) => `stepwell.draft.${id}`;
 
 export const draftOf = (id) => sessionStorage.getItem(draftName(id)) ?? "";
 
-function keepDraft(id, text) {
+export function keepDraft(id, text) {
   try {
     if (text) sessionStorage.setItem(draftName(id), text);
     else sessionStorage.removeItem(draftName(id));
@@ -27,11 +27,14 @@ function advice({ status, code, detail, retryAfter }) {
   return detail;
 }
 
-/** @param {{id: string, onSend: (text: string, key: string) => Promise<void>, onCancel: (() => void) | null,
+/** Messages are sent one after the other; `isFirst` is for one that begins a session, behind which none
+ * can be sent.
+ * @param {{id: string, onSend: (text: string, key: string) => Promise<void>, onCancel: (() => void) | null,
  *   hint: string, isFocused: boolean, placeholder: string}} given */
-export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = true, placeholder = "Write a message" }) => {
+export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = true, placeholder = "Write a message", isFirst = false }) => {
   const field = useRef(null);
-  const attempt = useRef(null);
+  const failed = useRef(null);
+  const before = useRef(Promise.resolve());
   const [text, setText] = useState(draftOf(id));
   const [problem, setProblem] = useState("");
   const [isSending, setSending] = useState(false);
@@ -49,29 +52,32 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
     area.style.height = `${Math.min(area.scrollHeight, 240)}px`;
   }, [text]);
 
-  const send = async () => {
+  const deliver = async (content, key) => {
+    try {
+      await onSend(content, key);
+    } catch (error) {
+      failed.current = { content, key };
+      setProblem(error.detail ? advice(error) : String(error));
+      write([content, field.current?.value].filter(Boolean).join("\n\n"));
+    }
+  };
+  const send = () => {
     const content = text.trim();
-    if (!content || isSending) return;
+    if (!content || (isFirst && isSending)) return;
     // The same text after a failure is the same send: the server takes it once.
-    if (attempt.current?.content !== content) attempt.current = { content, key: newKey() };
+    const key = failed.current?.content === content ? failed.current.key : newKey();
+    failed.current = null;
     setSending(true);
     setProblem("");
     write("");
-    try {
-      await onSend(content, attempt.current.key);
-      attempt.current = null;
-    } catch (error) {
-      setProblem(error.detail ? advice(error) : String(error));
-      if (field.current && !field.current.value) write(content);
-    } finally {
-      setSending(false);
-      field.current?.focus();
-    }
+    const own = (before.current = before.current.then(() => deliver(content, key)));
+    void own.then(() => before.current === own && setSending(false));
+    field.current?.focus();
   };
   const onKeyDown = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      void send();
+      send();
     }
     if (event.key === "Escape" && onCancel) {
       event.preventDefault();
@@ -81,7 +87,7 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
   };
   const submit = (event) => {
     event.preventDefault();
-    void send();
+    send();
   };
   return html`
     <form class="composer" onSubmit=${submit} aria-label="Message">
@@ -90,7 +96,7 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
         <textarea ref=${field} rows="1" value=${text} placeholder=${placeholder} aria-label="Message" aria-describedby="composer-hint"
           onInput=${(event) => write(event.currentTarget.value)} onKeyDown=${onKeyDown}></textarea>
         ${onCancel && html`<button type="button" class="round danger" onClick=${onCancel} title="Cancel (Esc)" aria-label="Cancel"><${Icon} name="stop" /></button>`}
-        <button type="submit" class="round primary" disabled=${!text.trim() || isSending} title=${text.trim() ? "Send (Enter)" : "Write something first"} aria-label="Send"><${Icon} name="send" /></button>
+        <button type="submit" class="round primary" disabled=${!text.trim() || (isFirst && isSending)} title=${text.trim() ? "Send (Enter)" : "Write something first"} aria-label="Send"><${Icon} name="send" /></button>
       </div>
       <p class="hint" id="composer-hint">${hint || "Enter sends, Shift+Enter makes a new line."}</p>
     </form>`;

@@ -43,7 +43,9 @@ export class OpenSession {
     /** Executions that are not over, by id; which one answers which message of a user. */
     this.executions = signal(new Map());
     this.users = signal(new Map());
+    /** What there is before and behind the messages that are shown. */
     this.older = signal({ hasMore: false, isLoading: false, problem: null });
+    this.newer = signal({ hasMore: false, isLoading: false, problem: null });
     this.sending = signal([]);
     /** The newest answer, for those who can't see it grow. */
     this.answer = signal("");
@@ -72,11 +74,12 @@ export class OpenSession {
     clearTimeout(this._retry);
     this._follower?.close();
     this._queue = [];
+    const mine = (this._loads = (this._loads ?? 0) + 1);
     try {
       const [session, page] = await Promise.all([get(this._path), this._stored.fetchNewest(this._around.isAtEnd())]);
-      if (!this._isClosed) this._begin(session, page, through);
+      if (!this._isClosed && mine === this._loads) this._begin(session, page, through);
     } catch (problem) {
-      if (this._isClosed) return;
+      if (this._isClosed || mine !== this._loads) return;
       this.problem.value = problem;
       this.line.value = { state: "offline", reason: problem.detail ?? String(problem) };
       if (!HOPELESS.includes(problem.status)) this._retry = setTimeout(() => this.load(through), RETRY);
@@ -105,11 +108,28 @@ export class OpenSession {
   }
 
   /** More of what came before; `onFetched` is called just before it is shown. */
-  async loadOlder(onFetched) {
-    if (!this.older.value.hasMore || this.older.value.isLoading) return;
-    this.older.value = { hasMore: true, isLoading: true, problem: null };
+  loadOlder(onFetched) {
+    return this._move(this.older, () => this._stored.fetchOlder(), onFetched);
+  }
+
+  /** The same towards the end, from which the reader has gone far away. */
+  async loadNewer(onFetched) {
+    await this._move(this.newer, () => this._stored.fetchNewer(), onFetched);
+    if (!this._stored.hasNewer && this.newer.value.problem === null) await this.load();
+  }
+
+  /** Back to the end, wherever the reader is. */
+  async showNewest() {
+    if (!this._stored.hasNewer) return;
+    await this._stored.fetchEnd();
+    await this.load();
+  }
+
+  async _move(side, fetch, onFetched) {
+    if (!side.value.hasMore || this.older.value.isLoading || this.newer.value.isLoading) return;
+    side.value = { hasMore: true, isLoading: true, problem: null };
     try {
-      await this._stored.fetchOlder();
+      await fetch();
       onFetched();
       batch(() => {
         const { history, steps } = lists.fromHistory(this._history([...this.executions.value.values()]));
@@ -117,7 +137,7 @@ export class OpenSession {
         this._show();
       });
     } catch (problem) {
-      this.older.value = { hasMore: true, isLoading: false, problem };
+      side.value = { hasMore: true, isLoading: false, problem };
     }
   }
 
@@ -141,7 +161,8 @@ export class OpenSession {
   async refreshExecution(id) {
     try {
       const found = await get(`agent/executions/${encodeURIComponent(id)}`);
-      this._setExecution(id, OVER.includes(found.status) ? null : found);
+      const isOver = OVER.includes(found.status) || this._ended.has(id) || this._over.ids.has(id);
+      this._setExecution(id, isOver ? null : found);
     } catch {
       // The next event says it again.
     }
@@ -152,12 +173,15 @@ export class OpenSession {
     if (this._isSettling) return;
     this._isSettling = true;
     for (let failures = 0; this._ended.size && !this._isClosed;) {
+      // What ends while the page is fetched may not be over in it: that is for the next look.
+      const told = [...this._ended];
       try {
         const page = await this._stored.fetchNewest(this._around.isAtEnd());
         if (page.settled_seq < this._list.through) {
           this._isSettling = false;
           return void this.load(); // one that was over goes on, and is told live again
         }
+        for (const id of told) this._ended.delete(id);
         this._reconcile(page);
       } catch {
         failures += 1;
@@ -170,7 +194,6 @@ export class OpenSession {
 
   _reconcile({ unfinished, settled_seq: settled }) {
     batch(() => {
-      this._ended.clear();
       this._adopt(unfinished, lists.newest(this._list));
       this._list = lists.reconciled(this._list, this._history(unfinished), settled, [...this._over.ids]);
       this._show();
@@ -179,12 +202,15 @@ export class OpenSession {
 
   _show() {
     this.older.value = { hasMore: this._stored.hasOlder, isLoading: false, problem: null };
+    this.newer.value = { hasMore: this._stored.hasNewer, isLoading: false, problem: null };
     this._draw();
   }
 
   _draw() {
     this.status.value = lists.status(this._list);
-    this.shown.value = steady(this.shown.peek(), lists.messages(this._list));
+    // Far from the end only what is stored is shown: what comes live stands behind what was let go.
+    const messages = this._stored.hasNewer ? this._list.history : lists.messages(this._list);
+    this.shown.value = steady(this.shown.peek(), messages);
   }
 
   _history(unfinished) {
@@ -248,6 +274,8 @@ export class OpenSession {
   _hearMessage({ message_id: id, role, content, agent_execution_id: execution }) {
     if (role !== "user" || this._known.has(id)) return;
     this._known.add(id);
+    const place = this.sending.value.findIndex((one) => one.content === content);
+    if (place >= 0) this.sending.value = this.sending.value.toSpliced(place, 1);
     this._list = lists.said(this._list, content, id);
     this.users.value = new Map([...this.users.value, [id, execution]]);
   }

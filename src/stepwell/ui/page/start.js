@@ -1,7 +1,7 @@
 /** A new conversation: which agent, what to try, and the first message. */
 
 import { post } from "./api.js";
-import { Composer, newKey } from "./composer.js";
+import { Composer, draftOf, keepDraft, newKey } from "./composer.js";
 import { html, useEffect, useState } from "./html.js";
 import { agents, begunHere, isScripted, refresh } from "./sessions.js";
 
@@ -19,6 +19,8 @@ export const Start = ({ go }) => {
     const session = agent ? { agent_type: agent.name } : {};
     const sent = await post("agent/messages", { content, session }, { "idempotency-key": key });
     begunHere.add(sent.session.id);
+    keepDraft(sent.session.id, draftOf("new")); // what was typed meanwhile goes on there
+    keepDraft("new", "");
     void refresh();
     go(`#/s/${sent.session.id}`);
   };
@@ -62,6 +64,6 @@ export const Start = ({ go }) => {
           ${isLoaded && !items.length && html`<p>No agent is registered. Give the server one: <code>stepwell serve my_module:app</code></p>`}
         </div>
       </div>
-      <div class="foot"><${Composer} key="new" id="new" onSend=${send} placeholder="Write the first message" /></div>
+      <div class="foot"><${Composer} key="new" id="new" isFirst onSend=${send} placeholder="Write the first message" /></div>
     </div>`;
 };

@@ -102,7 +102,7 @@ function completedOf({ agent_execution_id: execution, content, metadata }) {
   return {
     id: `${execution}:${step}:${call_id}`,
     role: "tool",
-    content: result_summary ?? (isFine ? "" : errorOf(content, tool)),
+    content: isFine ? result_summary ?? "" : errorOf(content, tool),
     metadata: { tool_call_id: call_id, tool_name: tool, is_error: !isFine, duration_ms: outcome === "pending" ? null : duration_ms },
   };
 }

@@ -1,8 +1,11 @@
-/** The stored messages of a session, as far as they were fetched: the newest pages, without gaps. */
+/**
+ * A window on the stored messages of a session, without gaps: the newest at first, moved by pages. What
+ * is far from the reader is let go, so that each page costs the same.
+ */
 
 import { get } from "./api.js";
 
-const [PAGE, MOST_KEPT, MOST_PAGES_AT_ONCE] = [150, 400, 20];
+const [PAGE, MOST, MOST_PAGES_AT_ONCE] = [150, 600, 20];
 
 const byTime = (a, b) =>
   (a.created_at < b.created_at ? -1 : Number(a.created_at > b.created_at)) || (a.id < b.id ? -1 : 1);
@@ -10,46 +13,75 @@ const byTime = (a, b) =>
 export class StoredPages {
   /** @param {string} path of the session */
   constructor(path) {
-    this.items = [];
-    this.hasOlder = false;
-    this._older = null;
     this._path = `${path}/messages?limit=${PAGE}`;
+    this._forget();
   }
 
-  /** The newest page, and more of them if there is a gap to what is kept. What came before stays,
-   * unless it is much and `mayForget`: then the list begins anew, and older ones can be fetched again. */
-  async fetchNewest(mayForget) {
+  _forget() {
+    this.items = [];
+    this.hasOlder = false;
+    /** Whether newer ones were let go: then the window is not at the end. */
+    this.hasNewer = false;
+    /** Cursors by the message that they stand at. */
+    this._cursors = new Map();
+  }
+
+  /** Back to the end. */
+  async fetchEnd() {
+    const page = await get(this._path);
+    this._forget();
+    this._join(page);
+    this.hasOlder = page.has_older;
+    return page;
+  }
+
+  /** What is new, with all pages between it and the window. A window that is not at the end stays. */
+  async fetchNewest(isAtEnd) {
+    if (!this.items.length || (isAtEnd && !this.hasNewer && this.items.length > MOST)) return this.fetchEnd();
     const first = await get(this._path);
-    if (!this.items.length || (mayForget && this.items.length > MOST_KEPT)) {
-      this.items = [...first.items];
-      this._setOlder(first);
-      return first;
-    }
+    if (this.hasNewer) return first;
     const known = new Set(this.items.map(({ id }) => id));
     const meets = ({ items, has_older: hasOlder }) => !hasOlder || items.some(({ id }) => known.has(id));
     this._join(first);
     for (let [page, count] = [first, 1]; count < MOST_PAGES_AT_ONCE && !meets(page); count++) {
-      page = await this._before(page.older);
+      page = await get(`${this._path}&before=${encodeURIComponent(page.older)}`);
       this._join(page);
     }
     return first;
   }
 
   async fetchOlder() {
-    const page = await this._before(this._older);
+    const cursor = this._cursors.get(this.items[0].id);
+    const page = await get(`${this._path}&before=${encodeURIComponent(cursor)}`);
     this._join(page);
-    this._setOlder(page);
+    this.hasOlder = page.has_older;
+    const last = this._lastCut((place) => place < MOST);
+    if (this.items.length <= MOST || last < 0) return;
+    this.items = this.items.slice(0, last + 1);
+    this.hasNewer = true;
   }
 
-  _before(cursor) {
-    return get(`${this._path}&before=${encodeURIComponent(cursor)}`);
+  async fetchNewer() {
+    const cursor = this._cursors.get(this.items.at(-1).id);
+    const page = await get(`${this._path}&after=${encodeURIComponent(cursor)}`);
+    this._join(page);
+    this.hasNewer = page.has_newer;
+    const spare = this.items.length - MOST;
+    const first = spare > 0 ? this.items.findIndex(({ id }, place) => place >= spare && this._cursors.has(id)) : -1;
+    if (first < 0) return;
+    this.items = this.items.slice(first);
+    this.hasOlder = true;
   }
 
-  _setOlder({ older, has_older: hasOlder }) {
-    [this._older, this.hasOlder] = [older, hasOlder];
+  /** Windows begin and end where a cursor is known. */
+  _lastCut(isFit) {
+    return this.items.findLastIndex(({ id }, place) => isFit(place) && this._cursors.has(id));
   }
 
-  _join({ items }) {
+  _join({ items, older, newer }) {
+    if (!items.length) return;
+    this._cursors.set(items[0].id, older);
+    this._cursors.set(items.at(-1).id, newer);
     const fresh = new Set(items.map(({ id }) => id));
     this.items = [...this.items.filter(({ id }) => !fresh.has(id)), ...items].sort(byTime);
   }

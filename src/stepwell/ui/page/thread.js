@@ -11,7 +11,7 @@ import { agents, change, changed, isScripted, ownState, refreshSoon, sessions } 
 import { rowsOf } from "./turns.js";
 import { clipped } from "./words.js";
 
-const [NEAR, MOST_ANCHORS] = [32, 10];
+const [NEAR, SOON, MOST_ANCHORS] = [32, 200, 10];
 const LINES = { live: "live", connecting: "reconnecting…", offline: "offline", resting: "resting", ended: "not followed" };
 
 export const Thread = ({ id }) => {
@@ -72,18 +72,27 @@ const Head = ({ open }) => {
 const Scroller = ({ open, scroller, isAtEnd }) => {
   const content = useRef(null);
   const anchor = useRef(null);
-  const older = open.older.value;
+  const lastTop = useRef(0);
+  const [older, newer] = [open.older.value, open.newer.value];
 
-  const loadOlder = () => open.loadOlder(() => {
+  const keepPlace = () => {
     anchor.current = topOf(scroller.current, content.current);
-  });
+  };
+  const loadOlder = () => open.loadOlder(keepPlace);
+  const loadNewer = () => open.loadNewer(keepPlace);
   const onScroll = ({ currentTarget: box }) => {
-    isAtEnd.value = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
-    if (box.scrollTop < 200 && !isAtEnd.value) void loadOlder();
+    const left = box.scrollHeight - box.scrollTop - box.clientHeight;
+    // Rows that get their own size move the end away: only who scrolls up has left it.
+    const hasLeft = box.scrollTop < lastTop.current - 1;
+    lastTop.current = box.scrollTop;
+    if (open.newer.peek().hasMore || (hasLeft && left >= NEAR)) isAtEnd.value = false;
+    else if (left < NEAR) isAtEnd.value = true;
+    if (box.scrollTop < SOON && !isAtEnd.value) void loadOlder();
+    else if (left < SOON) void loadNewer();
   };
   useEffect(() => {
     const box = scroller.current;
-    const stick = new ResizeObserver(() => isAtEnd.peek() && scrollToEnd(box));
+    const stick = new ResizeObserver(() => isAtEnd.peek() && !open.newer.peek().hasMore && scrollToEnd(box));
     stick.observe(content.current);
     stick.observe(box);
     return () => stick.disconnect();
@@ -92,15 +101,17 @@ const Scroller = ({ open, scroller, isAtEnd }) => {
   return html`
     <div class="scroller" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region" aria-label="Conversation">
       <div class="messages" ref=${content} aria-busy=${String(open.status.value === "processing")}>
-        ${older.hasMore && html`
-          <button type="button" class="plain older" disabled=${older.isLoading} onClick=${loadOlder}>
-            ${older.isLoading ? "Loading older messages…" : older.problem ? `Not loaded: ${older.problem.detail} Try again` : "Load older messages"}
-          </button>`}
+        ${older.hasMore && html`<${More} side=${older} load=${loadOlder} words="older" />`}
         <${Rows} open=${open} anchor=${anchor} scroller=${scroller} />
-        <${Waiting} open=${open} />
+        ${newer.hasMore ? html`<${More} side=${newer} load=${loadNewer} words="newer" />` : html`<${Waiting} open=${open} />`}
       </div>
     </div>`;
 };
+
+const More = ({ side, load, words }) => html`
+  <button type="button" class="plain older" disabled=${side.isLoading} onClick=${load}>
+    ${side.isLoading ? `Loading ${words} messages…` : side.problem ? `Not loaded: ${side.problem.detail} Try again` : `Load ${words} messages`}
+  </button>`;
 
 /** The rows that are seen first, and where: one stays there when older ones come above it. Several,
  * since a row of a turn that was cut may be drawn anew when the rest of it comes. */
@@ -119,7 +130,7 @@ const Rows = ({ open, anchor, scroller }) => {
   const [messages, users, executions] = [open.shown.value, open.users.value, open.executions.value];
   useLayoutEffect(() => {
     const kept = anchor.current;
-    if (!kept?.length || open.older.peek().isLoading) return;
+    if (!kept?.length || open.older.peek().isLoading || open.newer.peek().isLoading) return;
     anchor.current = null;
     const hold = () => {
       const still = kept.find(({ element }) => element.isConnected);
@@ -194,14 +205,18 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
       problem.value = error.detail ?? String(error);
     }
   };
-  const send = (text, key) => {
+  const jump = async () => {
+    await open.showNewest();
     isAtEnd.value = true;
     toEnd();
+  };
+  const send = (text, key) => {
+    void jump();
     return open.send(text, key);
   };
   return html`
     <div class="foot">
-      ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${toEnd}><${Icon} name="down" />Jump to newest</button>`}
+      ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
       ${problem.value && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.value}</p>`}
       ${session && session.status !== "active"
         ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}</p>`

@@ -53,7 +53,7 @@ export const ToolBlock = ({ message }) => {
       </summary>
       ${isOpen && html`<${Whole} message=${message} />`}
       </details>
-      ${!isOpen && message.error && content && html`<p class="tool-error">${clipped(content, 500)}</p>`}
+      ${!isOpen && message.error && content && html`<p class="tool-error">${clipped(content, 300)}</p>`}
       ${children.length > 0 && html`
         <div class="children" role="group" aria-label=${`What the subagent of ${name} did`}>
           ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}
