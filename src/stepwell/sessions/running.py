@@ -99,7 +99,7 @@ class Running:
         self.steering: list[SessionMessage] = []
         """Messages for the run that it has not seen."""
         self.seen: set[str] = set()
-        self.subagent_names: dict[str, str] = {}
+        self.spawned: dict[str, SubagentSpawning] = {}
         self.execution_ids: dict[str, str] = {}
         """Of the agents in this run, by agent id."""
         self.failure: BaseException | None = None
@@ -122,7 +122,7 @@ class Running:
     def hear(self, event: AgentEvent) -> None:
         """The tap of the run: envelopes for clients, messages for people."""
         if isinstance(event, SubagentSpawning):
-            self.subagent_names[event.child_agent_id] = event.name
+            self.spawned[event.child_agent_id] = event
         is_own = event.execution_id == self.execution.id
         if is_own and isinstance(event, AgentStepStarted):
             self.ids.step = event.step_number

@@ -89,7 +89,9 @@ def _row(running: Running, state: AgentState) -> Execution:
     root, at = running.execution, running.clock.now()
     parent = running.execution_ids.get(state.parent_agent_id or "", root.id)
     prompt = next((message.text for message in state.messages if message.is_user()), "")
-    name = running.subagent_names.get(state.agent_id, "subagent")
+    spawned = running.spawned.get(state.agent_id)
+    name = "subagent" if spawned is None else spawned.name
+    call = {} if spawned is None else {"parent_tool_call_id": spawned.call_id}
     return Execution(
         id="" if state.execution is None else state.execution.id,
         tenant_id=root.tenant_id,
@@ -101,7 +103,7 @@ def _row(running: Running, state: AgentState) -> Execution:
         status=ExecutionStatus.RUNNING,
         agent_config={"subagent": name, "of": root.agent_type},
         input={"prompt": prompt},
-        metadata={AGENT_ID: state.agent_id, **_first_seq(root)},
+        metadata={AGENT_ID: state.agent_id, **call, **_first_seq(root)},
         created_at=at,
         updated_at=at,
         started_at=at,

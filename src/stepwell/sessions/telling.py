@@ -100,7 +100,7 @@ class Narrator:
             case ToolCallCompleted():
                 outcome = ToolOutcome(event.outcome)
                 text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
-                result = _told_result(outcome, event.duration_ms, event.value)
+                result = _told_result(outcome, event.duration_ms, event.value, event.error)
                 return self._came_to(event.tool, event.call_id, text, event.at, result)
             case _:
                 return None
@@ -113,7 +113,7 @@ class Narrator:
         """A call has its result."""
         error = ran.text if ran.is_error else None
         text = _result(ran.call.name, ran.outcome, ran.duration_seconds, error)
-        result = _told_result(ran.outcome, ran.duration_seconds * 1000, ran.value)
+        result = _told_result(ran.outcome, ran.duration_seconds * 1000, ran.value, error)
         return self._came_to(ran.call.name, ran.call.id, text, ran.completed_at, result)
 
     def more_of(self, recorded: StepExecution) -> tuple[str, Mapping[str, Any]]:
@@ -202,7 +202,8 @@ class Narrator:
 
     def _refused(self, event: ToolCallBlocked) -> Said:
         text = f"{event.tool} was not allowed: {_clipped(event.reason)}"
-        result = _told_result(ToolOutcome.BLOCKED, 0.0, None)
+        error = f"Error: Blocked: {event.reason}"
+        result = _told_result(ToolOutcome.BLOCKED, 0.0, None, error)
         return self._came_to(event.tool, event.call_id, text, event.at, result)
 
     def _came_to(
@@ -281,9 +282,12 @@ def answer_of(state: AgentState) -> str | None:
     return None if output is None else json.encode(output).decode()
 
 
-def _told_result(outcome: ToolOutcome, duration_ms: float, value: Any) -> dict[str, Any]:
+def _told_result(
+    outcome: ToolOutcome, duration_ms: float, value: Any, error: str | None
+) -> dict[str, Any]:
     """What a call came to, as its envelope says it."""
     return {
+        **({} if error is None else {"error": _clipped(error)}),
         "outcome": str(outcome),
         "success": outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING),
         "duration_ms": round(duration_ms, 3),

@@ -67,6 +67,8 @@ async def test_a_subagent_is_an_execution_with_parent_result_and_snapshot(tmp_pa
         live = [e.payload for e in await here.events("agent.status") if e.execution_id == child.id]
         assert [payload["status"] for payload in live] == ["processing", "completed"]
         assert {payload["parent_execution_id"] for payload in live} == {id}
+        call_ids = {payload["parent_tool_call_id"] for payload in live}
+        assert call_ids == {child.metadata["parent_tool_call_id"]}
 
 
 async def test_a_subagent_that_waits_is_paused_with_its_parent_and_goes_on(tmp_path: Path) -> None:

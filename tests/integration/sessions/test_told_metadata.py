@@ -55,6 +55,7 @@ async def test_a_call_is_told_with_its_arguments_and_its_result(tmp_path: Path) 
         name: ended.payload[name] for name in SHARED if name != "duration_ms"
     }
     assert done["duration_ms"] == pytest.approx(ended.payload["duration_ms"], abs=0.001)
+    assert "error" not in done
     assert done["result_summary"].startswith('{"found":"xxx')
     assert len(done["result_summary"]) == 100
 
@@ -80,9 +81,10 @@ async def test_a_call_that_did_not_do_its_work_says_so(tmp_path: Path) -> None:
             it.payload["tool_name"]: it.payload for it in await here.events("agent.tool.completed")
         }
 
-    assert {name: (it["outcome"], it["success"]) for name, it in done.items()} == {
-        name: (it["outcome"], it["success"]) for name, it in envelopes.items()
-    }
+    for field in ("outcome", "success", "error"):
+        assert {name: it[field] for name, it in done.items()} == {
+            name: it[field] for name, it in envelopes.items()
+        }
     assert not any(it["success"] for it in done.values())
     assert done["pay"]["outcome"] == "blocked"
     assert {it["result_summary"] for it in (done["pay"], done["gone"])} == {None}
