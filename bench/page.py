@@ -113,7 +113,7 @@ def _grown(page: Any) -> tuple[float, float]:
         seen = page.evaluate(SEEN)
         if seen["characters"] > size:
             begun, ended, size = begun or seen["now"], seen["now"], seen["characters"]
-        elif size and seen["now"] - ended > 700:
+        elif size and seen["now"] - ended > 2500:
             break
         page.wait_for_timeout(50)
     least = 0.7 * len("".join(answer()))

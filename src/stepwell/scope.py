@@ -8,6 +8,7 @@ and the step can still be recorded. Nothing here is ever serialized.
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Protocol
 
@@ -225,3 +226,35 @@ class RunScope:
         in_flight = self.guards if self.guards or self.batches else self.backstops
         for guard in tuple(in_flight):
             guard.interrupt(signal)
+
+
+class ModelRefusedError(BaseException):
+    """A model was to be asked where nobody may. Like a cancellation it is for nobody on the way:
+    whoever asked ends there, and does nothing more."""
+
+
+class NoModels:
+    """A block in which nobody may ask a model, such as the hooks of a run that is replayed. It
+    covers what the block awaits and the tasks it starts."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+        """The models that were to be asked."""
+
+    def __enter__(self) -> "NoModels":
+        self._before: Token[NoModels | None] = _NO_MODELS.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _NO_MODELS.reset(self._before)
+
+
+_NO_MODELS: ContextVar[NoModels | None] = ContextVar("stepwell_no_models", default=None)
+
+
+def refuse_in_replay(model: str) -> None:
+    """For whoever is about to ask a model: raise ``ModelRefusedError`` where nobody may."""
+    standing = _NO_MODELS.get()
+    if standing is not None:
+        standing.refused.append(model)
+        raise ModelRefusedError(f"a replay asks no model, and {model} was to be asked")

@@ -7,6 +7,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -56,6 +57,7 @@ from stepwell.sessions.runner import Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
 from stepwell.worker.choice import Worker, jobs_for, worker_for
+from stepwell.worker.embedded import EmbeddedWorker
 from stepwell.worker.work import Work
 
 logger = logging.getLogger("stepwell.app")
@@ -121,6 +123,7 @@ class AgentApp:
         self._contexts = contexts
         self._clock = clock or SystemClock()
         self._config: Config | None = None
+        self._sessions: Collection[str] | None = None
         self._parts: Parts | None = None
         self._starting = asyncio.Lock()
         self._worker: Worker | None = None
@@ -134,6 +137,16 @@ class AgentApp:
             raise ConfigurationError("the application runs already; configure it before it starts")
         self._config = config
         return self
+
+    def work_only_on(self, sessions: Collection[str]) -> None:
+        """Run executions of these sessions and of no others, on any database; before it starts.
+
+        The collection may grow meanwhile. For a process that is nobody's worker: what waits in
+        other sessions is not taken up, and nothing old is cleared away.
+        """
+        if self._parts is not None:
+            raise ConfigurationError("the application runs already; say it before it starts")
+        self._sessions = sessions
 
     @property
     def config(self) -> Config:
@@ -279,7 +292,7 @@ class AgentApp:
 
         if self.works:
             yield SupervisedTask("worker", work, self._clock)
-        if config.retention != RetentionPolicy():
+        if config.retention != RetentionPolicy() and self._sessions is None:
             retention = Retention(store, config.retention, clock=self._clock)
             yield SupervisedTask("retention", lambda: self._kept_small(retention), self._clock)
 
@@ -288,7 +301,18 @@ class AgentApp:
         settings, clock = config.sessions, self._clock
         runner = Runner(store, jobs, self.agents, settings=settings, clock=clock)
         name = f"worker-{new_id()}"
-        work = Work(store, runner, settings=settings, worker_id=name, clock=clock, jobs=jobs)
+        work = Work(
+            store,
+            runner,
+            settings=settings,
+            worker_id=name,
+            clock=clock,
+            jobs=jobs,
+            sessions=self._sessions,
+        )
+        if self._sessions is not None:
+            # Not one that fetches jobs: those of others would be lost on it.
+            return EmbeddedWorker(store, work, settings)
         return worker_for(config.db, store, work, settings, clock)
 
     async def _kept_small(self, retention: Retention) -> None:

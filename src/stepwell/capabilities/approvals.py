@@ -24,6 +24,7 @@ LAST = -10_000
 WHEN_ALL_TOOLS_ARE_KNOWN = 900
 
 APPROVAL_OF = "approval_of"
+_LONGEST_IN_PROMPT = 1000
 
 
 class UseApprovals:
@@ -116,13 +117,21 @@ class UseApprovals:
         gone = f" It needs {', '.join(secret)} anew: answer with Approval.edited." if secret else ""
         return context.with_result(
             InputRequired(
-                prompt=f"May {call.name} run with {shown:.1000}?{gone}",
+                prompt=f"May {call.name} run with {_clipped(shown)}?{gone}",
                 kind=PendingKind.APPROVAL,
                 details=identity,
                 resumes=True,
                 kept={APPROVAL_OF: identity},
             )
         )
+
+
+def _clipped(text: str) -> str:
+    """For the prompt; ``details`` has the arguments whole."""
+    left = len(text) - _LONGEST_IN_PROMPT
+    if left <= 0:
+        return text
+    return f"{text[:_LONGEST_IN_PROMPT]}… ({left} more characters)"
 
 
 def _is_approval(answered: Answered) -> bool:

@@ -2,12 +2,21 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import DecodeError, json
 
-from stepwell.cli.terminal import is_terminal, line_of, shown, style_of
+from stepwell.cli.terminal import (
+    indented,
+    is_terminal,
+    line_of,
+    one_line,
+    shown,
+    shown_arguments,
+    style_of,
+)
 from stepwell.sessions.errors import SessionError
 
 if TYPE_CHECKING:
@@ -56,6 +65,8 @@ def _answered(
     style = style_of(sys.stderr)
     kind = pending["kind"]
     click.echo(style.bold(prompt_of(pending)), err=True)
+    if kind == "approval":
+        click.echo(arguments_of(pending), err=True, nl=False)
     try:
         if kind == "budget":
             more = _granted(pending)
@@ -77,6 +88,15 @@ def prompt_of(pending: Pending) -> str:
     if pending["kind"] != "budget":
         return shown(pending["prompt"])
     return f"{pending['details'].get('stop_reason', 'a limit')} was reached; more is needed"
+
+
+def arguments_of(pending: Pending) -> str:
+    """The arguments of a call that somebody is to approve, whole: the prompt may be clipped."""
+    arguments = pending["details"].get("arguments")
+    if not arguments:
+        return ""
+    width = max(20, get_terminal_size().columns - 4)
+    return indented(shown_arguments(arguments, width), "  ") + "\n"
 
 
 def _chosen(pending: Pending) -> Any:
@@ -109,7 +129,7 @@ def _approval(pending: Pending) -> Any:
         return approval_of(asked("[y/n/e] ").strip())
     except ValueError as error:
         told = "" if arguments is None else f"; they are {line_of(arguments)}"
-        click.echo(f"{error}{shown(told)}", err=True)
+        click.echo(shown(f"{error}{told}"), err=True)
         return None
 
 
@@ -153,7 +173,7 @@ def _granted(pending: Pending) -> dict[str, Any] | None:
 def told_waiting(execution: "Execution", again: str) -> list[str]:
     """What a paused execution waits for, and how to answer it later."""
     asked_for = [
-        f"  {pending['kind']} {pending['call_id'] or ''}: {prompt_of(pending)}"
+        f"  {pending['kind']} {one_line(pending['call_id'] or '')}: {prompt_of(pending)}"
         for pending in execution.pending
     ]
     return ["It waits for a person:", *asked_for, f"Answer it with: {again}"]

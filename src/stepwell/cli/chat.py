@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.exit_codes import ExitCode, code_after
 from stepwell.cli.options import config_option, db_option, log_level_option, model_option
 from stepwell.sessions.errors import SessionError
 
@@ -104,9 +104,8 @@ class Chat:
             click.echo(self._style.dim(f"{role}: {clipped(content, 6)}"), err=True)
 
     def run(self) -> ExitCode:
-        """Until Ctrl-D, /quit, or the end of the input; the code is that of the last execution
-        where nobody sits at a terminal."""
-        from stepwell.cli.run import CODES
+        """Until Ctrl-D, /quit, SIGTERM, or the end of the input; the code is that of the last
+        execution where nobody sits at a terminal."""
         from stepwell.cli.terminal import is_terminal
 
         with suppress(ImportError):  # lines can be edited where it is there
@@ -118,15 +117,17 @@ class Chat:
                     break
             except SessionError as error:
                 click.echo(self._style.bad(" ".join(str(error).split())), err=True)
+        if self._background.is_ending:
+            return ExitCode.CANCELLED
         if is_terminal(sys.stdin) or self._last is None:
             return ExitCode.COMPLETED
-        return CODES.get(self._last.status.value, ExitCode.FAILED)
+        return code_after(self._last.status.value)
 
     def _line(self) -> str | None:
         """What was typed; None at the end."""
         from stepwell.cli.terminal import is_terminal
 
-        while True:
+        while not self._background.is_ending:
             try:
                 if not is_terminal(sys.stdin):
                     return input().strip()
@@ -137,7 +138,9 @@ class Chat:
                 click.echo("", err=True)
                 return None
             except KeyboardInterrupt:
-                click.echo("\n(Ctrl-D or /quit ends)", err=True)
+                if not self._background.is_ending:
+                    click.echo("\n(Ctrl-D or /quit ends)", err=True)
+        return None
 
     def _obeyed(self, line: str) -> bool:
         """Do what the line says; whether the conversation goes on."""
@@ -168,11 +171,13 @@ class Chat:
         return True
 
     def _say(self, line: str) -> None:
+        from stepwell.cli.following import said
+
         self._answer_what_waits()
         if self._background.wait(self._talk.waiting()) is not None:
             click.echo("answer what waits first, or /cancel it", err=True)
             return
-        self._follow(self._background.wait(self._talk.send(line)))
+        self._follow(*said(self._background, self._talk, line))
 
     def _answer_what_waits(self) -> None:
         from stepwell.cli.asking import answer_all
@@ -181,12 +186,14 @@ class Chat:
         if waiting is not None and answer_all(self._background, self._talk, waiting):
             self._follow(waiting.id)
 
-    def _follow(self, execution_id: str) -> None:
+    def _follow(self, execution_id: str, is_interrupted: bool = False) -> None:
         from stepwell.cli.asking import answer_all
         from stepwell.cli.following import Following, answer_text
         from stepwell.cli.loaded import ending_lines
 
-        following = Following(self._background, self._talk, execution_id)
+        following = Following(
+            self._background, self._talk, execution_id, is_interrupted=is_interrupted
+        )
         self._last = following.until_rest()
         while self._last.status.value == "paused":
             following.live.end_line()

@@ -5,14 +5,17 @@ Ctrl-C.
 """
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepwell.cli.leaving import leave_at_once
-from stepwell.cli.sessions import USER
+from stepwell.cli.options import USER
+from stepwell.cli.starting import leave_at_once, started
+from stepwell.clock import SystemClock
 from stepwell.sessions.errors import ConflictError, NotThereError
+from stepwell.sessions.ports import WORK_TOPIC
 from stepwell.sessions.principal import Principal
 
 if TYPE_CHECKING:
@@ -22,14 +25,23 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Hear = Callable[[Mapping[str, Any]], None]
 LOOK_SECONDS = 1.0
+SAME_SECONDS = 1.0
+"""So soon a second SIGTERM is the first one once more: timeout(1) sends it to the process and to
+its group."""
 _AT_REST = ("completed", "failed", "stopped", "cancelled", "paused")
 
 
 class InBackground:
-    """An application that runs in another thread for the length of a block."""
+    """An application that runs in another thread for the length of a block. Within it SIGTERM is
+    Ctrl-C, and the end of the command."""
 
     def __init__(self, application: "AgentApp") -> None:
         self.application = application
+        self.is_ending = False
+        """Whether the command was told to end."""
+        self._clock = SystemClock()
+        self._told_at: float | None = None
+        self._ending = ExitStack()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="stepwell", daemon=True)
 
@@ -38,11 +50,11 @@ class InBackground:
         self._loop.run_forever()
 
     def __enter__(self) -> "InBackground":
-        from stepwell.cli.starting import started
-
         self._thread.start()
         with ExitStack() as unless_started:
             unless_started.callback(self._end)
+            before = signal.signal(signal.SIGTERM, self._terminated)
+            self._ending.callback(signal.signal, signal.SIGTERM, before)
             self.wait(started(self.application))
             unless_started.pop_all()
         return self
@@ -53,7 +65,14 @@ class InBackground:
         finally:
             self._end()
 
+    def _terminated(self, *_: object) -> None:
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at > SAME_SECONDS:
+            self.is_ending, self._told_at = True, now
+            raise KeyboardInterrupt
+
     def _end(self) -> None:
+        self._ending.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
@@ -84,9 +103,14 @@ class InBackground:
 
 
 class Conversation:
-    """What is said to one session, and what comes of it. Lives in the application's thread."""
+    """What is said to one session, and what comes of it. Lives in the application's thread.
+
+    The application works on that one alone: what others wait for is not for this process to run.
+    """
 
     def __init__(self, application: "AgentApp", agent: str | None) -> None:
+        self._sessions = set[str]()
+        application.work_only_on(self._sessions)
         self.application = application
         self.agent = agent or application.agents.default
         self.session_id: str | None = None
@@ -107,6 +131,7 @@ class Conversation:
             )
         self.application.agents.get(session.agent_type)
         self.agent, self.session_id = session.agent_type, session.id
+        self._sessions.add(session.id)
         self._who = Principal(user_id=session.user_id, tenant_id=session.tenant_id)
         _, self._position = await store.read(lambda tx: tx.event_range(session.id))
         return session
@@ -136,6 +161,8 @@ class Conversation:
             NewMessage(content=content, session_id=self.session_id, new_session=new_session),
         )
         self.session_id = sent.session.id
+        self._sessions.add(sent.session.id)
+        self._wake_worker()
         if sent.execution is not None:
             return sent.execution.id
         return sent.message.agent_execution_id or ""
@@ -176,10 +203,12 @@ class Conversation:
     async def answer(self, execution_id: str, call_id: str, answer: Any) -> None:
         """Answer what it asked."""
         await self.application.services.lifecycle.answer(execution_id, call_id, answer)
+        self._wake_worker()
 
     async def grant(self, execution_id: str, **more: Any) -> None:
         """Give it more budget."""
         await self.application.services.lifecycle.resume(execution_id, **more)
+        self._wake_worker()
 
     async def cancel(self, execution_id: str, reason: str) -> None:
         """End it, if it is not over."""
@@ -187,6 +216,21 @@ class Conversation:
             await self.application.services.lifecycle.cancel(execution_id, reason=reason)
         except ConflictError:
             return
+
+    async def ended(self, execution_id: str, reason: str) -> None:
+        """End it, and wait until it is over."""
+        await self.cancel(execution_id, reason)
+        while not (await self.follow(execution_id, _unheard)).status.is_over:
+            # It was to pause when the wish came; now it waits, and ends at once.
+            await self.cancel(execution_id, reason)
+
+    def _wake_worker(self) -> None:
+        """It heard nothing, where jobs go through a queue, or before the session was its own."""
+        self.application.services.store.bus.publish(WORK_TOPIC)
+
+
+def _unheard(_envelope: Mapping[str, Any]) -> None:
+    pass
 
 
 def belongs(event: "LoggedEvent", known: set[str]) -> bool:

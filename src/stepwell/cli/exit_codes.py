@@ -22,12 +22,22 @@ class ExitCode(IntEnum):
     CONFIGURATION = 5
     """The configuration, the application or the database can't be used."""
     CANCELLED = 130
+    """Somebody ended it: Ctrl-C, SIGTERM, or a wish to cancel the execution."""
 
 
-COMPLETED = ExitCode.COMPLETED
-FAILED = ExitCode.FAILED
-USAGE = ExitCode.USAGE
-LIMIT = ExitCode.LIMIT
-PAUSED = ExitCode.PAUSED
-CONFIGURATION = ExitCode.CONFIGURATION
-CANCELLED = ExitCode.CANCELLED
+_AFTER = {
+    "completed": ExitCode.COMPLETED,
+    "failed": ExitCode.FAILED,
+    "stopped": ExitCode.LIMIT,
+    "paused": ExitCode.PAUSED,
+    "cancelled": ExitCode.CANCELLED,
+}
+
+
+def code_after(status: str) -> ExitCode:
+    """The code for an execution that came to rest in that status.
+
+    >>> code_after("stopped").name
+    'LIMIT'
+    """
+    return _AFTER.get(status, ExitCode.FAILED)

@@ -1,7 +1,10 @@
-"""One execution followed in the terminal until it comes to rest; Ctrl-C cancels it."""
+"""One execution followed in the terminal until it comes to rest. Ctrl-C cancels it, and so does
+whatever else ends the following: nobody is there any more who could see to it.
+"""
 
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +15,16 @@ from stepwell.cli.terminal import line_of
 if TYPE_CHECKING:
     from stepwell.cli.conversing import Conversation, InBackground
     from stepwell.sessions.records import Execution
+
+
+def said(background: "InBackground", talk: "Conversation", text: str) -> tuple[str, bool]:
+    """Say something; the id of the execution that answers, and whether it was interrupted while it
+    was sent and so must not go on."""
+    interruptions: list[str] = []
+    execution_id = background.wait(
+        talk.send(text), on_interrupt=lambda: interruptions.append("Ctrl-C")
+    )
+    return execution_id, bool(interruptions)
 
 
 class Following:
@@ -26,6 +39,7 @@ class Following:
         as_jsonl: bool = False,
         is_quiet: bool = False,
         max_seconds: float | None = None,
+        is_interrupted: bool = False,
     ) -> None:
         self.live = LiveText(execution_id, sys.stdout, sys.stderr, is_quiet=is_quiet)
         self.has_timed_out = False
@@ -35,15 +49,23 @@ class Following:
         self._as_jsonl = as_jsonl
         self._is_quiet = is_quiet
         self._max_seconds = max_seconds
+        self._is_interrupted = is_interrupted
 
     def until_rest(self) -> "Execution":
         """The execution once it is over, or waits for a person."""
         if self._max_seconds is not None:
             self._background.begin(self._cancel_in(self._max_seconds))
             self._max_seconds = None
-        return self._background.wait(
-            self._talk.follow(self._execution_id, self._hear), on_interrupt=self._cancel
-        )
+        with ExitStack() as unless_at_rest:
+            unless_at_rest.callback(self._end)
+            if self._is_interrupted:
+                self._is_interrupted = False
+                self._cancel()
+            execution = self._background.wait(
+                self._talk.follow(self._execution_id, self._hear), on_interrupt=self._cancel
+            )
+            unless_at_rest.pop_all()
+        return execution
 
     def _hear(self, envelope: Mapping[str, Any]) -> None:
         if self._as_jsonl:
@@ -52,8 +74,17 @@ class Following:
             self.live.hear(envelope)
 
     def _cancel(self) -> None:
-        click.echo("\ncancelling (Ctrl-C again leaves at once)", err=True)
-        self._background.begin(self._talk.cancel(self._execution_id, "Ctrl-C"))
+        word = "SIGTERM" if self._background.is_ending else "Ctrl-C"
+        self._background.begin(self._talk.cancel(self._execution_id, word))
+        again = "once more" if self._background.is_ending else "Ctrl-C again"
+        click.echo(f"\ncancelling ({again} leaves at once)", err=True)
+
+    def _end(self) -> None:
+        """Cancel it and wait for that, without a word of what comes: what is to be said can't be,
+        as after `| head -1`."""
+        with suppress(OSError):
+            click.echo("cancelling: what it does can't be told any more", err=True)
+        self._background.wait(self._talk.ended(self._execution_id, "nobody follows it any more"))
 
     async def _cancel_in(self, seconds: float) -> None:
         from stepwell.clock import SystemClock

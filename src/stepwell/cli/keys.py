@@ -1,9 +1,8 @@
 """``stepwell keys``: the API keys of a database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +10,9 @@ from stepwell.cli.options import config_option, configuration, db_option
 from stepwell.clock import SystemClock
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from stepwell.server.auth.keys import ApiKey, KeyRing
+    from stepwell.sessions.ports import Store
 
 
 @click.group("keys")
@@ -41,7 +42,7 @@ def create(db: str, user: str, tenant: str, name: str, admin: bool) -> None:
     """Make a key and print it. It is shown only now; the database keeps a hash of it."""
     # Whoever has the database in hand may make any key.
     who = Principal(user_id=user, tenant_id=tenant, is_admin=True)
-    key, secret = asyncio.run(_with_keys(db, lambda keys: keys.create(who, name, is_admin=admin)))
+    key, secret = asyncio.run(_created(db, who, name, is_admin=admin))
     click.echo(f"key {key.id} of {user} in tenant {tenant}; it is not shown again:", err=True)
     click.echo(secret)
 
@@ -51,7 +52,9 @@ def create(db: str, user: str, tenant: str, name: str, admin: bool) -> None:
 @click.pass_obj
 def list_keys(db: str, tenant: str) -> None:
     """List keys, without their secrets."""
-    for key in asyncio.run(_with_keys(db, lambda keys: keys.listed(tenant))):
+    from stepwell.cli.stored import read_stored
+
+    for key in read_stored(db, lambda store: _keys(store).listed(tenant)):
         state = "revoked" if key.revoked_at else "valid"
         role = "admin" if key.is_admin else "user"
         click.echo(f"{key.id}  {key.prefix}  {key.user_id}  {role}  {state}  {key.name}")
@@ -63,17 +66,24 @@ def list_keys(db: str, tenant: str) -> None:
 @click.pass_obj
 def revoke(db: str, key_id: str, tenant: str) -> None:
     """Revoke a key; live channels that were opened with it are closed."""
-    asyncio.run(_with_keys(db, lambda keys: keys.revoke(key_id, tenant_id=tenant)))
+    from stepwell.cli.stored import change_stored
+
+    change_stored(db, lambda store: _keys(store).revoke(key_id, tenant_id=tenant))
     click.echo(f"key {key_id} is revoked", err=True)
 
 
-async def _with_keys(db: str, use: Callable[[Any], Awaitable[Result]]) -> Result:
-    from stepwell.server.auth.keys import KeyRing
+async def _created(db: str, who: Principal, name: str, *, is_admin: bool) -> "tuple[ApiKey, str]":
+    """A key, in a database that is made if need be: keys are made before the server starts."""
     from stepwell.stores.opening import open_store
 
-    clock = SystemClock()
-    store = await open_store(db, clock=clock)
+    store = await open_store(db)
     try:
-        return await use(KeyRing(store, clock))
+        return await _keys(store).create(who, name, is_admin=is_admin)
     finally:
         await store.close()
+
+
+def _keys(store: "Store") -> "KeyRing":
+    from stepwell.server.auth.keys import KeyRing
+
+    return KeyRing(store, SystemClock())

@@ -5,11 +5,12 @@ says which execution it is about.
 import json
 import logging
 import re
+from copy import copy
 from datetime import UTC, datetime
 
 from stepwell.app.log_ids import FIELDS, RunIdsFilter
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _FLOODING = (
     "socket.accept() out of system resource",
     "Exceeded concurrency limit",
@@ -34,15 +35,33 @@ def log_handler(format: str) -> logging.Handler:
 class OneLineFormatter(logging.Formatter):
     """One line for a message, whatever is in it; tracebacks stand indented below."""
 
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and the traceback as it is written here: what another handler made of it, and
+        left in the record, may hold anything."""
+        own = copy(record)
+        own.exc_text = _below(own.exc_text) if own.exc_text and not own.exc_info else None
+        return super().format(own)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The line, with line breaks and control characters written out, and short ids."""
         line = super().formatMessage(record) + _short_ids(record)
-        return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+        return _written_out(line)
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
-        """The traceback, which may hold what a client sent."""
-        lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
-        return "\n".join(f"    {line}" for line in lines)
+        """The traceback, which may hold what a client, a model or a tool said."""
+        return _below(super().formatException(ei))  # type: ignore[arg-type]
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """Where it was logged."""
+        return _below(stack_info)
+
+
+def _written_out(line: str) -> str:
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), line)
+
+
+def _below(text: str) -> str:
+    return "\n".join(f"    {_written_out(line)}" for line in text.split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -62,7 +81,8 @@ class JsonFormatter(logging.Formatter):
             told["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             told["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(told, default=str)
+        # JSON lets this one control character stand.
+        return json.dumps(told, default=str).replace("\x7f", r"\u007f")
 
 
 def _short_ids(record: logging.LogRecord) -> str:

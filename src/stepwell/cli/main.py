@@ -1,5 +1,7 @@
 """``stepwell``: try, run, serve and explain agents. Commands are loaded when they are used."""
 
+import errno
+import os
 import sys
 from importlib import import_module
 
@@ -76,7 +78,10 @@ def stepwell() -> None:
 
 
 def main() -> None:
-    """Run the command line; whatever a user can put right ends it with a text and a code."""
+    """Run the command line; whatever a user can put right ends it with a text and a code.
+
+    A reader that went away, as in ``| head``, is no fault: click ends with 1 and says nothing.
+    """
     try:
         # Its result is None: commands that end with another code than 0 exit by themselves.
         code = stepwell.main(standalone_mode=False)
@@ -100,10 +105,32 @@ def main() -> None:
         _refuse(str(error))
     except SessionError as error:
         _refuse(" ".join(str(error).split()), ExitCode.FAILED)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NOT_WRITTEN:
+            raise
+        _forget_output()
+        _refuse(f"the output can't be written: {error.strerror or error}", ExitCode.FAILED)
     else:
         sys.exit(code if isinstance(code, int) else ExitCode.COMPLETED)
 
 
 def _refuse(text: str, code: ExitCode = ExitCode.CONFIGURATION) -> None:
-    click.echo(f"stepwell: {text}", err=True)
+    try:
+        click.echo(f"stepwell: {text}", err=True)
+    except OSError:  # a full disk takes no text about it either
+        _forget_output()
     sys.exit(code)
+
+
+_NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+
+
+def _forget_output() -> None:
+    """Throw away what can't be written: the interpreter would try again at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)

@@ -61,6 +61,7 @@ def known_presets(file: Path | None) -> "ModelPresets":
 
 
 def _provider_data(provider: "Provider") -> dict[str, Any]:
+    from stepwell.app.config import without_password
     from stepwell.models.secrets import from_environment
 
     address = provider.base_url_env and from_environment(provider.base_url_env)
@@ -72,7 +73,8 @@ def _provider_data(provider: "Provider") -> dict[str, Any]:
         "name": provider.name,
         "key": key,
         "default_model": provider.default_model,
-        "base_url": address or provider.base_url or f"(set {provider.base_url_env})",
+        "base_url": without_password(address or provider.base_url)
+        or f"(set {provider.base_url_env})",
         "format": provider.wire.name,
     }
 
@@ -95,7 +97,10 @@ def _preset_data(presets: "ModelPresets") -> list[dict[str, str]]:
     "--base-url",
     help="Of another server: PRESET is its model, or provider:model for how it is spoken to.",
 )
-@click.option("--key-env", help="The environment variable with its key, if it wants one.")
+@click.option(
+    "--key-env",
+    help="The environment variable with its key, if it wants one; without it no key is sent there.",
+)
 @json_option
 @click.pass_obj
 def test(
@@ -128,7 +133,9 @@ def test(
 def _model(
     presets: "ModelPresets", preset: str, base_url: str | None, key_env: str | None
 ) -> "Model":
-    from stepwell.models.provider import Provider
+    from msgspec.structs import replace
+
+    from stepwell.models.provider import PLAIN_HEADERS, Provider
     from stepwell.models.secrets import ApiKey
 
     if base_url is None:
@@ -140,7 +147,10 @@ def _model(
     named = presets.providers.get(name) if colon else None
     if named is None:
         return Provider.compatible(base_url).model(preset, api_key=key)
-    return named.model(model or None, base_url=base_url, api_key=key)
+    # Its own key, and headers that may hold one, are for its own address and go to no other.
+    plain = {name: text for name, text in named.headers.items() if name.lower() in PLAIN_HEADERS}
+    elsewhere = replace(named, key_env=None, headers=plain)
+    return elsewhere.model(model or None, base_url=base_url, api_key=key)
 
 
 def _trial_lines(trial: "Trial") -> Iterator[str]:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from stepwell.app.config import Config
 
 Command = Callable[..., Any]
+USER = "dev"
+"""As whom the command line and the page of a development server write."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 config_option = click.option(

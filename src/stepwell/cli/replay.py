@@ -11,6 +11,8 @@ from stepwell.cli.exit_codes import ExitCode
 from stepwell.cli.options import configuration, model_option, stored_options
 
 if TYPE_CHECKING:
+    from stepwell.app.agent_app import AgentApp
+    from stepwell.app.config import Config
     from stepwell.sessions.ports import Store
     from stepwell.sessions.replaying import Replay
 
@@ -37,12 +39,11 @@ def command(
     \b
     stepwell replay 01a1e4ea my_module:app     after a change of a limit or a guard
     """
-    from stepwell.app.loading import load_app
     from stepwell.cli.starting import unsigned
     from stepwell.cli.stored import read_stored
     from stepwell.cli.terminal import document
 
-    application = load_app(unsigned(configuration(config, app=app, model=model, db=db)))
+    application = _application(unsigned(configuration(config, app=app, model=model, db=db)))
 
     async def work(store: "Store") -> "Replay":
         from stepwell.cli.stored import find_execution
@@ -58,6 +59,27 @@ def command(
         for line in _lines(replay):
             click.echo(line)
     sys.exit(ExitCode.COMPLETED if replay.is_same else ExitCode.FAILED)
+
+
+def _application(config: "Config") -> "AgentApp":
+    """That of the configuration; the model of the built-in agent is not asked, so it has no key."""
+    from msgspec.structs import replace
+
+    from stepwell.agent import Agent
+    from stepwell.app.agent_app import AgentApp
+    from stepwell.app.default_agent import NAME, default_agent
+    from stepwell.app.loading import load_app
+    from stepwell.models import ModelPresets
+
+    if config.app is not None or config.model is None:
+        return load_app(config)
+    provider, _, name = config.model.partition(":")
+    known = ModelPresets().providers.get(provider)
+    if known is None:
+        return load_app(config)  # which says what is wrong with it
+    model = known.model(name or None, api_key="not asked")
+    plan = replace(default_agent(None).build().plan, model=model)
+    return AgentApp({NAME: Agent.from_plan(plan)}).configured(config)
 
 
 def _as_data(replay: "Replay") -> dict[str, Any]:

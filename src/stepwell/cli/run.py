@@ -6,22 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.exit_codes import ExitCode, code_after
 from stepwell.cli.options import config_option, db_option, log_level_option, model_option
 
 if TYPE_CHECKING:
     from stepwell.cli.conversing import Conversation, InBackground
     from stepwell.cli.loaded import Hints
     from stepwell.sessions.records import Execution
-
-CODES = {
-    "completed": ExitCode.COMPLETED,
-    "failed": ExitCode.FAILED,
-    "stopped": ExitCode.LIMIT,
-    "paused": ExitCode.PAUSED,
-    "cancelled": ExitCode.CANCELLED,
-}
-"""The exit code for each status of an execution that came to rest."""
 
 
 class How(Struct, frozen=True, kw_only=True):
@@ -66,7 +57,7 @@ def command(
 
     PROMPT - reads standard input. It is stored: `stepwell why` explains it afterwards. Questions
     and approvals are asked where there is a terminal; otherwise it pauses, and the exit code is 4.
-    Ctrl-C cancels it.
+    Ctrl-C and SIGTERM cancel it, and so does whoever closes its output (`| head`).
 
     \b
     stepwell run "What time is it?"
@@ -107,13 +98,13 @@ class _OneRun:
     def run(self, text: str) -> ExitCode:
         """Send it, follow it, ask what it asks, tell how it ended."""
         from stepwell.cli.asking import answer_all, can_ask
-        from stepwell.cli.following import Following
+        from stepwell.cli.following import Following, said
 
         waiting = self._background.wait(self._talk.waiting())
         if waiting is not None:
             self._tell_waiting(waiting)
             return ExitCode.PAUSED
-        execution_id = self._background.wait(self._talk.send(text))
+        execution_id, is_interrupted = said(self._background, self._talk, text)
         how = self._how
         following = Following(
             self._background,
@@ -122,6 +113,7 @@ class _OneRun:
             as_jsonl=how.as_jsonl,
             is_quiet=how.is_quiet or how.is_for_programs,
             max_seconds=how.max_seconds,
+            is_interrupted=is_interrupted,
         )
         execution = following.until_rest()
         while execution.status.value == "paused" and not how.is_for_programs and can_ask():
@@ -131,7 +123,7 @@ class _OneRun:
         self._tell_end(following, execution)
         if following.has_timed_out and execution.status.value == "cancelled":
             return ExitCode.LIMIT
-        return CODES.get(execution.status.value, ExitCode.FAILED)
+        return code_after(execution.status.value)
 
     def _tell_end(self, following: Any, execution: "Execution") -> None:
         from stepwell.cli.following import answer_text

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from stepwell.cli.options import configuration, stored_options
+from stepwell.cli.options import USER, configuration, stored_options
 from stepwell.sessions.principal import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from stepwell.sessions.ports import SessionFilter, Store
     from stepwell.sessions.records import Session, SessionMessage
 
-USER = "dev"
-"""As whom the command line and the page of a development server write."""
 _PAGE = 200
 _MOST_MESSAGES = 500
 
@@ -111,8 +109,8 @@ def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
         [
             session.id,
             session.status.value,
-            session.agent_type,
-            *([session.user_id] if with_user else []),
+            one_line(session.agent_type, 60),
+            *([one_line(session.user_id, 60)] if with_user else []),
             moment(session.last_message_at),
             one_line(session.title or "-", 60),
         ]
@@ -202,29 +200,33 @@ def close(where: Where, session: str, **options: Any) -> None:
 
 
 def _change(where: Where, given: str, options: dict[str, Any], **change: Any) -> None:
-    from stepwell.cli.stored import read_stored
-    from stepwell.cli.terminal import document
+    from stepwell.cli.stored import change_stored
+    from stepwell.cli.terminal import document, one_line
     from stepwell.server.views import session_view
 
     database = where.database(options["db"], options["config"])
-    changed = read_stored(database, lambda store: _changed(store, database, given, change))
+    changed = change_stored(database, lambda store: _changed(store, database, given, change))
     if options["as_json"] or where.as_json:
         click.echo(document(session_view(changed)))
     else:
-        click.echo(f"{changed.id}  {changed.status}  {changed.title or '-'}")
+        click.echo(f"{changed.id}  {changed.status}  {one_line(changed.title or '-')}")
 
 
 async def _changed(store: "Store", database: str, given: str, change: dict[str, Any]) -> "Session":
-    from stepwell.app.default_agent import NAME, default_agent
     from stepwell.cli.stored import find_session
-    from stepwell.sessions.directory import AgentDirectory
-    from stepwell.sessions.lifecycle import Lifecycle
+    from stepwell.clock import SystemClock
+    from stepwell.ids import new_id
+    from stepwell.sessions.cancelling import Ending
+    from stepwell.sessions.changing import SessionChange
+    from stepwell.sessions.ending import Means
     from stepwell.sessions.records import SessionStatus
+    from stepwell.sessions.settings import SessionSettings
     from stepwell.worker.choice import jobs_for
 
     if "status" in change:
         change = {**change, "status": SessionStatus(change["status"])}
     session = await find_session(store, given)
-    # No agent is needed for this; a directory has at least one.
-    agents = AgentDirectory({NAME: default_agent(None)})
-    return await Lifecycle(store, jobs_for(database), agents).change_session(session.id, **change)
+    means = Means(jobs=jobs_for(database), clock=SystemClock(), settings=SessionSettings())
+    ending = Ending(reason="session closed", means=means)
+    work = SessionChange(**change).checked().work(session.id, new_id(), ending)
+    return await store.write(work, name="change_session")

@@ -3,16 +3,20 @@ signal."""
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable
 from itertools import count
+from typing import NoReturn
 
+import click
 from msgspec.structs import replace
 
 from stepwell.app.agent_app import AgentApp
 from stepwell.app.config import Config, shown_database
-from stepwell.cli.leaving import leave_at_once
+from stepwell.cli.exit_codes import ExitCode
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.errors import StoreUnavailableError
 
@@ -62,3 +66,11 @@ def on_end_signal(end: Callable[[], None]) -> None:
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, end)
+
+
+def leave_at_once() -> NoReturn:
+    """End the process as it is: what is stored is whole, and another worker goes on with it."""
+    click.echo("\nleft at once; what was running is taken up by the next worker", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ExitCode.CANCELLED)

@@ -1,4 +1,4 @@
-"""What a database holds, opened only to be read: never made, never migrated.
+"""What a database holds, for commands that read or change it: never made, never migrated.
 
 Whoever has the database in hand may read all of it; ids may be given by how they begin.
 """
@@ -23,17 +23,22 @@ OPEN_SECONDS = 8.0
 
 
 def read_stored(db: str, use: "Callable[[Store], Awaitable[Result]]") -> Result:
-    """What ``use`` makes of the database."""
+    """What ``use`` reads in the database; it need not be one that may be written to."""
+    return asyncio.run(_used(db, use, read_only=True))
 
-    async def work() -> Result:
-        async with opened(db) as store:
-            return await use(store)
 
-    return asyncio.run(work())
+def change_stored(db: str, use: "Callable[[Store], Awaitable[Result]]") -> Result:
+    """What ``use`` gives, which may write to the database."""
+    return asyncio.run(_used(db, use, read_only=False))
+
+
+async def _used(db: str, use: "Callable[[Store], Awaitable[Result]]", *, read_only: bool) -> Result:
+    async with opened(db, read_only=read_only) as store:
+        return await use(store)
 
 
 @asynccontextmanager
-async def opened(db: str) -> "AsyncGenerator[Store]":
+async def opened(db: str, *, read_only: bool) -> "AsyncGenerator[Store]":
     """The database, if it is there and of this version; raises ``ConfigurationError``."""
     from stepwell.app.config import shown_database
     from stepwell.sessions.errors import StoreUnavailableError
@@ -43,15 +48,16 @@ async def opened(db: str) -> "AsyncGenerator[Store]":
     _require_file(db)
     try:
         async with asyncio.timeout(OPEN_SECONDS):
-            store = await open_store(db, migrate=False)
+            store = await open_store(db, migrate=False, read_only=read_only)
     except TimeoutError:
         raise ConfigurationError(
             f"the database {shown_database(db)} did not answer within {OPEN_SECONDS:g} s; start "
             "it, or name another one with --db"
         ) from None
     except SchemaVersionError as error:
+        mend = _UPDATE if error.is_newer else _MAKE
         raise ConfigurationError(
-            f"{shown_database(db)}: {str(error).replace('Open it with migrate=True once', _ONCE)}"
+            f"{shown_database(db)}: {error.fault}. {mend}; nothing was changed"
         ) from None
     except StoreUnavailableError as error:
         why = error.__cause__ or error
@@ -65,7 +71,8 @@ async def opened(db: str) -> "AsyncGenerator[Store]":
         await store.close()
 
 
-_ONCE = "`stepwell run` and `stepwell serve` make and update its tables"
+_UPDATE = "Update Stepwell"
+_MAKE = "`stepwell run` and `stepwell serve` make and update its tables"
 
 
 def _require_file(db: str) -> None:

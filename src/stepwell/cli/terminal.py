@@ -1,17 +1,29 @@
 """How things look in a terminal: plain ANSI where somebody looks, plain text in pipes.
 
-What models and tools said is shown without control characters, so that it can't move the cursor.
+What models and tools said is shown with every character that steers a terminal or can't be seen
+written out, so that a person reads what is there.
 """
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import IO, Any
+from json import dumps
+from typing import IO, Any, cast
+from unicodedata import east_asian_width
 
 from msgspec import Struct, json
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_HIDING = re.compile(
+    # Controls, soft hyphen, zero-width and bidirectional characters, fillers, tags, halves of
+    # pairs. Joiners and variation selectors are left alone between emoji and in scripts that need
+    # them. The page has the same ones (hidden_text.js).
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\u115f\u1160\u2800\u3164\uffa0\U000e0000-\U000e007f\ud800-\udfff]"
+    "|(?<=[\x20-\x7e])[\u200c\u200d]|[\u200c\u200d](?=[\x20-\x7e])"
+    f"|(?<=[\x20-\x7e{_SELECTORS}])[{_SELECTORS}](?!\u20e3)"
+)
 _SPACE = re.compile(r"\s+")
 
 
@@ -83,12 +95,17 @@ def out_style() -> Style:
 
 
 def shown(text: str) -> str:
-    """The text without what would steer a terminal; line breaks and tabs stay.
+    """The text with what would steer a terminal, or hide in it, written out; line breaks and tabs
+    stay.
 
     >>> shown("a\\x1b[2Jb\\tc")
-    'a[2Jb\\tc'
+    'a⟨U+001B⟩[2Jb\\tc'
     """
-    return _CONTROLS.sub("", text)
+    return _HIDING.sub(_visibly, text.replace("\r\n", "\n"))
+
+
+def _visibly(found: re.Match[str]) -> str:
+    return f"⟨U+{ord(found[0]):04X}⟩"
 
 
 def one_line(text: str, width: int = 100) -> str:
@@ -140,12 +157,63 @@ def moment(at: datetime | str | None) -> str:
 
 def document(value: Any) -> str:
     """A value as JSON for people and programs."""
-    return json.format(json.encode(value, enc_hook=str), indent=2).decode()
+    return _escaped(json.format(json.encode(value, enc_hook=str), indent=2).decode())
 
 
 def line_of(value: Any) -> str:
-    """A value as one line of JSON."""
-    return json.encode(value, enc_hook=str).decode()
+    """A value as one line of JSON.
+
+    >>> line_of(["a\\u202eb"])
+    '["a\\\\u202eb"]'
+    """
+    return _escaped(json.encode(value, enc_hook=str).decode())
+
+
+def _escaped(text: str) -> str:
+    """The same JSON without characters that a terminal would obey or not show. They can only be
+    inside of strings."""
+    return _HIDING.sub(lambda found: dumps(found[0])[1:-1].replace("\x7f", r"\u007f"), text)
+
+
+def shown_arguments(arguments: Any, width: int = 100) -> str:
+    """Arguments of a call, all of them and nothing left out, as the page shows them: JSON, but
+    texts of several lines line by line. All that continues begins with a bar, so that no text can
+    pass for another argument.
+
+    >>> print(shown_arguments({"to": "ada", "text": "Dear Ada,\\nbye"}))
+    "to": "ada"
+    "text":
+    │ Dear Ada,
+    │ bye
+    """
+    if not isinstance(arguments, Mapping):
+        return _folded(_json(arguments), width)
+    pairs = cast("Mapping[str, Any]", arguments)
+    return "\n".join(_argument(str(name), value, width) for name, value in pairs.items())
+
+
+def _argument(name: str, value: Any, width: int) -> str:
+    if not isinstance(value, str) or "\n" not in value:
+        return _folded(f"{_json(name)}: {_json(value)}", width)
+    lines = [f"│ {shown(line)}" for line in value.split("\n")]
+    return "\n".join(_folded(line, width) for line in [f"{_json(name)}:", *lines])
+
+
+def _json(value: Any) -> str:
+    return shown(json.encode(value, enc_hook=str).decode())
+
+
+def _folded(line: str, width: int) -> str:
+    """The line in pieces that fit: a terminal that folds it would begin the rest without a bar."""
+    pieces, used = [""], 0
+    for character in line:
+        takes = 2 if east_asian_width(character) in "WF" else 8 if character == "\t" else 1
+        if used + takes > width and pieces[-1] not in {"", "│ "}:
+            pieces.append("│ ")
+            used = 2
+        pieces[-1] += character
+        used += takes
+    return "\n".join(pieces)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

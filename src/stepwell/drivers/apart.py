@@ -1,17 +1,12 @@
 """One question to a model apart from the conversation: for critics, extraction, summaries."""
 
-import asyncio
 from hashlib import sha256
 
 from msgspec.structs import replace
 
-from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import sound
-from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.models import Model, ModelRequest, ModelResponse
-from stepwell.models.attempts import name_of
-from stepwell.models.turn import ModelTurn
 from stepwell.state import AgentState, Budget
+from stepwell.tools.asking import asked
 from stepwell.tools.llm_query import bounded
 
 
@@ -33,21 +28,7 @@ async def ask_apart(
         settings=bounded(request.settings, left),
         seconds_left=left.capped_by(Budget(seconds=within)).seconds,
     )
-    name = name_of(model)
-    turn = ModelTurn(name, request)
-    with state.scope.guard(within, around=turn) as guard:
-        try:
-            turn.response = sound(await model.respond(request), name)
-            return turn.response
-        except asyncio.CancelledError as error:
-            if guard.was_cancelled:
-                raise
-            raise ModelError(f"model {name} cancelled its own call") from error
-    if guard.signal is not None:
-        raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
-    raise ModelError(
-        f"model {name} gave no answer within {within or 0:g} s", kind=ModelErrorKind.TIMEOUT
-    )
+    return await asked(model, request, state, within=within)
 
 
 def between_tags(name: str, text: str) -> str:

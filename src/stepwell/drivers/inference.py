@@ -1,8 +1,7 @@
 """One turn of a model inside a step: hooks, events, streaming, interruption. For the drivers."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
 
 from msgspec import json
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from stepwell.events import (
     ThinkingReceived,
 )
 from stepwell.hooks import HookContext, HookStack, HookTrigger
-from stepwell.messages import ToolCall, Usage
 from stepwell.models import (
     Model,
     ModelRequest,
@@ -26,7 +24,9 @@ from stepwell.models import (
     ThinkingDelta,
 )
 from stepwell.models.attempts import close, incomplete, name_of, parts_of
+from stepwell.models.soundness import sound
 from stepwell.models.turn import ModelTurn
+from stepwell.scope import refuse_in_replay
 from stepwell.state import AgentState
 
 
@@ -116,26 +116,30 @@ class Inference:
     ) -> ModelResponse:
         """A deadline or a cancellation ends the wait and the run."""
         scope, name = state.scope, self.model_name
+        refuse_in_replay(name)
         if scope.signal is not None:
             raise AgentStop(scope.signal, state=state)
         if scope.seconds_left is not None:
             request = replace(request, seconds_left=scope.seconds_left)
-        turn = ModelTurn(name, request, is_of_step=True)
-        with scope.guard(around=turn) as guard:
+        response: ModelResponse | None = None
+        watched = None if scope.watch is None else ModelTurn(name, request, is_of_step=True)
+        with scope.guard(around=watched) as guard:
             try:
                 if shows_text and scope.emitter.hears(StreamEventReceived):
-                    turn.response = await self._streamed(state, request)
+                    response = await self._streamed(state, request)
                 else:
-                    turn.response = sound(await self._model.respond(request), name)
+                    response = sound(await self._model.respond(request), name)
+                if watched is not None:
+                    watched.response = response
             except asyncio.CancelledError as error:
                 if guard.was_cancelled:
                     raise
                 raise ModelError(f"model {name} cancelled its own call") from error
         if guard.signal is not None:
             raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
-        if turn.response is None:
+        if response is None:
             raise DriverError(f"the call to {name} gave no response")
-        return turn.response
+        return response
 
     async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
         chunks = _Chunks(state, holds_json=bool(request.tools))
@@ -235,45 +239,3 @@ def step_prefix(state: AgentState) -> str:
     """What the ids of the step in flight begin with."""
     owner = state.agent_id if state.execution is None else state.execution.id
     return f"{owner}:{state.step_number}"
-
-
-def sound(response: Any, model: str) -> ModelResponse:
-    """What a model returned, if it is a response whose parts are what they should be."""
-    if (
-        type(response) is ModelResponse
-        and type(response.text) is str
-        and type(response.usage) is Usage
-        and type(response.cost) is float
-        and _are_sound(response.tool_calls)
-    ):
-        return response
-    if isinstance(response, ModelResponse) and cast("Any", response.text) is None:
-        return sound(replace(response, text=""), model)
-    raise ModelError(f"model {model} returned {_what_is_wrong(response)}")
-
-
-def _are_sound(calls: Any) -> bool:
-    if type(calls) is not tuple:
-        return False
-    for call in cast("tuple[Any, ...]", calls):
-        is_call = type(call) is ToolCall
-        if not is_call or not (type(call.arguments) is dict or isinstance(call.arguments, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return False
-    return True
-
-
-def _what_is_wrong(response: Any) -> str:
-    if not isinstance(response, ModelResponse):
-        return (
-            f"a {type(response).__name__}; its respond() must be async and return a ModelResponse"
-        )
-    if type(response.text) is not str:
-        return f"a {type(response.text).__name__} as text"
-    if type(response.usage) is not Usage:
-        return f"{response.usage!r:.80} as usage; give a Usage"
-    if type(response.cost) is not float:
-        return f"{response.cost!r:.80} as cost; give a float"
-    return (
-        f"a {type(response.tool_calls).__name__} as tool_calls that is no tuple of ToolCall whose "
-        "arguments are a dict, or malformed=text where they could not be parsed"
-    )

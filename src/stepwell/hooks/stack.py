@@ -31,6 +31,7 @@ class Hook(Struct, frozen=True, kw_only=True, eq=False):
     """A function, the moments it wants, and its priority (higher runs first).
 
     What a hook does before a tool also holds for subagents; ``inherited`` passes all of it on.
+    ``asks_model`` says that it asks a model by itself: a replay goes without it.
     """
 
     function: HookFunction
@@ -38,6 +39,7 @@ class Hook(Struct, frozen=True, kw_only=True, eq=False):
     priority: int = 0
     name: str = ""
     inherited: bool = False
+    asks_model: bool = False
 
 
 class HookStack:
@@ -133,6 +135,7 @@ def make_hook(
     priority: int = 0,
     name: str | None = None,
     inherited: bool = False,
+    asks_model: bool = False,
 ) -> Hook:
     """A hook for one moment or several; an unknown trigger is an error that lists the known."""
     if not callable(function):
@@ -144,6 +147,7 @@ def make_hook(
         priority=priority,
         name=name or getattr(function, "__qualname__", type(function).__name__),
         inherited=inherited,
+        asks_model=asks_model,
     )
 
 

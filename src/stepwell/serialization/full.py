@@ -1,6 +1,6 @@
 """The full format: a state as JSON and back, exactly; whole, or what was added to an older one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Raw, convert, json, structs
@@ -78,14 +78,27 @@ class AgentStateSerializer:
 
     def from_increments(self, whole: Text, increments: Iterable[Text]) -> AgentState:
         """The state after the last of the increments, which follow the whole one in order."""
-        rebuilding = Rebuilding(_body(opened_text(whole, WHOLE), WHOLE, StoredState))
-        for number, increment in enumerate(increments, 1):
-            try:
-                opened = opened_text(increment, INCREMENT)
-                rebuilding.apply(_body(opened, INCREMENT, StoredChange))
-            except SerializationError as error:
-                raise SerializationError(f"increment {number}: {error}") from error
-        return rebuilding.state()
+        *_, last = _rebuilt(whole, increments)
+        return last.state()
+
+    def each_of_increments(self, whole: Text, increments: Iterable[Text]) -> Iterator[AgentState]:
+        """The state that is whole, and the one after each increment, in one pass."""
+        for rebuilding in _rebuilt(whole, increments):
+            state = rebuilding.state()
+            yield structs.replace(state, metadata=dict(state.metadata))
+
+
+def _rebuilt(whole: Text, increments: Iterable[Text]) -> Iterator[Rebuilding]:
+    """The same one each time, as it goes on."""
+    rebuilding = Rebuilding(_body(opened_text(whole, WHOLE), WHOLE, StoredState))
+    yield rebuilding
+    for number, increment in enumerate(increments, 1):
+        try:
+            opened = opened_text(increment, INCREMENT)
+            rebuilding.apply(_body(opened, INCREMENT, StoredChange))
+        except SerializationError as error:
+            raise SerializationError(f"increment {number}: {error}") from error
+        yield rebuilding
 
 
 def _stored(write: Callable[P, Body], *args: P.args, **kwargs: P.kwargs) -> Body:

@@ -36,7 +36,7 @@ from stepwell.state import (
     StepExecution,
     ToolExecution,
 )
-from stepwell.tools.secrets import HIDDEN
+from stepwell.tools.secrets import HIDDEN, Scrubber
 
 NO_USAGE = Usage()
 MARKED = 8
@@ -185,7 +185,11 @@ def _without_secrets(answered: Answered) -> Any:
     answer, may_store = answered.answer, _may_store(answered)
     if not isinstance(answer, Approval) or answer.arguments is None or may_store is None:
         return answer
-    shown = {name: it if name in may_store else HIDDEN for name, it in answer.arguments.items()}
+    given = answer.arguments
+    secret = frozenset(given) - set(may_store)
+    # A person may have typed the secret into an open argument as well.
+    scrub = Scrubber.of(ToolCall(id="", name="", arguments=given), secret)
+    shown = {name: HIDDEN if name in secret else scrub.kept(it) for name, it in given.items()}
     return replace(answer, arguments=shown)
 
 

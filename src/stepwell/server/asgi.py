@@ -63,6 +63,8 @@ def make_asgi(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        # Its spans would hold whole addresses: tokens of streams, words that people search for.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     settings = services.settings
     app.state.services = services

@@ -34,6 +34,8 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
+    # Pages that are allowed ask with CORS, which this does not hinder.
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
 _STATUS: Sequence[tuple[type[SessionError], int]] = (
     (NotThereError, 404),

@@ -5,9 +5,7 @@ the times are the stored ones. Subagents are calls of tools here: what they did 
 replayed. Where a person answered, the replay goes on from the state with that answer.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,23 +14,25 @@ from stepwell.agent import Agent
 from stepwell.continuation import AgentStatus, ContinuationOutcome
 from stepwell.drivers import Driver
 from stepwell.events import EventBus
+from stepwell.loop import AtLimit
 from stepwell.models import Model
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.removed_snapshots import require_states
+from stepwell.sessions.replay_differences import outcome_differences, tool_differences
+from stepwell.sessions.replay_hooks import ReplayedHooks
+from stepwell.sessions.replay_metadata import MetadataOfTools
 from stepwell.sessions.replay_parts import (
-    ASK_MODELS,
     ReplayClock,
     ReplayLedger,
-    Stored,
     StoredDriver,
     StoredModel,
     replay_hooks,
     show_start,
 )
+from stepwell.sessions.replay_stored import Stored, load
 from stepwell.state import AgentState, StepExecution
 from stepwell.tools import Tools
 
@@ -70,8 +70,7 @@ async def replayed(store: Store, agents: AgentDirectory, execution_id: str) -> R
     ``RefusedError`` if too little of it is stored."""
     execution, snapshots = await store.read(lambda tx: _rows(tx, execution_id))
     agent = agents.get(execution.agent_type)
-    replaying = await _loaded(store, execution, snapshots, agent)
-    return await replaying.run()
+    return await _Replaying(execution, agent, await load(store, execution, snapshots)).run()
 
 
 async def _rows(tx: Transaction, execution_id: str) -> tuple[Execution, Sequence[Snapshot]]:
@@ -94,43 +93,6 @@ async def _rows(tx: Transaction, execution_id: str) -> tuple[Execution, Sequence
     return execution, snapshots
 
 
-async def _loaded(
-    store: Store, execution: Execution, snapshots: Sequence[Snapshot], agent: RegisteredAgent
-) -> "_Replaying":
-    reader = Reader(store)
-    began = await reader.state_of(snapshots[0].id)
-    if began.execution is not None and began.execution.id != execution.id:  # a fork
-        began = replace(began, execution=replace(began.execution, id=execution.id))
-    final = await reader.state_of(snapshots[-1].id)
-    paused: dict[int, AgentState] = {}
-    resumed: dict[int, AgentState] = {}
-    metadata: dict[int, dict[str, Any]] = {}
-    before = began
-    for snapshot in _worth_reading(snapshots, all_of_them=began.metadata != final.metadata):
-        state = await reader.state_of(snapshot.id)
-        number = snapshot.step_number
-        if state.status is AgentStatus.PAUSED:
-            paused.setdefault(number, state)
-        elif number in paused:
-            resumed[number] = state
-        metadata[number] = {
-            key: value for key, value in state.metadata.items() if before.metadata.get(key) != value
-        }
-        before = state
-    stored = Stored(final, paused, began)
-    stored.metadata = metadata
-    return _Replaying(execution, agent, stored, began, resumed)
-
-
-def _worth_reading(snapshots: Sequence[Snapshot], *, all_of_them: bool) -> Sequence[Snapshot]:
-    """Those in which somebody may have waited for a person: a step that is stored twice, or last.
-    All of them if tools noted something, which must be known step by step."""
-    if all_of_them:
-        return snapshots[1:]
-    times = Counter(snapshot.step_number for snapshot in snapshots)
-    return [it for it in snapshots[1:] if times[it.step_number] > 1 or it is snapshots[-1]]
-
-
 class _Replaying:
     """One replay under way."""
 
@@ -139,35 +101,30 @@ class _Replaying:
         execution: Execution,
         agent: RegisteredAgent,
         stored: Stored,
-        began: AgentState,
-        resumed: dict[int, AgentState],
     ) -> None:
         self._execution = execution
         self._registered = agent
         self._stored = stored
-        self._began = began
-        self._resumed = resumed
-        self._clock = ReplayClock(began.updated_at)
+        self._clock = ReplayClock(stored.began.updated_at)
         self._model = StoredModel(stored, self._clock, str(agent.config["model"]))
-        self._ledger = ReplayLedger(stored)
+        self._metadata = MetadataOfTools(stored)
+        self._hooks = ReplayedHooks(agent.agent.plan, stored, self._metadata)
+        self._ledger = ReplayLedger(stored, self._metadata)
         self._steps: list[ReplayedStep] = []
         self._notes: list[str] = []
         self._agent = self._prepared()
 
     def _prepared(self) -> Agent:
         plan = self._registered.agent.plan
-        left_out = sorted({hook.name for hook in plan.hooks} & set(ASK_MODELS))
-        for name in left_out:
-            self._notes.append(f"{name} asks a model, so it was left out; its votes are as stored")
         model: Model | None = self._model
         driver: Driver | None = None
         if plan.driver is not None:
-            model, driver = None, StoredDriver(self._stored, self._model)
+            model, driver = None, StoredDriver(self._stored, self._model, self._metadata)
             self._notes.append(
                 f"the steps of its {type(plan.driver).__name__} are taken as stored, so hooks "
                 "around the model and tools did not run"
             )
-        own = replay_hooks(self._stored, self._clock, self._model, self._ledger)
+        own = replay_hooks(self._stored, self._clock, self._model, self._ledger, self._metadata)
         replaying = replace(
             plan,
             model=model,
@@ -176,19 +133,21 @@ class _Replaying:
             ledger=self._ledger,
             clock=self._clock,
             events=EventBus(),
-            hooks=(*(hook for hook in plan.hooks if hook.name not in left_out), *own),
+            hooks=(*self._hooks.hooks(), *own),
+            at_limit=AtLimit.STOP if plan.at_limit == AtLimit.RAISE else plan.at_limit,
         )
         self._ledger.tools = Tools(plan.tools)
         return Agent.from_plan(replaying)
 
     async def run(self) -> Replay:
         """From the first stored state to the last stored step."""
-        if self._began.steps:
-            self._notes.append(f"it begins behind step {len(self._began.steps)}")
-        reached = await self._segment(self._began)
+        began, resumed = self._stored.began, self._stored.resumed
+        if began.steps:
+            self._notes.append(f"it begins behind step {len(began.steps)}")
+        reached = await self._segment(began)
         while (
             reached.status is AgentStatus.PAUSED
-            and (answered := self._resumed.pop(reached.step_count, None)) is not None
+            and (answered := resumed.pop(reached.step_count, None)) is not None
         ):
             self._notes.append(
                 f"behind step {reached.step_count} a person answered; it goes on from the stored "
@@ -196,6 +155,7 @@ class _Replaying:
             )
             reached = await self._segment(answered)
         self._note_subagents()
+        self._notes += self._hooks.notes()
         has_changed = self._execution.definition_hash != self._registered.definition_hash
         return Replay(
             execution_id=self._execution.id,
@@ -227,7 +187,7 @@ class _Replaying:
         if was is None:
             return
         differences = [
-            *_tool_differences(was, step),
+            *tool_differences(was, step),
             *outcome_differences(was.outcome, step.outcome),
         ]
         self._steps.append(
@@ -264,49 +224,3 @@ class _Replaying:
         tools = {ran.call.name for step in self._stored.steps for ran in step.step.tool_executions}
         if "spawn_subagent" in tools:
             self._notes.append("what subagents did inside was not replayed, only what they gave")
-
-
-def outcome_differences(was: ContinuationOutcome, now: ContinuationOutcome) -> list[str]:
-    """In words what two outcomes differ in: the end, who decided, each vote."""
-    differences: list[str] = []
-    if was.stop_reason != now.stop_reason:
-        differences.append(f"it {_end(now)}, and it {_end(was, past=True)} then")
-    elif was.resolved_by != now.resolved_by or was.decision != now.decision:
-        differences.append(
-            f"decided by {now.resolved_by} ({now.decision}), by {was.resolved_by} "
-            f"({was.decision}) then"
-        )
-    before, after = _votes(was), _votes(now)
-    for name in dict.fromkeys((*before, *after)):
-        one, other = before.get(name), after.get(name)
-        if one == other:
-            continue
-        if other is None:
-            differences.append(f"{name} has no vote, and said {one} then")
-        elif one is None:
-            differences.append(f"{name} says {other}, and had no vote then")
-        else:
-            differences.append(f"{name} says {other}, and said {one} then")
-    return differences
-
-
-def _end(outcome: ContinuationOutcome, *, past: bool = False) -> str:
-    if outcome.stop_reason is None:
-        return "went on" if past else "goes on"
-    return f"{'stopped' if past else 'stops'} ({outcome.stop_reason})"
-
-
-def _votes(outcome: ContinuationOutcome) -> dict[str, str]:
-    votes: dict[str, list[str]] = {}
-    for vote in outcome.evaluations:
-        votes.setdefault(vote.criterion, []).append(str(vote.decision))
-    return {name: ", ".join(sorted(said)) for name, said in votes.items()}
-
-
-def _tool_differences(was: StepExecution, now: StepExecution) -> list[str]:
-    before = {ran.call.id: ran for ran in was.step.tool_executions}
-    return [
-        f"{ran.call.name} is {ran.outcome}, and was {before[ran.call.id].outcome} then"
-        for ran in now.step.tool_executions
-        if ran.call.id in before and ran.outcome is not before[ran.call.id].outcome
-    ]

@@ -27,15 +27,9 @@ def _check_or_migrate(connection: Connection, migrate: bool) -> None:
         return
     config = alembic_config(connection)
     if found is not None and found not in _known(config):
-        raise SchemaVersionError(
-            f"the database is of version {found!r}, which this Stepwell does not know: a newer one "
-            f"has used it (this one knows up to {NEWEST!r}). Update Stepwell; nothing was changed"
-        )
+        raise SchemaVersionError(found, NEWEST, is_newer=True)
     if not migrate:
-        raise SchemaVersionError(
-            f"the database has {f'version {found!r}' if found else 'no tables of Stepwell'} and "
-            f"version {NEWEST!r} is needed. Open it with migrate=True once; nothing was changed"
-        )
+        raise SchemaVersionError(found, NEWEST, is_newer=False)
     from alembic import command
 
     command.upgrade(config, "head")

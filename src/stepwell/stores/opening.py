@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from stepwell.clock import Clock, SystemClock
@@ -11,8 +11,13 @@ from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Store
 
 
-async def open_store(url: str, *, clock: Clock | None = None, migrate: bool = True) -> Store:
+async def open_store(
+    url: str, *, clock: Clock | None = None, migrate: bool = True, read_only: bool = False
+) -> Store:
     """Open a database and bring its tables to this version.
+
+    With ``read_only`` it is only looked into: nothing is migrated, and a file needs neither to be
+    writable nor to be in a folder that is.
 
     ``sqlite:///file.db`` is relative to the working directory, ``sqlite:////file.db`` absolute;
     ``postgresql://user@host/db`` is a server. Raises ``ConfigurationError`` for any other URL.
@@ -32,13 +37,40 @@ async def open_store(url: str, *, clock: Clock | None = None, migrate: bool = Tr
                     "use a file, such as sqlite:///stepwell.db"
                 )
             path = Path(str(parsed.database))
+            if read_only:
+                from stepwell.stores.sqlite.sqlite_reader import SqliteReader
+
+                return await SqliteReader.open(path, clock=clock, migrate=False)
             return await SqliteStore.open(path, clock=clock, migrate=migrate)
         case "postgresql" | "postgres":
             from stepwell.stores.postgres.postgres_store import PostgresStore
 
-            return await PostgresStore.open(parsed, clock=clock, migrate=migrate)
+            _require_known_parameters(parsed)
+            may_migrate = migrate and not read_only
+            try:
+                return await PostgresStore.open(parsed, clock=clock, migrate=may_migrate)
+            except ArgumentError:
+                raise ConfigurationError(
+                    f"the hosts and ports in the parameters of {_shown(url)} can't be read; give "
+                    "as many ports as hosts, as numbers"
+                ) from None
         case _:
             raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}")
+
+
+def _require_known_parameters(url: URL) -> None:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import make_conninfo
+
+    for name in url.query:
+        try:
+            make_conninfo("", **{name: ""})
+        except ProgrammingError:
+            address = _shown(url.render_as_string(hide_password=True))
+            raise ConfigurationError(
+                f"{address} has a parameter {name!r:.80}, which PostgreSQL does not know; write it "
+                "as in ?sslmode=require, or leave it out"
+            ) from None
 
 
 _EXPECTED = "a database is sqlite:///file.db or postgresql://user@host/name"

@@ -324,8 +324,10 @@ class ToolExecutor:
         call = finished.execution.call
         finished = self._without_secrets(finished)
         if finished.execution.outcome is ToolOutcome.RAISED:
-            text, failure = finished.execution.text, finished.failure
-            logger.info("tool %s: %s", call.name, text.removeprefix("Error: "), exc_info=failure)
+            text = finished.execution.text.removeprefix("Error: ")
+            # Operators get a line; who looks for the fault in a tool gets its traceback.
+            failure = finished.failure if logger.isEnabledFor(logging.DEBUG) else None
+            logger.info("tool %s: %s", call.name, text, exc_info=failure)
         batch.settle(finished)
         return finished.execution
 

@@ -16,6 +16,7 @@ from stepwell.models import (
 )
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget
+from stepwell.tools.asking import asked
 from stepwell.tools.context import ToolContext
 from stepwell.tools.function_tool import BaseTool
 from stepwell.tools.tool import ToolEffect, ToolFailure, ToolOutput
@@ -90,7 +91,7 @@ class LlmQueryTool(BaseTool):
             seconds_left=left.capped_by(Budget(seconds=self.timeout)).seconds,
         )
         try:
-            response = await self._model.respond(request)
+            response = await asked(self._model, request, context.state)
         except ModelError as error:
             if error.kind in PROMPTS_FAULT:
                 failure = ToolFailure(f"the model gave no answer: {error}")

@@ -35,8 +35,11 @@ def hidden(call: ToolCall, secret: frozenset[str]) -> ToolCall:
     """The call as it may be kept and shown."""
     if not secret:
         return call
+    # A model may say the secret in an open argument as well.
+    scrubber = Scrubber.of(call, secret)
     arguments = {
-        name: HIDDEN if name in secret else value for name, value in call.arguments.items()
+        name: HIDDEN if name in secret else scrubber.kept(value)
+        for name, value in call.arguments.items()
     }
     malformed = None if call.malformed is None else HIDDEN
     return replace(call, arguments=arguments, malformed=malformed)

@@ -23,7 +23,8 @@ class Leases:
     """What a worker holds, as the database knows it.
 
     Executions of agents that it does not know are left for others; but one whose end is wished for
-    needs no agent, and perhaps nobody has that one any more.
+    needs no agent, and perhaps nobody has that one any more. With ``sessions`` it is a worker of
+    those alone, as they are when it looks: all else is left as it is.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class Leases:
         worker_id: str,
         seconds: float,
         clock: Clock,
+        sessions: Collection[str] | None = None,
     ) -> None:
         self._knows = knows
+        self._sessions = sessions
         self._foreign: set[str] = set()
         """Waiting executions that it has looked at and left."""
         self._warned_of: set[str] = set()
@@ -80,6 +83,9 @@ class Leases:
     ) -> Sequence[str]:
         """The oldest that it could claim. Those of other agents do not stand in the way, however
         many they are."""
+        if self._sessions is not None:
+            heads = await self._free_heads(tx, self._sessions)
+            return [id for id in heads if id not in but][:limit]
         now, ours, others = self._clock.now(), list[str](), {*but, *self._foreign}
         while True:
             most = limit + len(others)
@@ -95,11 +101,22 @@ class Leases:
                 self._foreign.intersection_update(found)
                 return ours[:limit]
 
+    async def _free_heads(self, tx: Transaction, sessions: Collection[str]) -> list[str]:
+        """Of these few sessions; what waits elsewhere is not even looked at, however much it is."""
+        now, found = self._clock.now(), list[str]()
+        for session_id in tuple(sessions):
+            unfinished = await tx.unfinished(session_id)
+            if unfinished and _is_free(unfinished[0], now) and self._may_have(unfinished[0]):
+                found.append(unfinished[0].id)
+        return found
+
     async def _is_ours(self, tx: Transaction, execution_id: str) -> bool:
         row = await tx.execution(execution_id)
         return row is not None and self._may_have(row)
 
     def _may_have(self, row: Execution) -> bool:
+        if self._sessions is not None and row.session_id not in self._sessions:
+            return False
         if self._knows(row.agent_type) or row.cancel_requested is not None:
             return True
         if row.status is ExecutionStatus.PENDING:  # one with a worker may yet be wished to end
@@ -174,6 +191,13 @@ class Leases:
 
     def _end(self, now: datetime) -> datetime:
         return now + timedelta(seconds=self._seconds)
+
+
+def _is_free(head: Execution, now: datetime) -> bool:
+    """Whether the head of a session waits for a worker, or has lost the one it had."""
+    if head.status is ExecutionStatus.RUNNING:
+        return head.lease_until is not None and head.lease_until < now
+    return head.status is ExecutionStatus.PENDING
 
 
 def _log_takeovers(claims: Sequence[Execution]) -> None:

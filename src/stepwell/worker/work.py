@@ -6,7 +6,7 @@ execution and never the worker; a cancellation of the surrounding task passes th
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -62,7 +62,7 @@ class Work:
     """Claims executions and runs them, ``settings.concurrency`` at most at the same time.
 
     ``jobs`` is told of executions that this worker lets go of; without it the workers find them by
-    looking.
+    looking. ``sessions``, which may grow meanwhile, keeps it to executions of these.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Work:
         clock: Clock | None = None,
         jobs: Jobs | None = None,
         new_id: IdFactory = new_id,
+        sessions: Collection[str] | None = None,
     ) -> None:
         self._store = store
         self._runner = runner
@@ -90,6 +91,7 @@ class Work:
             worker_id=worker_id,
             seconds=self._settings.lease_seconds,
             clock=self._clock,
+            sessions=sessions,
         )
         self._slots = asyncio.Semaphore(self._settings.concurrency)
         self._held: set[_Held] = set()

@@ -66,6 +66,37 @@ def test_force_writes_over_them(tmp_path: Path) -> None:
     assert files_in(tmp_path) == {**project_files(), "other.py": "mine too"}
 
 
+def test_nothing_is_written_through_links(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "victim").write_text("mine")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "agent.py").symlink_to(tmp_path / "victim")
+    (project / "money.py").hardlink_to(tmp_path / "victim")
+    (project / "README.md").symlink_to(tmp_path / "made by the link")
+    assert made("project", "--force").exit_code == 0
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not (tmp_path / "made by the link").exists()
+    assert files_in(project) == project_files()
+    assert not [path for path in project.rglob("*") if path.is_symlink()]
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "skills").symlink_to(tmp_path / "elsewhere")
+    for arguments in (["other"], ["other", "--force"]):
+        with pytest.raises(ConfigurationError, match=r"other/skills is a link.*Nothing was"):
+            made(*arguments)
+    assert [path.name for path in other.iterdir()] == ["skills"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    made("link")
+    assert files_in(tmp_path / "real") == project_files()
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(ConfigurationError, match="taken is a file"):

@@ -1,6 +1,9 @@
 """``stepwell models``: which can be asked, and a small trial of one."""
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 
@@ -68,3 +71,51 @@ def test_what_is_wrong_with_a_model_is_explained(
     ran = stepwell("models", "test", *arguments)
     assert ran.code == code
     assert told in ran.out + ran.err
+
+
+class Heard(BaseHTTPRequestHandler):
+    """Refuses, and keeps what it was sent."""
+
+    headers_heard: ClassVar[list[dict[str, str]]] = []
+
+    def do_POST(self) -> None:
+        self.headers_heard.append({name.lower(): value for name, value in self.headers.items()})
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@pytest.mark.parametrize("preset", ["openai:gpt-5", "anthropic:claude-x", "gpt-5"])
+def test_the_key_of_a_provider_is_not_sent_to_another_address(
+    preset: str, stepwell: CommandLine, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "sk-canary-0f3a")
+    monkeypatch.setenv("OTHER_KEY", "sk-for-the-other")
+    Heard.headers_heard.clear()
+    with HTTPServer(("127.0.0.1", 0), Heard) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        address = f"http://127.0.0.1:{server.server_port}/v1"
+        ran = stepwell("models", "test", preset, "--base-url", address)
+        without_key = [*Heard.headers_heard]
+        stepwell("models", "test", preset, "--base-url", address, "--key-env", "OTHER_KEY")
+        server.shutdown()
+        serving.join()
+    assert ran.code == ExitCode.FAILED
+    assert without_key
+    assert "canary" not in str(Heard.headers_heard)
+    assert not {"authorization", "x-api-key"} & {name for one in without_key for name in one}
+    assert "sk-for-the-other" in str(Heard.headers_heard[len(without_key) :])
+
+
+def test_a_password_in_an_address_is_not_shown(
+    stepwell: CommandLine, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://ada:canary@proxy.example/v1")
+    for ran in (stepwell("models"), stepwell("models", "--json")):
+        assert "https://ada:***@proxy.example/v1" in ran.out
+        assert "canary" not in ran.out + ran.err

@@ -8,14 +8,51 @@ from stepwell.cli.exit_codes import ExitCode
 from tests.integration.cli.command_line import CommandLine, say, write_shop
 
 
-@pytest.mark.parametrize("command", ["why", "trace", "sessions"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["why"], ["trace"], ["sessions"], ["sessions", "rename", "x", "y"]),
+        *(["keys", "list"], ["keys", "revoke", "x"]),
+    ],
+    ids=" ".join,
+)
 def test_a_database_that_is_not_there_is_not_made(
-    command: str, stepwell: CommandLine, tmp_path: Path
+    command: list[str], stepwell: CommandLine, tmp_path: Path
 ):
-    ran = stepwell(command)
+    ran = stepwell(*command)
     assert ran.code == ExitCode.CONFIGURATION
     assert "there is no database stepwell.db" in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["why"], ["trace", "--events"], ["sessions"], ["sessions", "show"], ["keys", "list"]],
+    ids=" ".join,
+)
+def test_who_only_reads_changes_nothing_and_leaves_nothing_behind(
+    command: list[str], stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "reading_only")
+    session = say(stepwell, shop, "Hello")["session_id"]
+    (tmp_path / "stepwell.db-lock").unlink()
+    (tmp_path / "stepwell.db").chmod(0o444)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    ran = stepwell(*command, *([session] if "show" in command else []))
+    assert ran.code == ExitCode.COMPLETED, ran.err
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    assert (tmp_path / "stepwell.db").stat().st_mode & 0o777 == 0o444
+
+
+def test_keys_are_made_listed_and_revoked(stepwell: CommandLine, tmp_path: Path):
+    made = stepwell("keys", "create", "--user", "ada")
+    assert (tmp_path / "stepwell.db").exists()
+    assert stepwell("keys", "list").out.split()[2:5] == ["ada", "user", "valid"]
+    key = stepwell("keys", "list").out.split()[0]
+    assert f"key {key} of ada" in made.err
+    assert stepwell("keys", "revoke", key).code == ExitCode.COMPLETED
+    assert stepwell("keys", "list").out.split()[4] == "revoked"
+    assert stepwell("keys", "revoke", "nothing").code == ExitCode.FAILED
 
 
 def test_a_file_that_is_no_database_of_stepwell_is_said(stepwell: CommandLine, tmp_path: Path):

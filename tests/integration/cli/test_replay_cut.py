@@ -96,14 +96,23 @@ async def test_a_person_cancels_at_the_same_place(tmp_path: Path):
 async def test_messages_that_came_while_it_ran_are_seen_again_and_forks_begin_later(
     tmp_path: Path,
 ):
-    turns = (call("nap", seconds=0.5), call("nap", seconds=0.01), "Done.", "Done as well.")
-    agent = Agent(script(*turns), tools=[nap])
+    began = asyncio.Event()
+
+    @tool
+    async def rest() -> str:
+        """Sleep, and say that it is begun."""
+        began.set()
+        await asyncio.sleep(0.3)
+        return "rested"
+
+    turns = (call("rest"), call("nap", seconds=0.01), "Done.", "Done as well.")
+    agent = Agent(script(*turns), tools=[nap, rest])
     app = AgentApp({"agent": agent}, db=f"sqlite:///{tmp_path}/replay.db")
     async with app.running():
         services, steers = app.services, NewSession(when_busy=WhenBusy.STEER)
         sent = await services.intake.send_message(ADA, NewMessage(content="Go", new_session=steers))
         assert sent.execution is not None
-        await until(app, sent.execution.id, lambda row: row.status.value == "running")
+        await asyncio.wait_for(began.wait(), 20)
         await services.intake.send_message(
             ADA, NewMessage(content="Hurry", session_id=sent.session.id)
         )
@@ -116,10 +125,10 @@ async def test_messages_that_came_while_it_ran_are_seen_again_and_forks_begin_la
     def looks(context: HookContext) -> None:
         seen.append(sum(message.is_user() for message in context.state.messages))
 
-    curious = Agent(NEVER, tools=[nap], hooks=[make_hook(HookTrigger.AFTER_STEP, looks)])
+    curious = Agent(NEVER, tools=[nap, rest], hooks=[make_hook(HookTrigger.AFTER_STEP, looks)])
     done = await replay(sent.execution.id, curious, tmp_path)
     assert done.is_same, done
     assert seen == [1, 2, 2]
-    fork = await replay(forked.execution.id, Agent(NEVER, tools=[nap]), tmp_path)
+    fork = await replay(forked.execution.id, Agent(NEVER, tools=[nap, rest]), tmp_path)
     assert fork.is_same, fork
     assert (fork.notes, [step.number for step in fork.steps]) == (("it begins behind step 2",), [3])

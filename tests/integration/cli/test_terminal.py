@@ -93,6 +93,27 @@ def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
     assert f"stepwell chat {shop} --session " in seen
 
 
+def test_an_approval_is_given_for_what_is_seen(tmp_path: Path):
+    (tmp_path / "terminal_long.py").write_text(
+        "from stepwell import Agent, UseApprovals, tool\n"
+        "from stepwell.testing import ScriptedModel, call\n"
+        "@tool\n"
+        "def bash(command: str, note: str) -> str:\n"
+        '    """Run."""\n'
+        '    return "ran"\n'
+        "long = 'echo ' + 'x' * 2000 + '; rm -rf / \\u202e#'\n"
+        "script = [call('bash', id='b1', command=long, note='one\\ntwo'), 'Done.']\n"
+        "agents = {'a': Agent(ScriptedModel(script), tools=[bash],"
+        " capabilities=[UseApprovals('bash')])}\n"
+    )
+    answers = [("[y/n/e] ", "y\r")]
+    code, seen = typed(["run", "--app", "terminal_long:agents", "Go"], tmp_path, answers)
+    assert code == 0, seen
+    assert "more characters)?" in seen
+    assert "; rm -rf / ⟨U+202E⟩#" in seen.replace("\r\n  │ ", "")
+    assert '  "note":\r\n  │ one\r\n  │ two\r\n' in seen
+
+
 def test_ctrl_c_in_a_conversation_cancels_and_goes_on(tmp_path: Path):
     shop = write_shop(tmp_path, "terminal_cancels")
     answers = [("> ", "Go\r"), ("-> ", "\x03"), ("cancelled on request", "/quit\r")]

@@ -142,6 +142,7 @@ async def test_an_empty_session_has_an_empty_page(served: Served) -> None:
         "has_older": False,
         "has_newer": False,
         "settled_seq": 0,
+        "last_seq": 0,
         "unfinished": [],
     }
 

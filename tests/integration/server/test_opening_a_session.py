@@ -155,3 +155,53 @@ async def test_an_execution_of_an_older_version_is_followed_from_the_beginning(
         assert (await opened(ada, session_id))["settled_seq"] > 0
         await served.store.write(forget, name="test")
         assert (await opened(ada, session_id))["settled_seq"] == 0
+
+
+async def test_it_says_up_to_where_the_log_went_when_the_messages_were_read(
+    served: Served,
+) -> None:
+    """What was queued while another ran: events of the finished one lie behind the settled ones,
+    and a page tells by ``last_seq`` that stored messages tell of them already."""
+    async with served.client() as ada:
+        first = await sent(ada, "ask")
+        session_id = first["session"]["id"]
+        await served.work_off()
+        url = f"/agent/sessions/{session_id}/messages"
+        queued = (await ada.post(url, json={"content": "later"})).json()
+        over = first["execution"]["id"]
+        await ada.post(f"/agent/executions/{over}/cancel", json={})
+        page = await opened(ada, session_id)
+        events = await log_of(served, session_id)
+
+    assert [each["id"] for each in page["unfinished"]] == [queued["execution"]["id"]]
+    assert page["last_seq"] == events[-1]["seq"] > page["settled_seq"]
+    told_twice = [it for it in events if it["seq"] > page["settled_seq"]]
+    assert over in {it["execution_id"] for it in told_twice}
+    stored = {each["agent_execution_id"] for each in page["items"]}
+    assert over in stored
+
+
+async def test_executions_that_the_application_refuses_are_left_out(folder: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def authorize(_who: Any, action: str, thing: Any) -> bool:
+        asked.append((action, getattr(thing, "id", "")))
+        return action != "executions.read" or thing.status != "paused"
+
+    async with serving(folder, authorize=authorize) as served, served.client() as ada:
+        first = await sent(ada, "ask")
+        session_id, secret_id = first["session"]["id"], first["execution"]["id"]
+        await served.work_off()
+        url = f"/agent/sessions/{session_id}/messages"
+        open_id = (await ada.post(url, json={"content": "later"})).json()["execution"]["id"]
+        assert (await ada.get(f"/agent/executions/{secret_id}")).status_code == 403
+        asked.clear()
+        page = await opened(ada, session_id)
+
+    assert [each["id"] for each in page["unfinished"]] == [open_id]
+    assert page["settled_seq"] == 0
+    assert asked == [
+        ("messages.list", session_id),
+        ("executions.read", secret_id),
+        ("executions.read", open_id),
+    ]

@@ -3,8 +3,9 @@
 import { readFileSync } from "node:fs";
 
 import { differences, isSame, summary } from "../../../src/stepwell/ui/page/execution/differences.js";
-import { EventLines } from "../../../src/stepwell/ui/page/execution/event_lines.js";
 import * as formats from "../../../src/stepwell/ui/page/execution/formats.js";
+import * as words from "../../../src/stepwell/ui/page/words.js";
+import { newParser } from "../../../src/stepwell/ui/page/sse.js";
 import { axisOf, rowOf } from "../../../src/stepwell/ui/page/execution/time_axis.js";
 
 const given = JSON.parse(readFileSync(0, "utf8"));
@@ -35,7 +36,7 @@ const pathNames = (path) => {
 };
 
 const parts = {
-  formats: () => given.map(([name, ...values]) => formats[name](...values)),
+  formats: () => given.map(([name, ...values]) => ({ ...words, ...formats })[name](...values)),
   axis: () => given.map((steps) => {
     const rows = steps.map(rowOf);
     const axis = axisOf(rows);
@@ -61,8 +62,9 @@ const parts = {
     return { told, seconds: (performance.now() - start) / 1000 };
   },
   events: () => given.map((pieces) => {
-    const lines = new EventLines();
-    return pieces.flatMap((piece) => lines.push(piece));
+    const heard = [];
+    pieces.forEach(newParser((event) => heard.push(event)));
+    return heard;
   }),
 };
 

@@ -2,13 +2,14 @@
 // part, the cases come on standard input.
 import { readFileSync } from "node:fs";
 
+import { partsShowingHidden } from "../../../src/stepwell/ui/page/hidden_text.js";
 import { Markdown, lexed } from "../../../src/stepwell/ui/page/markdown.js";
+import { blocksOf } from "../../../src/stepwell/ui/page/markdown_lexer.js";
 import { blockNode } from "../../../src/stepwell/ui/page/markdown_nodes.js";
 import { outlineAfter } from "../../../src/stepwell/ui/page/markdown_outline.js";
 import { MarkdownReader } from "../../../src/stepwell/ui/page/markdown_reader.js";
-import {
-  dereferenced, inPieces, partsShowingHidden, safeTarget,
-} from "../../../src/stepwell/ui/page/markdown_text.js";
+import { dereferenced, inPieces, safeTarget } from "../../../src/stepwell/ui/page/markdown_text.js";
+import { Lexer } from "../../../src/stepwell/ui/vendor/marked.js";
 
 const given = () => JSON.parse(readFileSync(0, "utf8"));
 const tokens = (reader, text, isWhole) => reader.read(text, isWhole).map((block) => block.token);
@@ -34,7 +35,32 @@ const seconds = (work) => {
   return (performance.now() - start) / 1000;
 };
 
+/** Milliseconds of work, whatever else the machine does meanwhile. */
+const spentBy = (work) => {
+  const start = process.cpuUsage();
+  work();
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
+};
+
+const kinds = (tokens) => tokens.map((token) => token.type).join(" ");
+
 const parts = {
+  /** What kinds of blocks marked itself reads in each text, and what kinds we do. */
+  kinds: () => given().map((text) => [kinds(new Lexer({ gfm: true }).lex(text)), kinds(blocksOf(text).tokens)]),
+
+  /** For each text: milliseconds to read and draw it whole, and for the dearest piece of a stream. */
+  dear: () => given().map((text) => {
+    const draw = (reader, part, isWhole) => reader.read(part, isWhole).map((block) => blockNode(block.token));
+    const whole = spentBy(() => draw(new MarkdownReader(), text, true));
+    const [reader, pieces] = [new MarkdownReader(), []];
+    for (let end = 20; end < Math.min(text.length, 5_000); end += 100) {
+      pieces.push(spentBy(() => draw(reader, text.slice(0, end), false)));
+    }
+    // The collector of garbage may run in any one of them.
+    return { whole, piece: pieces.sort((one, other) => other - one)[3] };
+  }),
+
   /** For each [text, ends of its pieces]: what the pieces led to, and the text at once. */
   split: () => given().map(([text, ends]) => {
     const reader = new MarkdownReader();

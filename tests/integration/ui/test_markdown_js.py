@@ -128,6 +128,50 @@ def test_a_megabyte_of_anything_is_read_in_a_moment() -> None:
     assert [one for one in results if one["kept"] == 0] == []
 
 
+UNITS = ["**a_", "*a_", "_a*", "_*a", "***a", "*a _b", "~~a*", "[*a](_", "* - \n", "1. - \n"]
+LINES = ["-\n`\n", "a\n-\n", "a|b\n-|\n", "|a\n|-|-|\n", "(\n:-\n"]
+SHAPES = ["", "\n\n", "\n- ", "\n> ", " |\n| "]
+
+
+def _dear(unit: str, between: str, run: int) -> str:
+    table = "| a |\n|---|\n| " if "|" in between else ""
+    one = (unit * run)[:run] + between
+    return table + one * (190_000 // len(one))
+
+
+def test_emphasis_and_lists_that_do_not_end_cost_little() -> None:
+    texts = [_dear(unit, between, 1990) for unit in UNITS for between in SHAPES]
+    texts += [_dear(unit, "\n\n", 300) for unit in UNITS]
+    texts += [unit * (190_000 // len(unit)) for unit in LINES]
+
+    results = run("dear", ["warm *up*\n\n" * 500, *texts])[1:]
+
+    # On a machine that is as slow as most: 250 ms and 34 ms.
+    told = [(text[:40], one) for text, one in zip(texts, results, strict=True)]
+    assert [each for each in told if each[1]["whole"] > 1000] == []
+    assert [each for each in told if each[1]["piece"] > 100] == []
+
+
+def test_tables_are_those_that_marked_finds() -> None:
+    chance = random.Random(11)
+    bits = ["|", "a", " ", "-", ":", "\\", "\\|", "--", "| - ", "|:-:|", "\n", "\n", "\t", "`"]
+    texts = ["".join(chance.choices(bits, k=chance.randint(4, 18))) for _ in range(20_000)]
+    found = run("kinds", texts)
+    assert [text for text, (his, ours) in zip(texts, found, strict=True) if his != ours] == []
+    assert sum("table" in his for his, _ in found) > 300
+
+
+def test_what_costs_too_much_is_shown_as_it_was_written() -> None:
+    usual = "Some **bold** and *other* words, and snake_case_names. " * 30
+    [bold] = run("shown", [usual])
+    assert [name for name, _ in bold["elements"]].count("strong") == 30
+    dense, many = "**a_" * 150, "\n\n".join(["**a_" * 99] * 90)
+    [one, all_of_it] = run("shown", [dense, many])
+    assert (one["text"], [name for name, _ in one["elements"]]) == (dense, ["p"])
+    assert [name for name, _ in all_of_it["elements"]].count("p") == 90
+    assert all_of_it["text"].endswith("**a_" * 99)
+
+
 def attributes(shown: Any, name: str) -> list[Any]:
     return [values[name] for _, values in shown["elements"] if name in values]
 

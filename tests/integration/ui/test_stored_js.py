@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stepwell
-from stepwell import Agent, ErrorPolicy, UseApprovals, UseUserInput
+from stepwell import Agent, ErrorPolicy, ToolFailure, UseApprovals, UseUserInput
 from stepwell.app import AgentApp, NewMessage, Principal
 from stepwell.messages import FinishReason
 from stepwell.models import ModelResponse
@@ -77,8 +77,13 @@ def broken(path: str) -> str:
     raise ValueError(f"no file {path}")
 
 
+def shell(command: str) -> ToolFailure:
+    """Fails as expected, with details."""
+    return ToolFailure(f"exit code 1 of {command}", details={"exit_code": 1, "ending": "exited"})
+
+
 def an_agent(turns: Sequence[Any], **limits: Any) -> Agent:
-    tools = [MockTool.returning("look_up", {"status": "shipped"}), broken]
+    tools = [MockTool.returning("look_up", {"status": "shipped"}), broken, shell]
     delete = MockTool.returning("delete", "gone")
     return Agent(
         ScriptedModel(list(turns)),
@@ -125,6 +130,7 @@ async def until_the_end(feed: Any) -> AsyncIterator[Any]:
     [
         ([said_and_called("Let me look."), "It was **shipped**."], {}),
         ([call("broken", path="/a"), call("look_up", order=8), "Found."], {}),
+        ([call("shell", command="make"), "It failed."], {}),
         (
             [call("user_input", id="q1", question="Which?", options=["a"]), "Done."],
             {"q1": "a"},

@@ -1,10 +1,11 @@
 """What clients send can't forge a line of the log, nor flood it."""
 
+import json
 import logging
 import sys
 from typing import Any
 
-from stepwell.cli.log_lines import EVERY_SECONDS, FewOfAKind, OneLineFormatter
+from stepwell.cli.log_lines import EVERY_SECONDS, FewOfAKind, JsonFormatter, OneLineFormatter
 
 
 def record(message: str, *values: Any, at: float = 0.0, **more: Any) -> logging.LogRecord:
@@ -29,6 +30,28 @@ def test_a_traceback_stands_below_indented() -> None:
     assert first == "ERROR it broke"
     assert rest[0] == "    Traceback (most recent call last):"
     assert all(line.startswith("    ") for line in rest)
+
+
+def test_nothing_below_a_line_steers_the_terminal() -> None:
+    said = "a\x1b]0;PWN\x07\x9b2J\r\x85\u2028\u202e\x7fb\nERROR forged"
+    try:
+        raise ValueError(said)
+    except ValueError:
+        made = record("it broke")
+        made.exc_info = sys.exc_info()
+    made.stack_info = f"Stack:\n{said}"
+    plain = logging.Formatter().format(made)  # Another handler, which leaves its text behind.
+    assert "\x1b" in plain
+    again = record("it broke")
+    again.exc_text = said
+    told = OneLineFormatter("%(levelname)s %(message)s")
+    for one, times in ((made, 2), (again, 1)):
+        _, *rest = told.format(one).split("\n")
+        assert all(line.startswith("    ") and line.isprintable() for line in rest)
+        assert "\n".join(rest).count(r"a\x1b]0;PWN\x07\x9b2J\r\x85\u2028\u202e\x7fb") == times
+    as_json = JsonFormatter().format(made)
+    assert as_json.isprintable()
+    assert "forged" in json.loads(as_json)["exception"]
 
 
 def test_what_anybody_can_cause_is_told_once_in_a_while() -> None:

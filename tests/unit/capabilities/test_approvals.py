@@ -194,3 +194,16 @@ async def test_a_secret_argument_is_not_kept_and_must_be_given_again() -> None:
     state = await agent.run(edited)
     assert ran == ["canary-77"]
     assert "canary-77" not in repr(state)
+
+
+def test_a_prompt_that_is_clipped_says_so_and_the_details_are_whole() -> None:
+    script = [call("delete", id="c1", path="x" * 2000 + "; rm -rf /")]
+    agent = Agent(
+        ScriptedModel(script),
+        tools=[MockTool.returning("delete", "gone")],
+        capabilities=[UseApprovals("delete")],
+    )
+    asked = agent.run_sync("Go").pending[0]
+    left = len('{"path":""}') + 2000 + len("; rm -rf /") - 1000
+    assert asked.prompt.endswith(f"x… ({left} more characters)?")
+    assert asked.details["arguments"]["path"].endswith("; rm -rf /")

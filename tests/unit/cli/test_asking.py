@@ -1,9 +1,80 @@
 """What a line that a person types means as an answer."""
 
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from stepwell.cli.asking import approval_of, choice_of, prompt_of
-from stepwell.cli.terminal import Style, clipped, one_line, table
+from stepwell.cli.asking import approval_of, arguments_of, choice_of, prompt_of, told_waiting
+from stepwell.cli.terminal import (
+    Style,
+    clipped,
+    document,
+    line_of,
+    one_line,
+    shown,
+    shown_arguments,
+    table,
+)
+
+HIDDEN = "\x1b\x7f\x9b\xad\u200b\u200f\u2028\u202e\u2066\u2060\ufeff\u3164\U000e0041"
+"""Characters that steer a terminal or can't be seen."""
+
+
+def approval(**arguments: Any) -> dict[str, Any]:
+    return {
+        "kind": "approval",
+        "call_id": "c1\x1b[2J\nforged",
+        "prompt": "May bash run?",
+        "details": {"tool": "bash", "arguments": arguments},
+    }
+
+
+def test_an_approval_shows_the_arguments_whole_and_what_hides_in_them():
+    command = f"echo {'x' * 3000}; rm -rf /\u202e\u200b"
+    told = arguments_of(approval(command=command, script="first\nlast\r\n"))
+    assert "rm -rf /⟨U+202E⟩⟨U+200B⟩" in told.replace("\n  │ ", "")
+    assert told.endswith('  "script":\n  │ first\n  │ last⟨U+000D⟩\n  │\x20\n')
+    assert arguments_of(approval()) == ""
+    assert arguments_of({**approval(), "details": {}}) == ""
+
+
+def test_no_argument_can_look_like_another():
+    forged = "harmless" + " " * 100 + '"path": "/tmp"'
+    for arguments in ({"a": forged}, {"a": f"x\n{forged}"}, {"a": "本" * 60 + '"path"'}):
+        first, *rest = shown_arguments(arguments, width=40).splitlines()
+        assert first.startswith('"a":')
+        assert rest
+        assert all(line.startswith("│ ") for line in rest)
+    assert shown_arguments([1, "a"]) == '[1,"a"]'
+
+
+def test_what_an_execution_waits_for_is_told_in_one_line_each():
+    paused = cast("Any", SimpleNamespace(pending=[approval()]))
+    assert told_waiting(paused, "again")[1] == "  approval c1⟨U+001B⟩[2J forged: May bash run?"
+
+
+def test_what_hides_is_written_out():
+    assert shown("a\u202eb\x1b[2J\tc\r\nd\re") == "a⟨U+202E⟩b⟨U+001B⟩[2J\tc\nd⟨U+000D⟩e"
+    assert [shown(sign) for sign in HIDDEN] == [f"⟨U+{ord(sign):04X}⟩" for sign in HIDDEN]
+    assert one_line(f"a{HIDDEN}b", 500) == f"a{shown(HIDDEN)}b"
+    assert shown("pass\u200dword \ud800") == "pass⟨U+200D⟩word ⟨U+D800⟩"
+
+
+@pytest.mark.parametrize(
+    "text", ["👩\u200d👧", "❤\ufe0f", "1\ufe0f\u20e3", "\u06cc\u200c\u062e", "naïve ü"]
+)
+def test_what_scripts_and_emoji_need_stays(text: str):
+    assert shown(text) == text
+
+
+def test_json_is_the_same_without_what_hides():
+    value = {f"k{HIDDEN}": [HIDDEN, "ü\n\t"]}
+    for text in (document(value), line_of(value)):
+        assert json.loads(text) == value
+        assert not set(HIDDEN) & set(text)
+        assert "ü" in text
 
 
 def test_an_option_is_chosen_by_its_number_and_anything_else_is_taken_as_typed():

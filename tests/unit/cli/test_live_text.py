@@ -103,7 +103,7 @@ def test_the_words_of_a_subagent_are_not_those_of_the_answer():
 def test_what_a_model_says_can_not_steer_the_terminal():
     out = Screen()
     LiveText("x1", out, io.StringIO()).hear(chunk("a\x1b[2Jb\u202ec", 0))
-    assert out.getvalue() == "a[2Jbc"
+    assert out.getvalue() == "a⟨U+001B⟩[2Jb⟨U+202E⟩c"
     pipe = io.StringIO()
     LiveText("x1", pipe, io.StringIO()).answer("a\x1b[2Jb")
     assert pipe.getvalue() == "a\x1b[2Jb\n"

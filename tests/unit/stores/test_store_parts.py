@@ -94,6 +94,22 @@ async def test_the_password_in_a_url_that_is_wrong_is_not_shown(url: str, shown:
     assert wrong.value.__suppress_context__ or wrong.value.__context__ is None
 
 
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("password=secret&foo=secret", "has a parameter 'foo', which PostgreSQL does not know"),
+        ("port=secret", "hosts and ports in the parameters of"),
+    ],
+)
+async def test_a_wrong_parameter_in_a_url_is_named_and_no_value(parameters: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as wrong:
+        await open_store(f"postgresql://ada:secret@127.0.0.1:1/db?{parameters}")
+    assert told in str(wrong.value)
+    assert "'postgresql://ada:***@127.0.0.1:1/db'" in str(wrong.value)
+    assert "secret" not in str(wrong.value)
+    assert wrong.value.__suppress_context__
+
+
 def test_topics_are_bundled_within_what_a_notification_holds() -> None:
     topics = [f"session:{n:036}" for n in range(1000)]
     made = bundles("me", topics)

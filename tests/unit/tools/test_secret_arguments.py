@@ -267,3 +267,51 @@ def test_definitions_of_older_schemas_are_followed() -> None:
     }
 
     assert secret_arguments(schema) == {"login"}
+
+
+@tool
+def connect(command: str, options: list[str], password: SecretStr) -> str:
+    """Connect."""
+    assert CANARY in command
+    assert password.get_secret_value() == CANARY
+    return f"{command}: done"
+
+
+async def test_a_secret_that_stands_in_an_open_argument_as_well_is_hidden_there(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.DEBUG)
+    events = EventRecorder()
+    said = call(
+        "connect",
+        command=f"psql postgresql://ada:{CANARY}@db",
+        options=["-q", f"--pw={CANARY}"],
+        password=CANARY,
+    )
+    agent = Agent(ScriptedModel([said, "Done."]), tools=[connect])
+    agent.wiretap(events)
+    state = await agent.run("Go")
+    assert CANARY not in everything(state, events, caplog)
+    kept = state.steps[0].step.tool_executions[0].call.arguments
+    assert kept == {
+        "command": f"psql postgresql://ada:{HIDDEN}@db",
+        "options": ["-q", f"--pw={HIDDEN}"],
+        "password": HIDDEN,
+    }
+
+
+@pytest.mark.parametrize(("level", "has_traceback"), [(logging.INFO, False), (logging.DEBUG, True)])
+async def test_an_error_of_a_tool_is_one_line_and_its_traceback_is_for_debugging(
+    level: int, has_traceback: bool, caplog: pytest.LogCaptureFixture
+):
+    @tool
+    def breaks() -> str:
+        """Break."""
+        raise ValueError("it broke")
+
+    caplog.set_level(level)
+    await Agent(ScriptedModel([call("breaks"), "Done."]), tools=[breaks]).run("Go")
+    told = [one for one in caplog.records if one.name == "stepwell.tools"]
+    assert [one.levelname for one in told] == ["INFO"]
+    assert "it broke" in told[0].getMessage()
+    assert bool(told[0].exc_info) is has_traceback

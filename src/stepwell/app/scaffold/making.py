@@ -1,6 +1,7 @@
 """Writes the files of a new project: all of them or none, and over nothing that is there."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from stepwell.errors import ConfigurationError
@@ -35,11 +36,25 @@ def make_project(folder: Path, *, force: bool = False) -> tuple[str, ...]:
             f"{folder} has files of these names already: {', '.join(there)}. Nothing was written; "
             "name another folder, or write over them with --force"
         )
+    if linked := _linked(folder, files):
+        raise ConfigurationError(
+            f"{linked} is a link, and what is written there would be elsewhere. Nothing was "
+            "written; name another folder, or remove the link"
+        )
     try:
         for name, text in files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            # What is there is replaced, not written into: it may be a link, or have other names.
+            target.unlink(missing_ok=True)
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
     except OSError as error:
         raise ConfigurationError(f"the project can't be made in {folder}: {error}") from None
     return tuple(files)
+
+
+def _linked(folder: Path, files: Iterable[str]) -> Path | None:
+    """A folder of the project that is a link to another place, if there is one."""
+    parents = (parent for name in files for parent in Path(name).parents)
+    return next((folder / one for one in parents if one.name and (folder / one).is_symlink()), None)

@@ -88,7 +88,11 @@ class UseSelfCritique:
         review = _Review(critic, self._max_iterations)
         begin = make_hook(HookTrigger.BEFORE_EXECUTION, _begun, name=SOURCE)
         judge = make_hook(
-            HookTrigger.AFTER_STEP, review.reviewed, priority=BEHIND_TYPED_OUTPUT, name=SOURCE
+            HookTrigger.AFTER_STEP,
+            review.reviewed,
+            priority=BEHIND_TYPED_OUTPUT,
+            name=SOURCE,
+            asks_model=True,
         )
         return plan.with_hook(begin).with_hook(judge)
 

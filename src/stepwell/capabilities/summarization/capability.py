@@ -79,10 +79,13 @@ class UseSummarization:
         bounds = self._bounds(self._limit(plan.max_tokens))
         runs = SummarizedRuns(bounds, self._summarizer(plan, bounds.max_tokens), self._count)
         hooks = (
-            make_hook(HookTrigger.BEFORE_EXECUTION, runs.forget, name=SOURCE),
-            make_hook(HookTrigger.BEFORE_INFERENCE, runs.shorten, priority=_EARLY, name=SOURCE),
-            make_hook(HookTrigger.AFTER_STEP, runs.settle, priority=_EARLY, name=SOURCE),
-            make_hook(HookTrigger.AFTER_EXECUTION, runs.forget, priority=-_EARLY, name=SOURCE),
+            make_hook(trigger, function, priority=priority, name=SOURCE, asks_model=True)
+            for trigger, function, priority in (
+                (HookTrigger.BEFORE_EXECUTION, runs.forget, 0),
+                (HookTrigger.BEFORE_INFERENCE, runs.shorten, _EARLY),
+                (HookTrigger.AFTER_STEP, runs.settle, _EARLY),
+                (HookTrigger.AFTER_EXECUTION, runs.forget, -_EARLY),
+            )
         )
         return replace(plan, hooks=(*plan.hooks, *hooks))
 

@@ -14,6 +14,10 @@ from stepwell.capabilities.telemetry.content import (
     system_instructions,
 )
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
+from stepwell.capabilities.telemetry.model_names import (
+    provider_and_model,
+    provider_and_model_of_answer,
+)
 from stepwell.errors import ModelError, text_of
 from stepwell.messages import FinishReason, Message, Usage
 from stepwell.models import ModelResponse, ModelSettings
@@ -58,9 +62,14 @@ class ChatSpan:
             self._tell_request()
 
     @property
+    def is_of_step(self) -> bool:
+        """Whether it is a turn of the agent itself, and no question apart."""
+        return self._turn.is_of_step
+
+    @property
     def waits_for_step(self) -> bool:
         """Whether its answer may only be told as the step tells it."""
-        return self._tells_content and self._turn.is_of_step and self._turn.response is not None
+        return self._tells_content and self.is_of_step and self._turn.response is not None
 
     def _tell_request(self) -> None:
         request = self._turn.request
@@ -76,8 +85,9 @@ class ChatSpan:
         kind = error_type_of(guard, error)
         about, usage = self._about, _usage(response, error)
         if response is not None:
+            about = {**about, **self._who_answered(response)}
+            self._span.set_attributes(about)
             self._tell_response(response)
-            about = {**about, names.RESPONSE_MODEL: _plain_name(response.model) or self.model}
         if kind is not None:
             about = {**about, names.ERROR_TYPE: kind}
             self._span.set_attribute(names.ERROR_TYPE, kind)
@@ -87,14 +97,20 @@ class ChatSpan:
             self._span.set_attributes(of_usage(usage))
         self._instruments.turned((self._ended - self._started) / 1e9, usage, about)
 
+    def _who_answered(self, response: ModelResponse) -> Attributes:
+        """One of several models may have, each with a provider of its own."""
+        model = self.model
+        if response.model is not None and response.model != self._turn.model:
+            self.provider, model = provider_and_model_of_answer(self._turn.model, response.model)
+        return {names.PROVIDER: self.provider, names.RESPONSE_MODEL: model}
+
     def _tell_response(self, response: ModelResponse) -> None:
         span, reason = self._span, response.finish_reason
-        span.set_attribute(names.RESPONSE_MODEL, _plain_name(response.model) or self.model)
         if response.request_id is not None:
             span.set_attribute(names.RESPONSE_ID, response.request_id)
         if reason is not None:
             span.set_attribute(names.RESPONSE_FINISH_REASONS, [str(reason)])
-        if self._tells_content and not self._turn.is_of_step:
+        if self._tells_content and not self.is_of_step:
             self.tell_output(Message.assistant(response.text), reason)
 
     def tell_output(self, message: Message, reason: FinishReason | None) -> None:
@@ -104,23 +120,6 @@ class ChatSpan:
     def end(self) -> None:
         """Let go of it; it ended when the model had answered."""
         self._span.end(self._ended)
-
-
-def provider_and_model(name: str, settings: ModelSettings) -> tuple[str, str]:
-    """The provider as the conventions call it, and the model as the provider does.
-
-    >>> provider_and_model("gemini:gemini-3-pro", ModelSettings())
-    ('gcp.gemini', 'gemini-3-pro')
-    """
-    provider, colon, model = name.partition(":")
-    if not colon or not provider.replace("-", "").replace("_", "").isalnum():
-        return names.UNKNOWN_PROVIDER, settings.model or name
-    return names.PROVIDERS.get(provider, provider), settings.model or model
-
-
-def _plain_name(model: str | None) -> str | None:
-    """A fallback says which of its models answered, with its provider."""
-    return None if model is None else provider_and_model(model, ModelSettings())[1]
 
 
 def of_usage(usage: Usage) -> Attributes:

@@ -41,4 +41,5 @@ def link_to(state: AgentState, execution_id: str) -> Link | None:
     except ValueError:
         return None
     sampled = TraceFlags(TraceFlags.SAMPLED)
-    return Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled))
+    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
+    return Link(context) if context.is_valid else None  # ids of no span would stop an exporter

@@ -135,6 +135,8 @@ class RunTrace:
         around = entered.around
         if isinstance(around, ChatSpan):
             around.answered(guard, error)
+            if around.is_of_step:  # of several models, who answered is known now
+                self._span.set_attribute(names.PROVIDER, around.provider)
             if around.waits_for_step:
                 self._turn = around
             else:

@@ -1,7 +1,8 @@
 """Which names the server answers to, and which pages may call it: looked at before anything else.
 
 The Host list keeps out DNS rebinding, the Origin list keeps out foreign pages, also on WebSockets,
-which browsers open across origins without asking. Who sends no Origin is no page.
+which browsers open across origins without asking. Who sends no Origin is no page, unless the
+browser says that a foreign page asks, as it does for ``<script src>``.
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,16 @@ from stepwell.server.problems import problem
 _REFUSED = 4403
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
+_FOREIGN = frozenset({"cross-site", "same-site"})
+"""What browsers say of pages with another origin; another port of the same host is such a one."""
+_FOR_ANYBODY = frozenset({"/health", "/ready"})
+_FOR_PEOPLE = frozenset({"/", "/openapi.json"})
+"""Where links of other pages may lead; the hash, which says what is shown, is not sent."""
+_LOADED_BY_A_FOREIGN_PAGE = (
+    403,
+    "origin_not_allowed",
+    "Other pages may link to the page here, and may not load anything else.",
+)
 _HEADERS = (
     "Authorization",
     "Content-Type",
@@ -84,7 +95,7 @@ class OriginGuard:
             return 421, "unknown_host", detail
         origins = _values(scope, b"origin")
         if not origins:
-            return None
+            return _LOADED_BY_A_FOREIGN_PAGE if _is_loaded_by_a_foreign_page(scope) else None
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
         if origin is None or not self._admits(origin, scope["scheme"], host):
             detail = "Pages of this origin may not call this server; see allowed_origins."
@@ -113,6 +124,16 @@ def _with_cors(app: ASGIApp, origins: dict[str, Origin]) -> ASGIApp:
         allow_headers=_HEADERS,
         expose_headers=("Retry-After", "X-Stepwell-Session"),
     )
+
+
+def _is_loaded_by_a_foreign_page(scope: Scope) -> bool:
+    """Whether a page of another origin, or a link there, asks for what is not for everybody."""
+    sites = {site.strip().lower() for site in _values(scope, b"sec-fetch-site")}
+    if not sites & _FOREIGN:
+        return False
+    path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
+    is_followed = _values(scope, b"sec-fetch-dest") == ["document"]
+    return path not in _FOR_ANYBODY and not (is_followed and path in _FOR_PEOPLE)
 
 
 def _as_browsers_write(origin: Origin) -> str:

@@ -1,6 +1,7 @@
 """Messages: sent and listed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -8,7 +9,7 @@ from starlette.responses import Response
 
 from stepwell.server.bodies import FirstMessageBody, MessageBody, MessageQuery
 from stepwell.server.paging import cursor_of, cut, cut_last, place_of
-from stepwell.server.policy import require
+from stepwell.server.policy import NotAllowedError, require
 from stepwell.server.routes.documented import (
     WITH_BODY,
     AccessDep,
@@ -21,12 +22,12 @@ from stepwell.server.routes.documented import (
 from stepwell.server.routes.sessions import context_of, new_session, the_session
 from stepwell.server.routes.shapes import MessagePage, SentShape
 from stepwell.server.services import Services
-from stepwell.server.views import execution_view, message_view, sent_view
+from stepwell.server.views import View, execution_view, message_view, sent_view
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.intake import NewMessage
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, SessionMessage
+from stepwell.sessions.records import Execution, Session, SessionMessage
 from stepwell.sessions.settled import settled_seq
 
 router = APIRouter(prefix="/agent")
@@ -106,15 +107,17 @@ async def list_messages(
     limit = page_limit(query.limit, services.settings)
     before, after = place_of(query.before), place_of(query.after)
 
-    async def look(tx: Transaction) -> tuple[Sequence[SessionMessage], int, Sequence[Execution]]:
+    async def look(
+        tx: Transaction,
+    ) -> tuple[Sequence[SessionMessage], Session, Sequence[Execution]]:
         # In one read: what is told of the log has to fit these messages.
         session, unfinished = await tx.session(session_id), await tx.unfinished(session_id)
         if session is None:
             raise NotThereError("session", session_id)
         found = await tx.messages(session_id, before=before, after=after, limit=limit + 1)
-        return found, settled_seq(session, unfinished), unfinished
+        return found, session, unfinished
 
-    rows, settled, unfinished = await services.store.read(look)
+    rows, session, unfinished = await services.store.read(look)
     shown, has_more = cut_last(rows, limit) if after is None else cut(rows, limit)
     # Without any to show, the next look begins where this one did.
     given = query.before or query.after
@@ -125,10 +128,22 @@ async def list_messages(
         "newer": places[-1],
         "has_older": has_more if after is None else True,
         "has_newer": has_more if after is not None else before is not None,
-        "settled_seq": settled,
-        "unfinished": [execution_view(each) for each in unfinished],
+        # Of all of them, those that may not be read as well: their events are in the log.
+        "settled_seq": settled_seq(session, unfinished),
+        "last_seq": session.last_seq,
+        "unfinished": await _readable(services, access.principal, unfinished),
     }
     return answer(page)
+
+
+async def _readable(services: Services, who: Principal, found: Sequence[Execution]) -> list[View]:
+    """Those that the application lets them read; the others are left out."""
+    views: list[View] = []
+    for execution in found:
+        with suppress(NotAllowedError):
+            await require(services, who, "executions.read", execution)
+            views.append(execution_view(execution))
+    return views
 
 
 async def _sent(services: Services, who: Principal, message: NewMessage) -> Response:

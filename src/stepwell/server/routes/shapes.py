@@ -143,8 +143,14 @@ class MessagePage(Shape):
         "number, but for `unfinished`. Leave out what those said, follow the events after it, and "
         "nothing is lost or doubled."
     )
+    last_seq: int = Field(
+        description="Number of the newest event in the log when these messages were read. Events "
+        "up to it of executions that are not in `unfinished` are told by the stored messages: "
+        "ignore them."
+    )
     unfinished: list[ExecutionShape] = Field(
-        description="The executions of the session that are not over, oldest first."
+        description="The executions of the session that are not over and that the asker may read, "
+        "oldest first."
     )
 
 

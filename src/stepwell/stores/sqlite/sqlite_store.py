@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -50,9 +50,11 @@ _inside_write: ContextVar[bool] = ContextVar("stepwell_inside_write", default=Fa
 class SqliteStore:
     """See ``sessions.ports.Store``."""
 
+    _pragmas: Sequence[str] = _PRAGMAS
+
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        self._opened = _Opened()
+        self._opened = Opened()
         self._engine = _engine(path, self._opened)
         self._codecs = Codecs.of(SQLITE)
         self._statements = Statements(self._engine.dialect)
@@ -69,10 +71,13 @@ class SqliteStore:
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, migrate: bool) -> "SqliteStore":
         """Open or make that file; its folders are made as well."""
-        path = _private(path)
-        store = cls(path, clock)
+        store = cls(cls._found(path), clock)
         await patiently(lambda: store._prepare(migrate), clock, "open")
         return store
+
+    @classmethod
+    def _found(cls, path: Path) -> Path:
+        return _private(path)
 
     @property
     def bus(self) -> LocalBus:
@@ -151,7 +156,7 @@ class SqliteStore:
                 unless_ready.push_async_callback(connection.close)
                 driver = await self._opened.driver(connection)
             lane = SqliteLane(connection, driver, self._path, self._statements)
-            for pragma in (*_PRAGMAS, f"query_only={int(query_only)}"):
+            for pragma in (*self._pragmas, f"query_only={int(query_only)}"):
                 await lane.command(f"PRAGMA {pragma}")
             lane.know_letters()
             unless_ready.pop_all()
@@ -182,15 +187,19 @@ class SqliteStore:
         return lane
 
 
-class _Opened:
+class Opened:
     """Catches each connection as the driver makes it, so that it can be used without a detour."""
 
     def __init__(self) -> None:
         self.one_by_one = asyncio.Lock()
+        self.address: Callable[[], str] | None = None
+        """What to open instead of the path, as a URI."""
         self._newest: sqlite3.Connection
 
-    def __call__(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        self._newest = sqlite3.Connection(*arguments, **options)
+    def __call__(self, path: str, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        if self.address is not None:
+            path, options = self.address(), {**options, "uri": True}
+        self._newest = sqlite3.Connection(path, *arguments, **options)
         return self._newest
 
     async def driver(self, connection: AsyncConnection) -> Driver:
@@ -199,7 +208,7 @@ class _Opened:
         return Driver(self._newest, thread)
 
 
-def _engine(path: Path, opened: _Opened) -> AsyncEngine:
+def _engine(path: Path, opened: Opened) -> AsyncEngine:
     return create_async_engine(
         f"sqlite+aiosqlite:///{path}",
         poolclass=NullPool,

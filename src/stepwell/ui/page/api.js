@@ -5,6 +5,7 @@
 
 import { signal } from "./html.js";
 
+// All that is kept for the tab is named so.
 const KEY = "stepwell.key";
 
 /** Why the sign-in form is shown; null while nobody has to sign in. */
@@ -21,16 +22,28 @@ export class Problem extends Error {
   }
 }
 
+/** Another key may be another person's: then the page begins anew, with nothing of the one before. */
 export function signIn(key) {
+  const before = sessionStorage.getItem(KEY);
+  const isAnother = before !== null && before !== key.trim();
+  if (isAnother) forgetAll();
   sessionStorage.setItem(KEY, key.trim());
+  if (isAnother) return location.reload();
   isSignedIn.value = true;
   signInWanted.value = null;
 }
 
 export function signOut() {
-  sessionStorage.removeItem(KEY);
-  isSignedIn.value = false;
-  signInWanted.value = "You are signed out.";
+  forgetAll();
+  history.replaceState(null, "", "#/");
+  location.reload();
+}
+
+/** The key and what was typed with it; what was fetched goes with the page itself. */
+function forgetAll() {
+  for (const name of Object.keys(sessionStorage)) {
+    if (name.startsWith("stepwell.")) sessionStorage.removeItem(name);
+  }
 }
 
 export const get = (path) => asked("GET", path);

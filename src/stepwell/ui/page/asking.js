@@ -1,19 +1,19 @@
 /** What an execution waits for, answered where it is asked: questions, approvals, more budget. */
 
 import { post } from "./api.js";
+import { BudgetForm, asksToAccept, grant, limitWords } from "./budget.js";
+import { revealed } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useId, useState } from "./html.js";
 import { Part } from "./tool_block.js";
-import { clipped, shownArguments, shownValue } from "./words.js";
+import { clipped, counted, firstLines, shownArguments, shownValue } from "./words.js";
 
 const OUTCOMES = ["done", "retry", "failed"];
 const OUTCOME_WORDS = {
   done: "It took effect", retry: "It did not: run it again", failed: "It did not: count it as failed",
 };
-const BUDGETS = {
-  steps_limit: ["steps", 10, "step"], token_limit: ["tokens", 10_000, "token"], time_limit: ["seconds", 60, "time"], cost_limit: ["cost", 1, "cost"],
-};
-const IN_PARTS = ["seconds", "cost"];
+/** Longer arguments are unfolded, and so seen, before the call can be allowed. */
+const MOST_LINES = 40;
 
 /** @param {{execution: {id: string, pending: object[]}, onAnswered: () => void}} given */
 export const Asking = ({ execution, onAnswered }) => html`
@@ -22,39 +22,56 @@ export const Asking = ({ execution, onAnswered }) => html`
 
 const Asked = ({ execution, asked, onAnswered }) => {
   const [given, setGiven] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(null);
   const [isSending, setSending] = useState(false);
   const id = useId();
 
-  const send = async (path, body, words) => {
+  const send = async (request, words) => {
     setSending(true);
-    setProblem("");
+    setProblem(null);
     try {
-      await post(`agent/executions/${encodeURIComponent(execution.id)}/${path}`, body);
+      await request();
       setGiven(words);
       onAnswered();
     } catch (error) {
-      if (error.status === 409) {
+      if (error.status === 409 && !asksToAccept(error)) {
         setGiven("It was answered elsewhere meanwhile.");
         onAnswered();
       } else {
-        setProblem(`${error.detail ?? error} Nothing was changed; try again.`);
+        setProblem(error);
       }
     } finally {
       setSending(false);
     }
   };
-  const answer = (value, words) => send("answer", { call_id: asked.call_id, answer: value }, `You answered: ${words}`);
+  const answer = (value, words) => {
+    const path = `agent/executions/${encodeURIComponent(execution.id)}/answer`;
+    return send(() => post(path, { call_id: asked.call_id, answer: value }), `You answered: ${words}`);
+  };
   const Form = asked.kind === "approval" ? Approval : asked.kind === "budget" ? Budget : Question;
   const title = asked.kind === "approval" ? `May ${asked.tool_name} run?` : asked.kind === "budget" ? "A limit was reached" : "A question for you";
-  if (given) return html`<div class="row asking answered" role="status"><${Icon} name="check" /> ${given}</div>`;
+  if (given) return html`<div class="row asking answered" role="status"><${Icon} name="check" /> ${revealed(given)}</div>`;
   return html`
     <section class="row asking" data-asking=${asked.kind} data-call-id=${asked.call_id} aria-labelledby=${id}>
-      <h2 id=${id}><${Icon} name=${asked.kind === "question" ? "question" : "pause"} /> ${title}</h2>
-      <${Form} asked=${asked} answer=${answer} isSending=${isSending}
-        grant=${(body, words) => send("resume", body, `You granted ${words}.`)} />
-      ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`}
+      <h2 id=${id}><${Icon} name=${asked.kind === "question" ? "question" : "pause"} /> <span>${revealed(title)}</span></h2>
+      <${Form} asked=${asked} answer=${answer} isSending=${isSending} problem=${problem}
+        onGrant=${(body, words) => send(() => grant(execution.id, body), `You granted ${words}.`)} />
+      ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.detail ?? String(problem)} Nothing was changed; try again.</p>`}
     </section>`;
+};
+
+/** The arguments of a call that a person decides on: all of them, long ones once they are unfolded. */
+const useArguments = (given, title, label) => {
+  const [isUnfolded, setUnfolded] = useState(false);
+  const text = given === undefined ? "" : shownArguments(given);
+  const first = firstLines(text, MOST_LINES);
+  const isSeen = isUnfolded || first.more === 0;
+  const part = given !== undefined && html`
+    <${Part} title=${title} text=${isSeen ? text : first.text} label=${label} data-arguments />
+    ${!isSeen && html`
+      <p class="unseen"><button type="button" onClick=${() => setUnfolded(true)}>Show ${counted(first.more, "more line")}</button>
+        <span>They have to be seen before you decide.</span></p>`}`;
+  return { part, isSeen };
 };
 
 const isOutcome = ({ details }) =>
@@ -64,18 +81,19 @@ const Question = ({ asked, answer, isSending }) => {
   const [text, setText] = useState("");
   const options = Array.isArray(asked.details?.options) ? asked.details.options : [];
   const asksOutcome = isOutcome(asked);
+  const { part, isSeen } = useArguments(asksOutcome ? asked.details.arguments ?? {} : undefined, "Arguments", asked.tool_name);
   const submit = (event) => {
     event.preventDefault();
     if (text.trim()) void answer(text.trim(), clipped(text.trim(), 200));
   };
   return html`
-    <p class="prompt">${asked.prompt}</p>
-    ${asksOutcome && html`<${Part} title="Arguments" text=${shownArguments(asked.details.arguments ?? {})} label=${asked.tool_name} />`}
+    <p class="prompt">${revealed(asked.prompt)}</p>
+    ${part}
     ${options.length > 0 && html`
       <div class="options">
         ${options.map((one) => html`
-          <button type="button" key=${shownValue(one)} class="option" disabled=${isSending} onClick=${() => answer(one, shownValue(one))}>
-            ${asksOutcome ? html`<b>${one}</b> ${OUTCOME_WORDS[one]}` : shownValue(one)}
+          <button type="button" key=${shownValue(one)} class="option" disabled=${isSending || !isSeen} onClick=${() => answer(one, shownValue(one))}>
+            ${asksOutcome ? html`<b>${one}</b> ${OUTCOME_WORDS[one]}` : html`<span>${revealed(shownValue(one))}</span>`}
           </button>`)}
       </div>`}
     ${!asksOutcome && html`
@@ -93,33 +111,23 @@ const Approval = ({ asked, answer, isSending }) => {
     void answer(message ? { approved: false, message } : { approved: false }, message ? `No: ${clipped(message, 200)}` : "No");
   };
   const given = asked.details?.arguments;
+  const { part, isSeen } = useArguments(given, "With these arguments", asked.tool_name);
   const submit = (event) => {
     event.preventDefault();
     if (reason.trim()) deny();
   };
   return html`
-    ${given === undefined ? html`<p class="prompt">${asked.prompt}</p>` : html`<${Part} title="With these arguments" text=${shownArguments(given)} label=${asked.tool_name} data-arguments />`}
+    ${given === undefined ? html`<p class="prompt">${revealed(asked.prompt)}</p>` : part}
     <form class="inline" onSubmit=${submit}>
-      <button type="button" class="primary" disabled=${isSending} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
+      <button type="button" class="primary" disabled=${isSending || !isSeen} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
       <button type="button" class="danger" disabled=${isSending} onClick=${deny}>Deny</button>
       <input type="text" value=${reason} aria-label="Why not (the model is told)" placeholder="Why not? The model is told" onInput=${(event) => setReason(event.currentTarget.value)} />
     </form>`;
 };
 
-const Budget = ({ asked, grant, isSending }) => {
-  const [unit, usual, limit] = BUDGETS[asked.details?.stop_reason] ?? BUDGETS.steps_limit;
-  const [amount, setAmount] = useState(String(usual));
-  const number = Number(amount);
-  const isFit = Number.isFinite(number) && number > 0 && (IN_PARTS.includes(unit) || Number.isInteger(number));
-  const submit = (event) => {
-    event.preventDefault();
-    if (isFit) void grant({ [unit]: number }, `${amount} more ${unit}`);
-  };
+const Budget = ({ asked, onGrant, isSending, problem }) => {
+  const reason = asked.details?.stop_reason;
   return html`
-    <p class="prompt">The ${limit} limit was reached. Grant more, and it goes on where it stopped.</p>
-    <form class="inline" onSubmit=${submit}>
-      <input type="number" class="amount" min="0" step=${IN_PARTS.includes(unit) ? "any" : "1"} value=${amount} aria-label=${`How many more ${unit}`} onInput=${(event) => setAmount(event.currentTarget.value)} />
-      <span>${unit}</span>
-      <button type="submit" class="primary" disabled=${!isFit || isSending}>Grant</button>
-    </form>`;
+    <p class="prompt">${limitWords(reason) || "A limit was reached."} Grant more, and it goes on where it stopped.</p>
+    <${BudgetForm} reason=${reason} isBusy=${isSending} problem=${problem} onGrant=${onGrant} />`;
 };

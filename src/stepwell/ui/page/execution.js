@@ -5,7 +5,6 @@
 import { html, useEffect } from "./html.js";
 import { Actions } from "./execution/actions.js";
 import { Events } from "./execution/events.js";
-import { counted } from "./execution/formats.js";
 import { Facts } from "./execution/facts.js";
 import { Messages } from "./execution/messages.js";
 import { ProblemNote } from "./execution/notes.js";
@@ -14,6 +13,7 @@ import { Stop, StatusBadge } from "./execution/stop.js";
 import { Subagents } from "./execution/subagents.js";
 import { Timeline } from "./execution/timeline.js";
 import { useTrace } from "./execution/trace.js";
+import { counted } from "./words.js";
 
 const titleOf = (trace) => `${trace.stop?.headline ?? trace.explanation} · Stepwell`;
 

@@ -19,7 +19,7 @@ const go = (hash) => {
 };
 
 const ownPart = (hash, kind) => {
-  const found = new RegExp(`^#/${kind}/([\\w.-]+)`).exec(hash);
+  const found = new RegExp(`^#/${kind}/([\\w-]+)(?:[/?]|$)`).exec(hash);
   return found && found[1];
 };
 

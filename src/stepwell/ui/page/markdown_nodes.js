@@ -3,21 +3,13 @@
  * always text: HTML in an answer is shown, never made.
  */
 
+import { revealed } from "./hidden_text.js";
 import { h, html } from "./html.js";
 import { CopyButton } from "./markdown_copy.js";
 import { MOST_DEPTH } from "./markdown_lexer.js";
-import {
-  dereferenced, inPieces, partsShowingHidden, safeTarget, tellsTarget,
-} from "./markdown_text.js";
+import { dereferenced, inPieces, safeTarget, tellsTarget } from "./markdown_text.js";
 
 const MOST_COLUMNS = 64;
-
-const revealed = (text) =>
-  partsShowingHidden(text).map((part) =>
-    typeof part === "string"
-      ? part
-      : html`<span class="md-hidden" title="A character that can't be seen">⟨${part.code}⟩</span>`,
-  );
 
 /** A text node; in links with what hides in it made visible. */
 const textOf = (text, isInLink) => (isInLink ? revealed(text) : text);

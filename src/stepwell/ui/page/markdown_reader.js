@@ -6,7 +6,7 @@
  * taken apart), the whole is read once more at the end.
  */
 
-import { blocksOf, markdownEnd, plainBlock } from "./markdown_lexer.js";
+import { blocksOf, costOf, markdownEnd, plainBlock } from "./markdown_lexer.js";
 import { growing } from "./markdown_growing.js";
 
 // A longer tail that can't be taken apart is read again only when it has grown by a part of it.
@@ -28,6 +28,7 @@ export class MarkdownReader {
     this.text = "";
     this.finished = [];
     this.finishedLength = 0;
+    this.finishedCost = 0;
     this.links = Object.create(null);
     this.open = null;
     this.isExact = true;
@@ -60,8 +61,8 @@ export class MarkdownReader {
     return blocks;
   }
 
-  lex(text) {
-    const read = blocksOf(text, this.links);
+  lex(text, isTail) {
+    const read = blocksOf(text, this.links, this.finishedCost, isTail);
     // A definition changes blocks before it too, and one that is not whole may turn out to be none.
     if (read.isPlain || read.hasDefinitions) this.isExact = false;
     return read;
@@ -71,10 +72,11 @@ export class MarkdownReader {
     if (!this.isExact) {
       this.finished = [];
       this.finishedLength = 0;
+      this.finishedCost = 0;
       this.links = Object.create(null);
     }
     this.open = null;
-    const read = this.lex(text.slice(this.finishedLength));
+    const read = this.lex(text.slice(this.finishedLength), false);
     if (read.hasDefinitions && this.finished.length > 0) {
       this.isExact = false;
       return this.readToTheEnd(text);
@@ -94,7 +96,7 @@ export class MarkdownReader {
       const rest = tail.slice(before.length);
       return rest === "" ? before.tokens : [...before.tokens, plainBlock(rest)];
     }
-    const read = this.lex(prefix + tail);
+    const read = this.lex(prefix + tail, true);
     const tokens = this.open === null ? read.tokens : this.open.joined(read.tokens);
     if (tokens === null) return this.startedAnew(text, end);
     const kept = this.finish(tokens, prefix.length, tail);
@@ -116,6 +118,7 @@ export class MarkdownReader {
       this.open = null;
       this.finished = this.numbered(settled);
       this.finishedLength += cut.length;
+      this.finishedCost += costOf(settled);
       for (const { tag, href, title } of settled.filter((token) => token.type === "def")) {
         this.links[tag] ??= { href, title };
       }

@@ -1,5 +1,5 @@
 /**
- * Text of markdown as text of the page: character references, characters that hide, addresses.
+ * Text of markdown as text of the page: character references and addresses.
  */
 
 const NAMED = {
@@ -30,34 +30,6 @@ export const dereferenced = (text) => {
     if (hexadecimal !== undefined) return character(Number.parseInt(hexadecimal, 16));
     return Object.hasOwn(NAMED, name) ? NAMED[name] : whole;
   });
-};
-
-// Controls, soft hyphen, zero-width and bidirectional characters, tags: nothing to be seen of
-// them, but they change what is seen or copied. Joiners and variation selectors between emoji
-// and in scripts that need them are left alone.
-const HIDING = new RegExp(
-  [
-    "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f]",
-    "[\\u2028-\\u202e\\u2060-\\u206f\\ufeff]",
-    "\\udb40[\\udc00-\\udc7f]",
-    "(?<=[\\u0020-\\u007e])[\\u200c\\u200d]",
-    "[\\u200c\\u200d](?=[\\u0020-\\u007e])",
-  ].join("|"),
-  "g",
-);
-
-/** The text in parts: strings, and {code} for each character that hides: "U+202E". */
-export const partsShowingHidden = (text) => {
-  const parts = [];
-  let end = 0;
-  for (const found of text.matchAll(HIDING)) {
-    if (found.index > end) parts.push(text.slice(end, found.index));
-    const code = found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    parts.push({ code: `U+${code}` });
-    end = found.index + found[0].length;
-  }
-  if (end < text.length || parts.length === 0) parts.push(text.slice(end));
-  return parts;
 };
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);

@@ -1,5 +1,6 @@
 /** One row of the thread each: what was said, done, and how an execution ended. */
 
+import { revealed } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./html.js";
 import { Markdown } from "./markdown.js";
@@ -29,8 +30,8 @@ const StatusMessage = ({ message, execution }) => {
     <div class=${`row status stop ${message.error ? "bad" : ""}`} data-role="status" data-id=${message.id}>
       <${Icon} name="alert" />
       <div>
-        <p class="headline">${first}</p>
-        ${rest.length > 0 && html`<details><summary>All of it</summary><pre>${rest.join("\n")}</pre></details>`}
+        <p class="headline">${revealed(first)}</p>
+        ${rest.length > 0 && html`<details><summary>All of it</summary><pre>${revealed(rest.join("\n"))}</pre></details>`}
         ${execution && html`<a href=${`#/x/${execution}`}>Why it stopped</a>`}
       </div>
     </div>`;
@@ -72,6 +73,6 @@ const EndRow = ({ execution, details, isTold }) => {
         <button type="button" class="link quiet" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
           <${Icon} name="chevron" />${counted(details.length, "detail")}
         </button>`}
-      ${isOpen && html`<ul class="details">${details.map((one) => html`<li key=${one.id}>${one.content}</li>`)}</ul>`}
+      ${isOpen && html`<ul class="details">${details.map((one) => html`<li key=${one.id}>${revealed(one.content)}</li>`)}</ul>`}
     </div>`;
 };

@@ -11,6 +11,7 @@ import { follow } from "./live.js";
 import { begunHere } from "./sessions.js";
 import { answeredBy, asHistory } from "./stored.js";
 import { StoredPages } from "./stored_pages.js";
+import { Told } from "./told.js";
 import { steady } from "./turns.js";
 
 const OVER = ["completed", "failed", "cancelled", "stopped"];
@@ -57,7 +58,7 @@ export class OpenSession {
     this._queue = [];
     this._known = new Set();
     this._ended = new Set();
-    this._over = { ids: new Set(), since: 0 };
+    this._told = new Told();
     void this.load();
   }
 
@@ -94,7 +95,7 @@ export class OpenSession {
       this.session.value = session;
       this.problem.value = null;
       this.isLoaded.value = true;
-      this._adopt(page.unfinished, session.last_seq);
+      this._adopt(page);
       // What the log no longer has can't be told live: then the stored messages tell it.
       this._list = lists.fromHistory(this._history(through === null ? page.unfinished : []), from);
       this._show();
@@ -114,8 +115,9 @@ export class OpenSession {
 
   /** The same towards the end, from which the reader has gone far away. */
   async loadNewer(onFetched) {
+    if (!this._stored.hasNewer) return;
     await this._move(this.newer, () => this._stored.fetchNewer(), onFetched);
-    if (!this._stored.hasNewer && this.newer.value.problem === null) await this.load();
+    if (!this._stored.hasNewer) await this.load();
   }
 
   /** Back to the end, wherever the reader is. */
@@ -161,7 +163,7 @@ export class OpenSession {
   async refreshExecution(id) {
     try {
       const found = await get(`agent/executions/${encodeURIComponent(id)}`);
-      const isOver = OVER.includes(found.status) || this._ended.has(id) || this._over.ids.has(id);
+      const isOver = OVER.includes(found.status) || this._ended.has(id) || this._told.over.includes(id);
       this._setExecution(id, isOver ? null : found);
     } catch {
       // The next event says it again.
@@ -192,12 +194,13 @@ export class OpenSession {
     this._around.onNews();
   }
 
-  _reconcile({ unfinished, settled_seq: settled }) {
+  _reconcile(page) {
     batch(() => {
-      this._adopt(unfinished, lists.newest(this._list));
-      this._list = lists.reconciled(this._list, this._history(unfinished), settled, [...this._over.ids]);
+      this._adopt(page);
+      this._list = lists.reconciled(this._list, this._history(page.unfinished), page.settled_seq, this._told.over);
       this._show();
     });
+    if (this._told.goesOn(this._storedExecutions())) void this.load();
   }
 
   _show() {
@@ -220,13 +223,16 @@ export class OpenSession {
     return history;
   }
 
-  /** Which executions are under way, and which are over: `newest` is the last event known by then. */
-  _adopt(unfinished, newest) {
+  /** Which executions are under way; what the messages of the page tell is not told live as well. */
+  _adopt(page) {
     const before = this.executions.value;
-    const all = unfinished.map((one) => [one.id, { ...one, pauses: before.get(one.id)?.pauses }]);
+    const all = page.unfinished.map((one) => [one.id, { ...one, pauses: before.get(one.id)?.pauses }]);
     this.executions.value = new Map(all);
-    const told = this._stored.items.map((one) => one.agent_execution_id);
-    this._over = { ids: new Set(told.filter((id) => id && !this.executions.value.has(id))), since: newest };
+    this._told.adopt(page);
+  }
+
+  _storedExecutions() {
+    return new Set(this._stored.items.map((one) => one.agent_execution_id));
   }
 
   _setExecution(id, change) {
@@ -258,12 +264,13 @@ export class OpenSession {
   /** Whether it is something that the list of sessions shows. */
   _hear(envelope) {
     const { id, seq, type, execution_id: execution, payload } = envelope;
-    if (this._over.ids.has(execution)) {
-      // The log tells it again because an older one is not over; the stored messages have it already.
+    if (this._told.has(envelope)) {
       this._list = lists.received(this._list, { id, seq });
-      if (type === "execution.queued" && seq > this._over.since) void this.load();
       return false;
     }
+    // What was over goes on: it is told live from its beginning.
+    const isBack = type === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
+    if (isBack && this._storedExecutions().has(execution)) void this.load();
     this._list = lists.received(this._list, envelope);
     if (type === "agent.status") this._hearStatus(execution, payload);
     else if (type === "message.sent") this._hearMessage(payload);

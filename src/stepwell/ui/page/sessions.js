@@ -106,5 +106,3 @@ export function keepFresh() {
     document.removeEventListener("visibilitychange", look);
   };
 }
-
-export const isScripted = (agent) => (agent?.model ?? "").startsWith("scripted");

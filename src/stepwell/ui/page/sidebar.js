@@ -1,6 +1,7 @@
 /** The sessions beside the thread; a drawer on phones. */
 
 import { isSignedIn, signOut } from "./api.js";
+import { revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { change, loadMore, ownState, refresh, search, sessions, sessionsState, showsArchived } from "./sessions.js";
@@ -89,13 +90,13 @@ const Entry = ({ session, isCurrent, onClose }) => {
   return html`
     <li class=${isCurrent ? "current" : ""} data-session=${session.id}>
       <a class="session" href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : undefined} onClick=${onClose}>
-        <span class="title">${dot && html`<i class=${`dot ${dot[0]}`} aria-hidden="true"></i>`}${title}</span>
+        <span class="title">${dot && html`<i class=${`dot ${dot[0]}`} aria-hidden="true"></i>`}${revealed(title)}</span>
         <span class="about">${dot && html`<span class=${`state ${dot[0]}`}>${dot[1]}</span>`}<span>${session.agent_type}</span><time datetime=${session.updated_at}>${ago(session.last_message_at ?? session.updated_at)}</time></span>
       </a>
       <span class="actions">
-        <button type="button" class="icon-button" aria-label=${`Rename ${title}`} title="Rename" onClick=${() => setRenaming(true)}><${Icon} name="pencil" /></button>
+        <button type="button" class="icon-button" aria-label=${revealedText(`Rename ${title}`)} title="Rename" onClick=${() => setRenaming(true)}><${Icon} name="pencil" /></button>
         ${session.status !== "closed" && html`
-          <button type="button" class="icon-button" aria-label=${`${isArchived ? "Take up again" : "Archive"} ${title}`} title=${isArchived ? "Take up again" : "Archive"} onClick=${() => alter({ status: isArchived ? "active" : "archived" })}>
+          <button type="button" class="icon-button" aria-label=${revealedText(`${isArchived ? "Take up again" : "Archive"} ${title}`)} title=${isArchived ? "Take up again" : "Archive"} onClick=${() => alter({ status: isArchived ? "active" : "archived" })}>
             <${Icon} name=${isArchived ? "restore" : "archive"} />
           </button>`}
       </span>

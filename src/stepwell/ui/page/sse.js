@@ -1,12 +1,13 @@
 /** Reads server-sent events. Pure: no page, no network. */
 
-/** Takes pieces of a stream of events, wherever they are cut. */
+/** Takes pieces of a stream of events, wherever they are cut; tells each that is whole: {id, event, data}.
+ * An id stands until there is another one. */
 export function newParser(hear) {
   let [rest, event] = ["", { id: "", event: "message", data: [] }];
   const line = (text) => {
     if (text === "") {
       if (event.data.length) hear({ ...event, data: event.data.join("\n") });
-      event = { id: "", event: "message", data: [] };
+      event = { id: event.id, event: "message", data: [] };
       return;
     }
     const colon = text.indexOf(":");
@@ -16,8 +17,9 @@ export function newParser(hear) {
     if (name === "id" || name === "event") event[name] = value;
   };
   return (piece) => {
-    const lines = (rest + piece).split("\n");
+    // A carriage return at the end may be half of a line end.
+    const lines = (rest + piece).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop();
-    for (const one of lines) line(one.endsWith("\r") ? one.slice(0, -1) : one);
+    lines.forEach(line);
   };
 }

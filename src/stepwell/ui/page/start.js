@@ -3,7 +3,8 @@
 import { post } from "./api.js";
 import { Composer, draftOf, keepDraft, newKey } from "./composer.js";
 import { html, useEffect, useState } from "./html.js";
-import { agents, begunHere, isScripted, refresh } from "./sessions.js";
+import { agents, begunHere, refresh } from "./sessions.js";
+import { isScripted } from "./words.js";
 
 export const Start = ({ go }) => {
   const { items, default: usual, isLoaded } = agents.value;
@@ -52,7 +53,7 @@ export const Start = ({ go }) => {
           ${agent && html`
             <p class="about">
               ${items.length === 1 && html`<span class="chip">${agent.name}</span> `}
-              ${isScripted(agent) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span> `}
+              ${isScripted(agent.model) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span> `}
               ${agent.description}
             </p>
             ${(agent.examples ?? []).length > 0 && html`

@@ -89,20 +89,22 @@ function neverCalled({ agent_execution_id: execution, metadata }, asked) {
   return { id: `${execution}:${step}:${id}`, role: "assistant", content: "", metadata: { tool_calls: [{ id, name, arguments: asked.get(id) }] } };
 }
 
-/** What went wrong, in the words of the live event. */
-function errorOf(content, tool) {
+/** What went wrong, in the words of the live event, which older messages do not have. */
+function errorOf({ content, metadata: { error, tool } }) {
+  if (error) return error;
   const [failed, refused] = [`${tool} failed: `, `${tool} was not allowed: `];
   if (content.startsWith(failed)) return `Error: ${content.slice(failed.length)}`;
   return content.startsWith(refused) ? `Error: Blocked: ${content.slice(refused.length)}` : content;
 }
 
-function completedOf({ agent_execution_id: execution, content, metadata }) {
+function completedOf(item) {
+  const { agent_execution_id: execution, metadata } = item;
   const { step_number: step, call_id, tool, outcome, duration_ms, result_summary } = metadata;
   const isFine = outcome === "completed" || outcome === "pending";
   return {
     id: `${execution}:${step}:${call_id}`,
     role: "tool",
-    content: isFine ? result_summary ?? "" : errorOf(content, tool),
+    content: isFine ? result_summary ?? "" : errorOf(item),
     metadata: { tool_call_id: call_id, tool_name: tool, is_error: !isFine, duration_ms: outcome === "pending" ? null : duration_ms },
   };
 }

@@ -3,13 +3,14 @@
 import { post } from "./api.js";
 import { Asking } from "./asking.js";
 import { Composer } from "./composer.js";
+import { revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal, useSignalEffect } from "./html.js";
 import { rowOf } from "./message.js";
 import { OpenSession } from "./session.js";
-import { agents, change, changed, isScripted, ownState, refreshSoon, sessions } from "./sessions.js";
+import { agents, change, changed, ownState, refreshSoon, sessions } from "./sessions.js";
 import { rowsOf } from "./turns.js";
-import { clipped } from "./words.js";
+import { clipped, isScripted } from "./words.js";
 
 const [NEAR, SOON, MOST_ANCHORS] = [32, 200, 10];
 const LINES = { live: "live", connecting: "reconnecting…", offline: "offline", resting: "resting", ended: "not followed" };
@@ -52,7 +53,7 @@ function useTitle(open) {
     const current = all.find((one) => one.status !== "pending") ?? all[0];
     if (open.isLoaded.value) ownState.value = { id: open.id, status: current?.status ?? open.status.value };
     const mark = waits ? "● waits for you · " : isWorking ? "● working · " : "";
-    document.title = `${mark}${newestOf(open)?.title ?? "Conversation"} · Stepwell`;
+    document.title = `${mark}${revealedText(newestOf(open)?.title ?? "Conversation")} · Stepwell`;
   });
 }
 
@@ -62,9 +63,9 @@ const Head = ({ open }) => {
   const { state, reason } = open.line.value;
   return html`
     <header class="thread-head">
-      <h1>${session?.title ?? (session ? "Untitled conversation" : "")}</h1>
+      <h1>${revealed(session?.title ?? (session ? "Untitled conversation" : ""))}</h1>
       ${session && html`<span class="chip">${session.agent_type}</span>`}
-      ${isScripted(agent) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span>`}
+      ${isScripted(agent?.model) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span>`}
       <span class=${`line ${state}`} title=${reason}><i aria-hidden="true"></i><span>${state === "connecting" && !reason ? "connecting…" : LINES[state]}${state !== "live" && reason && html`<span class="reason">: ${reason}</span>`}</span></span>
     </header>`;
 };
@@ -72,7 +73,7 @@ const Head = ({ open }) => {
 const Scroller = ({ open, scroller, isAtEnd }) => {
   const content = useRef(null);
   const anchor = useRef(null);
-  const lastTop = useRef(0);
+  const last = useRef({ top: 0, height: 0 });
   const [older, newer] = [open.older.value, open.newer.value];
 
   const keepPlace = () => {
@@ -82,9 +83,10 @@ const Scroller = ({ open, scroller, isAtEnd }) => {
   const loadNewer = () => open.loadNewer(keepPlace);
   const onScroll = ({ currentTarget: box }) => {
     const left = box.scrollHeight - box.scrollTop - box.clientHeight;
-    // Rows that get their own size move the end away: only who scrolls up has left it.
-    const hasLeft = box.scrollTop < lastTop.current - 1;
-    lastTop.current = box.scrollTop;
+    // Rows that get their own size move the end away: only who scrolls up, further than it shrank, left.
+    const shrunk = Math.max(0, last.current.height - box.scrollHeight);
+    const hasLeft = box.scrollTop < last.current.top - shrunk - 1;
+    last.current = { top: box.scrollTop, height: box.scrollHeight };
     if (open.newer.peek().hasMore || (hasLeft && left >= NEAR)) isAtEnd.value = false;
     else if (left < NEAR) isAtEnd.value = true;
     if (box.scrollTop < SOON && !isAtEnd.value) void loadOlder();
@@ -218,7 +220,7 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     <div class="foot">
       ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
       ${problem.value && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.value}</p>`}
-      ${session && session.status !== "active"
+      ${open.problem.value?.status === 404 ? null : session && session.status !== "active"
         ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}</p>`
         : html`<${Composer} key=${open.id} id=${open.id} hint=${hint} onSend=${send} onCancel=${current && !isEnding ? cancel : null} />`}
     </div>`;
@@ -227,6 +229,6 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
 /** Says the final answer to screen readers, once and whole; the stream itself is not read out. */
 const Announcer = ({ open }) => {
   const asked = [...open.executions.value.values()].flatMap((one) => one.pending ?? []);
-  const text = asked.length ? `Waits for you: ${asked[0].prompt}` : open.answer.value ? `Answer: ${clipped(open.answer.value, 2000)}` : "";
+  const text = asked.length ? `Waits for you: ${revealedText(asked[0].prompt)}` : open.answer.value ? `Answer: ${clipped(open.answer.value, 2000)}` : "";
   return html`<div class="sr-only" role="status" aria-live="polite">${text}</div>`;
 };

@@ -1,6 +1,7 @@
 /** A tool call as one line; unfolded it shows the whole arguments and result, fetched once. */
 
 import { get } from "./api.js";
+import { revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, signal, useEffect, useState } from "./html.js";
 import { Markdown } from "./markdown.js";
@@ -43,8 +44,8 @@ export const ToolBlock = ({ message }) => {
       <details onToggle=${(event) => setOpen(event.currentTarget.open)}>
       <summary class="tool-line">
         <${Icon} name="chevron" />
-        <span class="tool-name">${name || "tool"}</span>
-        <span class="tool-summary">${summary}</span>
+        <span class="tool-name">${revealed(name || "tool")}</span>
+        <span class="tool-summary">${revealed(summary)}</span>
         <span class="tool-state">
           ${ICONS[state] ? html`<${Icon} name=${ICONS[state]} />` : html`<span class="spinner" aria-hidden="true"></span>`}
           <span class=${state === "done" ? "sr-only" : ""}>${WORDS[state]}</span>
@@ -53,7 +54,7 @@ export const ToolBlock = ({ message }) => {
       </summary>
       ${isOpen && html`<${Whole} message=${message} />`}
       </details>
-      ${!isOpen && message.error && content && html`<p class="tool-error">${clipped(content, 300)}</p>`}
+      ${!isOpen && message.error && content && html`<p class="tool-error">${revealed(clipped(content, 300))}</p>`}
       ${children.length > 0 && html`
         <div class="children" role="group" aria-label=${`What the subagent of ${name} did`}>
           ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}
@@ -66,7 +67,7 @@ const Child = ({ message }) => {
   if (message.role === "assistant") {
     return html`<div class="row assistant" data-role="assistant" data-id=${message.id}><div class="answer"><${Markdown} text=${message.content} isWhole=${!message.incomplete} /></div></div>`;
   }
-  return html`<div class=${`row status ${message.error ? "bad" : ""}`} data-role="status" data-id=${message.id}>${message.content}</div>`;
+  return html`<div class=${`row status ${message.error ? "bad" : ""}`} data-role="status" data-id=${message.id}>${revealed(message.content)}</div>`;
 };
 
 const Whole = ({ message }) => {
@@ -108,5 +109,5 @@ const Subagents = ({ execution, prompt }) => {
 export const Part = ({ title, text, label = "", isBad = false, ...data }) => html`
   <section class=${isBad ? "bad" : ""}>
     <p class="part-title">${title}</p>
-    <pre tabindex="0" role="region" ...${data} aria-label=${`${title} ${label}`.trim()}>${text === "" ? "(nothing)" : text}</pre>
+    <pre tabindex="0" role="region" ...${data} aria-label=${revealedText(`${title} ${label}`.trim())}>${text === "" ? "(nothing)" : revealed(text)}</pre>
   </section>`;

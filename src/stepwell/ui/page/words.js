@@ -1,4 +1,4 @@
-/** Times, spans and counts as people read them. Pure. */
+/** Times, spans, counts and values as people read them. Pure. */
 
 const STEPS = [[60, "second"], [60, "minute"], [24, "hour"], [7, "day"], [4.35, "week"], [12, "month"], [Infinity, "year"]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
@@ -24,9 +24,29 @@ export function span(milliseconds) {
   return `${(milliseconds / 60_000).toFixed(1)} min`;
 }
 
-export const counted = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;
+/** "12,345" */
+export const count = (number) => (typeof number === "number" ? number.toLocaleString("en-US") : "–");
+
+/** "1 step", "3 steps" */
+export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 export const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** A model that answers from a script: nobody is asked. @param {string | null | undefined} model */
+export const isScripted = (model) => (model ?? "").startsWith("scripted");
+
+/** The first lines of a text, and how many more there are; a line counts as often as it is wrapped. */
+export function firstLines(text, most, wide = 80) {
+  const [shown, rows] = [[], (line) => Math.max(1, Math.ceil(line.length / wide))];
+  let [room, more] = [most, 0];
+  for (const line of text.split("\n")) {
+    if (rows(line) <= room) shown.push(line);
+    else if (room > 0) shown.push(line.slice(0, room * wide));
+    more += Math.max(0, rows(line) - room);
+    room = Math.max(0, room - rows(line));
+  }
+  return { text: shown.join("\n"), more };
+}
 
 /** JSON for people; text as it is. */
 export const shownValue = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");

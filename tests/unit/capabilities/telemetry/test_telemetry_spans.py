@@ -10,6 +10,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from stepwell import (
     Agent,
+    AgentState,
     AgentStatus,
     Cancellation,
     ConfigurationError,
@@ -22,7 +23,7 @@ from stepwell import (
     make_hook,
 )
 from stepwell.capabilities.telemetry import names
-from stepwell.capabilities.telemetry.chat_span import provider_and_model
+from stepwell.capabilities.telemetry.marks import link_to
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.unit.capabilities.telemetry.recording import Recorded
 
@@ -231,20 +232,6 @@ def test_one_is_enough() -> None:
         agent_of(recorded, [], capabilities=[recorded.capability(), recorded.capability()])
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("openai:gpt-5", ("openai", "gpt-5")),
-        ("xai:grok-4", ("x_ai", "grok-4")),
-        ("ollama:qwen3:8b", ("ollama", "qwen3:8b")),
-        ("my model", ("custom", "my model")),
-        ("fallback(openai:a, xai:b)", ("custom", "fallback(openai:a, xai:b)")),
-    ],
-)
-def test_provider_and_model_come_from_the_name(name: str, expected: tuple[str, str]) -> None:
-    assert provider_and_model(name, ModelSettings()) == expected
-
-
 def test_the_names_are_what_dashboards_know() -> None:
     told = {it: word for it, word in vars(names).items() if it.isupper() and isinstance(word, str)}
     known = {value for value in told.values() if value.startswith(("gen_ai.", "stepwell."))}
@@ -268,6 +255,15 @@ gen_ai.invoke_agent.duration gen_ai.client.operation.duration stepwell.agent.ste
 stepwell.agent.stops gen_ai.client.token.usage stepwell.tool.calls gen_ai.execute_tool.duration
 stepwell.trace
 """
+
+
+@pytest.mark.parametrize(
+    ("trace_id", "is_linked"), [("a1", True), ("f" * 33, False), ("-1", False), ("0", False)]
+)
+def test_ids_of_no_span_are_no_link(trace_id: str, is_linked: bool) -> None:
+    mark = {"execution_id": "e1", "trace_id": trace_id, "span_id": "b2"}
+    state = AgentState.empty().with_metadata({names.TRACE_KEY: mark})
+    assert (link_to(state, "e1") is not None) is is_linked
 
 
 def test_without_an_sdk_nothing_is_recorded_and_nothing_is_kept() -> None:

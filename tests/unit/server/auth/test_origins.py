@@ -210,3 +210,48 @@ def test_a_wrong_host_in_the_list_is_told_at_once(host: str) -> None:
 def test_a_wrong_origin_in_the_list_is_told_at_once(origin: str) -> None:
     with pytest.raises(ConfigurationError, match="allowed_origins"):
         guard(allowed_origins=[origin])
+
+
+async def fetched(site: str, path: str = "/x", **more: str) -> int:
+    headers = {"host": "localhost:8400", "sec-fetch-site": site, **more}
+    names = {"mode": "sec-fetch-mode", "dest": "sec-fetch-dest"}
+    pairs = [(names.get(name, name).encode(), text.encode()) for name, text in headers.items()]
+    app = OriginGuard(inner(), allowed_origins=["https://app.example"])
+    return (await asked(app, pairs, path=path))[0]["status"]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "CROSS-SITE"])
+async def test_what_a_foreign_page_loads_without_saying_who_it_is_is_refused(site: str) -> None:
+    """As with ``<script src>``: browsers send no Origin then. Another port is another page."""
+    assert await fetched(site, mode="no-cors", dest="script") == 403
+    assert await fetched(site) == 403
+    # A link that is followed, to what is nobody's page.
+    assert await fetched(site, mode="navigate", dest="document") == 403
+    assert await fetched(site, "/", mode="navigate", dest="iframe") == 403
+    assert await fetched(site, "/ui/main.js", mode="no-cors", dest="script") == 403
+
+
+async def test_links_to_the_page_may_be_followed_and_health_may_be_asked() -> None:
+    assert await fetched("cross-site", "/", mode="navigate", dest="document") == 404
+    assert await fetched("cross-site", "/openapi.json", mode="navigate", dest="document") == 200
+    for path in ("/health", "/ready"):
+        assert await fetched("cross-site", path, mode="no-cors", dest="image") == 404
+    scope = {"path": "/ai/", "root_path": "/ai"}
+    pairs = [
+        (b"host", b"localhost"),
+        (b"sec-fetch-site", b"cross-site"),
+        (b"sec-fetch-mode", b"navigate"),
+        (b"sec-fetch-dest", b"document"),
+    ]
+    assert (await asked(guard(), pairs, **scope))[0]["status"] == 404
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+async def test_the_own_page_and_people_are_let_through(site: str) -> None:
+    assert await fetched(site, mode="cors", dest="empty") == 200
+    assert await fetched(site, mode="navigate", dest="document") == 200
+
+
+async def test_a_listed_page_says_who_it_is_and_is_let_through() -> None:
+    assert await fetched("cross-site", mode="cors", origin="https://app.example") == 200
+    assert await fetched("cross-site", mode="cors", origin="https://evil.example") == 403

@@ -1,6 +1,7 @@
 /** What can be done with an execution: cancel it, grant it more, begin anew from one of its steps. */
 
 import { post } from "../api.js";
+import { BudgetForm, grant } from "../budget.js";
 import { html, useId, useRef, useState } from "../html.js";
 import { isOpen } from "./formats.js";
 import { Failure } from "./notes.js";
@@ -54,35 +55,16 @@ export const ForkForm = ({ execution, stepNumber = null }) => {
   </form>`;
 };
 
-const BUDGETS = [
-  ["steps", "Steps", "1"], ["tokens", "Tokens", "1"], ["seconds", "Seconds", "any"], ["cost", "Cost in $", "any"],
-];
-
-const ResumeForm = ({ execution, reload }) => {
-  const [given, setGiven] = useState({ steps: "5" });
+const ResumeForm = ({ execution, reason, reload }) => {
   const { isBusy, problem, run } = useRequest();
-  const id = useId();
-  const [isAccepted, setAccepted] = useState(false);
-  const asksToAccept = (problem?.detail ?? "").includes("accept_change");
-  const resume = (event) => {
-    event.preventDefault();
-    const amounts = Object.entries(given).filter(([, text]) => Number(text) > 0)
-      .map(([name, text]) => [name, Number(text)]);
-    const body = { ...Object.fromEntries(amounts), ...(isAccepted && { accept_change: true }) };
-    run(async () => {
-      await post(pathOf(execution.id, "resume"), body);
-      await reload();
-    });
-  };
-  return html`<form class="x-form" onSubmit=${resume}>
-    <div class="x-budgets">${BUDGETS.map(([name, words, step]) => html`<label key=${name}>${words}
-      <input id=${`${id}-${name}`} type="number" min="0" step=${step} inputmode="decimal" value=${given[name] ?? ""}
-        onInput=${(event) => setGiven({ ...given, [name]: event.currentTarget.value })} /></label>`)}</div>
-    ${(asksToAccept || isAccepted) && html`<label class="x-check"><input type="checkbox" checked=${isAccepted}
-      onChange=${(event) => setAccepted(event.currentTarget.checked)} /> Go on although the agent's definition has changed</label>`}
+  const resume = (body) => run(async () => {
+    await grant(execution.id, body);
+    await reload();
+  });
+  return html`<div class="x-form">
+    <${BudgetForm} reason=${reason} isBusy=${isBusy} problem=${problem} onGrant=${resume} />
     ${problem && html`<${Failure} problem=${problem} />`}
-    <p><button class="x-button x-primary" disabled=${isBusy}>Grant and go on</button></p>
-  </form>`;
+  </div>`;
 };
 
 const Cancel = ({ execution, reload }) => {
@@ -123,7 +105,7 @@ export const Actions = ({ trace, reload }) => {
       ${wantsBudget && button("resume", "Grant more budget")}
       ${canFork && button("fork", "Fork")}
     </div>
-    ${shown === "resume" && wantsBudget && html`<${ResumeForm} execution=${execution} reload=${reload} />`}
+    ${shown === "resume" && wantsBudget && html`<${ResumeForm} execution=${execution} reason=${stop?.reason} reload=${reload} />`}
     ${shown === "fork" && canFork && html`<${ForkForm} execution=${execution} />`}
   </section>`;
 };

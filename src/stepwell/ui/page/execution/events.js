@@ -1,10 +1,12 @@
 /** The events of an execution as they were told, one after the other. */
 
 import { stream } from "../api.js";
+import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../html.js";
-import { EventLines } from "./event_lines.js";
+import { newParser } from "../sse.js";
+import { counted } from "../words.js";
 import { JsonText, usePages } from "./folding.js";
-import { counted, shortValue } from "./formats.js";
+import { shortValue } from "./formats.js";
 import { Failure, Nothing } from "./notes.js";
 import { useSeen } from "./seen.js";
 
@@ -24,14 +26,16 @@ const parsed = (data) => {
 /** Reads the log behind a number until it ends or is aborted. */
 const readLog = async (path, abort, hear) => {
   const response = await stream(path, {}, abort);
-  const lines = new EventLines();
+  let events = [];
+  const take = newParser((event) => events.push(parsed(event.data)));
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const events = lines.push(decoder.decode(value, { stream: true }));
-    if (!hear(events.map((event) => parsed(event.data)).filter((event) => event !== null))) return;
+    events = [];
+    take(decoder.decode(value, { stream: true }));
+    if (!hear(events.filter((event) => event !== null))) return;
   }
 };
 
@@ -81,7 +85,7 @@ const EventRow = ({ event }) => {
   const [isOpen, setOpen] = useState(false);
   return html`<li data-event=${event.seq}><details class="x-event" onToggle=${(toggled) => setOpen(toggled.currentTarget.open)}>
     <summary><span class="x-seq">${event.seq}</span> <code>${event.type}</code>
-      <span class="x-muted x-clip">${event.timestamp?.slice(11, 23)} ${gist(event)}</span></summary>
+      <span class="x-muted x-clip">${event.timestamp?.slice(11, 23)} ${revealed(gist(event))}</span></summary>
     ${isOpen && html`<${JsonText} value=${event} label=${`Event ${event.seq}`} />`}
   </details></li>`;
 };

@@ -1,13 +1,10 @@
 /** Who ran it, when, for how long, and what it used. */
 
 import { html } from "../html.js";
-import {
-  counted, duration, isOpen, moment, money, secondsBetween, tokens,
-} from "./formats.js";
+import { counted, isScripted } from "../words.js";
+import { duration, isOpen, moment, money, secondsBetween, tokens } from "./formats.js";
 
 const modelsOf = (steps) => [...new Set(steps.map((step) => step.model).filter(Boolean))];
-
-const isScripted = (model) => model.startsWith("scripted");
 
 const takeoverText = (entry) =>
   `attempt ${entry.attempt} took over at step ${entry.step}: its worker (${entry.worker}) did not answer for ${entry.silent_seconds} s`;

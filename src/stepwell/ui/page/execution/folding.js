@@ -1,7 +1,9 @@
 /** Long things, folded: text that is clipped, JSON as a tree, lists in pages. */
 
+import { revealed, revealedText } from "../hidden_text.js";
 import { html, useState } from "../html.js";
-import { counted } from "./formats.js";
+import { inPieces } from "../markdown_text.js";
+import { counted } from "../words.js";
 
 const CLIPPED = 1_500;
 const MOST_MEMBERS = 200;
@@ -12,7 +14,7 @@ export const LongText = ({ text, most = CLIPPED, label = "Text" }) => {
   const isLong = text.length > most;
   const shown = isLong && !isWhole ? `${text.slice(0, most)}…` : text;
   return html`<div class="x-long">
-    <pre class="x-pre" tabindex="0" role="group" aria-label=${label}>${shown}</pre>
+    <pre class="x-pre" tabindex="0" role="group" aria-label=${revealedText(label)}>${inPieces(shown).map(revealed)}</pre>
     ${isLong && html`<button type="button" class="x-link" aria-expanded=${isWhole}
       onClick=${() => setWhole(!isWhole)}>${isWhole ? "Show less" : `Show all ${counted(text.length, "character")}`}</button>`}
   </div>`;
@@ -29,14 +31,14 @@ const sizeOf = (value) => (Array.isArray(value)
   : counted(Object.keys(value).length, "name"));
 
 const Leaf = ({ name, value }) => html`<div class="x-leaf">
-  ${name !== null && html`<span class="x-name">${name}</span>`}
+  ${name !== null && html`<span class="x-name">${revealed(name)}</span>`}
   <${LeafValue} value=${value} /></div>`;
 
 const LeafValue = ({ value }) => {
   const [isWhole, setWhole] = useState(false);
   const text = JSON.stringify(value) ?? "–";
-  if (text.length <= 300 || isWhole) return html`<span class="x-value" data-kind=${typeof value}>${text}</span>`;
-  return html`<span class="x-value" data-kind=${typeof value}>${text.slice(0, 300)}… </span>
+  if (text.length <= 300 || isWhole) return html`<span class="x-value" data-kind=${typeof value}>${revealed(text)}</span>`;
+  return html`<span class="x-value" data-kind=${typeof value}>${revealed(text.slice(0, 300))}… </span>
     <button type="button" class="x-link" onClick=${() => setWhole(true)}>Show all</button>`;
 };
 
@@ -47,7 +49,7 @@ export const JsonTree = ({ name = null, value, isOpen = false }) => {
   if (!isTree(value)) return html`<${Leaf} name=${name} value=${value} />`;
   const names = Object.keys(value);
   return html`<details class="x-branch" open=${isUnfolded} onToggle=${(event) => setUnfolded(event.currentTarget.open)}>
-    <summary>${name !== null && html`<span class="x-name">${name}</span> `}<span class="x-muted">${sizeOf(value)}</span></summary>
+    <summary>${name !== null && html`<span class="x-name">${revealed(name)}</span> `}<span class="x-muted">${sizeOf(value)}</span></summary>
     ${isUnfolded && html`<div class="x-members">
       ${names.slice(0, most).map((each) => html`<${JsonTree} key=${each} name=${each} value=${value[each]} />`)}
       ${names.length > most && html`<button type="button" class="x-link"

@@ -1,4 +1,6 @@
-/** Spans, counts, money and times as the execution page writes them. Pure. */
+/** Spans, tokens, money and times as the execution page writes them. Pure. */
+
+import { clipped, count, counted } from "../words.js";
 
 /** "840 ms", "3.4 s", "2 min 5 s", "3 h 12 min", "2 d 4 h"; "–" for what is not known. */
 export const duration = (seconds) => {
@@ -17,14 +19,6 @@ const two = (seconds, large, largeName, small, smallName) => {
   const second = Math.floor((seconds - first * large) / small);
   return second === 0 ? `${first} ${largeName}` : `${first} ${largeName} ${second} ${smallName}`;
 };
-
-/** "12,345" */
-export const count = (number) =>
-  typeof number === "number" ? number.toLocaleString("en-US") : "–";
-
-/** "1 step", "3 steps" */
-export const counted = (number, one, many = `${one}s`) =>
-  `${count(number)} ${number === 1 ? one : many}`;
 
 /** "$0.0021", "$1.25"; "free" is not ours to say: 0 is "$0". */
 export const money = (cost) => {
@@ -69,10 +63,8 @@ export const tokens = (total, usage) => {
 };
 
 /** A value as one short line. */
-export const shortValue = (value, most = 80) => {
-  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-};
+export const shortValue = (value, most = 80) =>
+  clipped(typeof value === "string" ? value : (JSON.stringify(value) ?? String(value)), most);
 
 const STATUS = {
   pending: ["Waiting for a worker", "info", "…"],

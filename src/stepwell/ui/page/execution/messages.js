@@ -2,8 +2,9 @@
 
 import { html, useState } from "../html.js";
 import { Markdown } from "../markdown.js";
+import { counted } from "../words.js";
 import { LongText, usePages } from "./folding.js";
-import { counted, moment } from "./formats.js";
+import { moment } from "./formats.js";
 import { Nothing } from "./notes.js";
 
 const PER_PAGE = 100;

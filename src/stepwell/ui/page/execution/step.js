@@ -1,5 +1,6 @@
 /** All that is known of one step. */
 
+import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { Markdown } from "../markdown.js";
 import { ForkForm } from "./actions.js";
@@ -12,7 +13,7 @@ const OUTCOMES = { completed: "done", raised: "failed", pending: "waits for an a
 const isBad = (tool) => tool.error !== null || !["completed", "pending"].includes(tool.outcome);
 
 const Tool = ({ tool }) => html`<li class="x-tool" data-bad=${isBad(tool)}>
-  <h4><code>${tool.name}</code> <span class=${isBad(tool) ? "x-bad" : "x-muted"}>${isBad(tool) && "✕ "}${
+  <h4><code>${revealed(tool.name)}</code> <span class=${isBad(tool) ? "x-bad" : "x-muted"}>${isBad(tool) && "✕ "}${
     OUTCOMES[tool.outcome] ?? tool.outcome} · ${duration(tool.duration_seconds)}</span></h4>
   <h5>Arguments</h5><${JsonText} value=${tool.arguments} label=${`Arguments of ${tool.name}`} />
   ${tool.error && html`<h5>Error</h5><${ErrorText} error=${tool.error} />`}

@@ -1,5 +1,6 @@
 /** How the page opens: why the execution stands where it does, as `stepwell why` tells it. */
 
+import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { CopyButton } from "../markdown_copy.js";
 import { Votes } from "./decision.js";
@@ -21,7 +22,7 @@ const Waits = ({ waits, sessionId }) => {
   if (waits.length === 0) return null;
   const wantsAnswer = waits.some((one) => one.kind !== "budget");
   return html`<div class="x-waits">
-    <ul>${waits.map((one) => html`<li key=${one.call_id ?? one.kind}>Waits for ${one.call_id || one.kind}: ${one.prompt}</li>`)}</ul>
+    <ul>${waits.map((one) => html`<li key=${one.call_id ?? one.kind}>Waits for ${one.call_id || one.kind}: ${revealed(one.prompt)}</li>`)}</ul>
     ${wantsAnswer && sessionId && html`<a class="x-button x-primary" href=${`#/s/${encodeURIComponent(sessionId)}`}
       >Answer in the conversation</a>`}
   </div>`;

@@ -1,7 +1,8 @@
 /** The executions that this one started, and those that they started. */
 
 import { html } from "../html.js";
-import { counted, duration, money, secondsBetween, tokens } from "./formats.js";
+import { counted } from "../words.js";
+import { duration, money, secondsBetween, tokens } from "./formats.js";
 import { Nothing } from "./notes.js";
 import { StatusBadge } from "./stop.js";
 

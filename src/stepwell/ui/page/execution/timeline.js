@@ -1,7 +1,8 @@
 /** The steps on one axis of time; each unfolds to all that is known of it. */
 
 import { html, useMemo, useState } from "../html.js";
-import { counted, duration, money } from "./formats.js";
+import { counted } from "../words.js";
+import { duration, money } from "./formats.js";
 import { usePages } from "./folding.js";
 import { Nothing, whyNoStates } from "./notes.js";
 import { StepDetail } from "./step.js";

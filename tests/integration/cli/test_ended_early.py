@@ -1,0 +1,133 @@
+"""Commands that are ended from outside: signals, pipes that nobody reads, disks that are full."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from stepwell.cli.exit_codes import ExitCode
+from stepwell.clock import SystemClock
+from tests.integration.cli.command_line import CommandLine, say, write_shop
+
+COMMAND = (sys.executable, "-m", "stepwell")
+PATIENCE = 30.0
+
+
+def process(folder: Path, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
+    """The command, in that folder."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.Popen([*COMMAND, *arguments], cwd=folder, text=True, **pipes)
+
+
+def slow(folder: Path, name: str, *more: str) -> "subprocess.Popen[str]":
+    """A run whose tool takes half a minute."""
+    shop = write_shop(folder, name)
+    return process(folder, "run", "--app", shop, "--agent", "slow", "Go", *more)
+
+
+def read_until(stream: IO[str] | None, text: str) -> None:
+    assert stream is not None
+    assert any(text in line for line in iter(stream.readline, ""))
+
+
+def how_it_ended(stepwell: CommandLine) -> tuple[str, str]:
+    told = stepwell("why", "--json").document
+    return told["status"], told["stop"]["reason"]
+
+
+def test_a_run_whose_events_nobody_reads_any_more_is_cancelled(
+    stepwell: CommandLine, tmp_path: Path
+):
+    running = slow(tmp_path, "early_head", "--jsonl")
+    assert running.stdout is not None
+    assert '"message.sent"' in running.stdout.readline()
+    running.stdout.close()
+    assert running.stderr is not None
+    err = running.stderr.read()
+    running.stderr.close()
+    assert running.wait(PATIENCE) == ExitCode.FAILED
+    assert err == "cancelling: what it does can't be told any more\n"
+    assert how_it_ended(stepwell) == ("cancelled", "user_requested")
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["kill", "timeout"])
+def test_sigterm_cancels_a_run(times: int, stepwell: CommandLine, tmp_path: Path):
+    running = slow(tmp_path, f"early_term_{times}")
+    read_until(running.stderr, "-> wait")
+    for _ in range(times):  # timeout(1) sends it to the process and to its group
+        running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert running.returncode == ExitCode.CANCELLED
+    assert "cancelling (once more leaves at once)" in err
+    assert "Decided by user: SIGTERM" in err
+    assert how_it_ended(stepwell) == ("cancelled", "user_requested")
+
+
+def test_a_run_that_cannot_be_cancelled_is_left_at_the_second_signal(tmp_path: Path):
+    shop = write_shop(tmp_path, "early_deaf")
+    text = (tmp_path / "early_deaf.py").read_text()
+    deaf = """\
+    from contextlib import suppress
+
+    for _ in range(100):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(seconds)
+"""
+    text = text.replace("    await asyncio.sleep(seconds)\n", deaf)
+    assert deaf in text
+    (tmp_path / "early_deaf.py").write_text(text)
+    running = process(tmp_path, "run", "--app", shop, "--agent", "slow", "Go")
+    read_until(running.stderr, "-> wait")
+    running.send_signal(signal.SIGTERM)
+    read_until(running.stderr, "cancelling")
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=10)
+    assert running.returncode == ExitCode.CANCELLED
+    assert "left at once" in err
+
+
+def test_sigterm_ends_a_conversation_that_waits_for_its_person(tmp_path: Path):
+    ours, theirs = pty.openpty()
+    try:
+        shop = write_shop(tmp_path, "early_chat")
+        running = process(tmp_path, "chat", shop, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen, until = "", SystemClock().monotonic() + PATIENCE
+        while "> " not in seen and SystemClock().monotonic() < until:
+            if select.select([ours], [], [], 0.1)[0]:
+                seen += os.read(ours, 4096).decode()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(PATIENCE) == ExitCode.CANCELLED, seen
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.parametrize("arguments", [["sessions"], ["run", "Hi"], ["run", "Hi", "--jsonl"]])
+def test_a_disk_that_is_full_is_said_in_one_line(
+    arguments: list[str], stepwell: CommandLine, tmp_path: Path
+):
+    say(stepwell, write_shop(tmp_path, "early_full"), "Hello")
+    with Path("/dev/full").open("w") as full:
+        running = process(tmp_path, *arguments, stdout=full)
+        _, err = running.communicate(timeout=PATIENCE)
+    assert running.returncode == ExitCode.FAILED
+    assert err.endswith("stepwell: the output can't be written: No space left on device\n")
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+    assert stepwell("why", "--json").document["status"] in ("completed", "cancelled")
+
+
+def test_a_reader_that_went_away_is_no_fault(stepwell: CommandLine, tmp_path: Path):
+    say(stepwell, write_shop(tmp_path, "early_pipe"), "Hello")
+    reading, writing = os.pipe()
+    os.close(reading)
+    running = process(tmp_path, "trace", stdout=writing)
+    os.close(writing)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, err) == (ExitCode.FAILED, "")
