@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+import sysconfig
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -76,17 +78,42 @@ def _found(target: str) -> object:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name not in (module_name, module_name.partition(".")[0]):
-            raise
-        raise ConfigurationError(
-            f"there is no module {module_name!r} in {here} or among the installed packages"
-        ) from None
+    module = _imported(module_name, here)
     found: object = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(f"{module_name} has no {name!r}; {_servable(module)}")
         found = getattr(found, part)
     return found
+
+
+def _imported(module_name: str, here: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ConfigurationError:  # its text says all that is needed
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and missing in (module_name, module_name.partition(".")[0]):
+            raise ConfigurationError(
+                f"there is no module {module_name!r} in {here} or among the installed packages"
+            ) from None
+        raise ConfigurationError(_fault(module_name, error)) from None
+
+
+def _fault(module_name: str, error: Exception) -> str:
+    """What an import raised, and where in the user's own code."""
+    told = traceback.TracebackException.from_exception(error)
+    *place, last = [line.rstrip("\n") for line in told.format_exception_only()]
+    foreign = (str(Path(__file__).parents[1]), *_INSTALLED)
+    frames = [frame for frame in told.stack if not frame.filename.startswith(_IMPORTING)]
+    own = [frame for frame in frames if not frame.filename.startswith(foreign)]
+    # A package that is installed has no frame of its own folder: then all but the machinery.
+    lines = "".join(traceback.format_list(own or frames[1:])).splitlines()
+    return "\n".join([f"{module_name} can't be imported: {last}", *lines, *place])
+
+
+_IMPORTING = ("<frozen importlib", str(Path(importlib.__file__).parent))
+_INSTALLED = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)

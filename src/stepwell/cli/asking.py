@@ -126,11 +126,14 @@ def _approval(pending: Pending) -> Any:
         err=True,
     )
     try:
-        return approval_of(asked("[y/n/e] ").strip())
+        answer = approval_of(asked("[y/n/e] ").strip())
     except ValueError as error:
         told = "" if arguments is None else f"; they are {line_of(arguments)}"
         click.echo(shown(f"{error}{told}"), err=True)
         return None
+    if answer is None:
+        click.echo("that was not understood; please answer y or n", err=True)
+    return answer
 
 
 def approval_of(typed: str) -> Any:
@@ -166,14 +169,19 @@ def _granted(pending: Pending) -> dict[str, Any] | None:
     try:
         more = number(typed)
     except ValueError:
-        return None
-    return {name: more} if more > 0 else None
+        more = 0
+    if more > 0:
+        return {name: more}
+    click.echo("that was not understood; please give a number above 0", err=True)
+    return None
 
 
-def told_waiting(execution: "Execution", again: str) -> list[str]:
+def told_waiting(
+    execution: "Execution", again: str, first: str = "It waits for a person:"
+) -> list[str]:
     """What a paused execution waits for, and how to answer it later."""
     asked_for = [
         f"  {pending['kind']} {one_line(pending['call_id'] or '')}: {prompt_of(pending)}"
         for pending in execution.pending
     ]
-    return ["It waits for a person:", *asked_for, f"Answer it with: {again}"]
+    return [first, *asked_for, f"Answer it with: {again}"]

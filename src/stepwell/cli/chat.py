@@ -175,7 +175,7 @@ class Chat:
 
         self._answer_what_waits()
         if self._background.wait(self._talk.waiting()) is not None:
-            click.echo("answer what waits first, or /cancel it", err=True)
+            click.echo("not sent: answer what waits first, or /cancel it", err=True)
             return
         self._follow(*said(self._background, self._talk, line))
 

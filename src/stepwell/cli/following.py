@@ -91,7 +91,8 @@ class Following:
 
         await SystemClock().sleep(seconds)
         self.has_timed_out = True
-        await self._talk.cancel(self._execution_id, f"--max-seconds {seconds:g} passed")
+        reason = f"the limit of --max-seconds {seconds:g} was reached"
+        await self._talk.cancel(self._execution_id, reason)
 
 
 def answer_text(execution: "Execution", trace: Mapping[str, Any]) -> str | None:

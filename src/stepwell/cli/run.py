@@ -37,7 +37,7 @@ class How(Struct, frozen=True, kw_only=True):
 @model_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, at the end.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="The events as they come, one per line.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then.")
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then; exit code 3.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 @db_option
 @config_option
@@ -56,7 +56,8 @@ def command(
     """Ask an agent one thing. The answer goes to standard output, progress to standard error.
 
     PROMPT - reads standard input. It is stored: `stepwell why` explains it afterwards. Questions
-    and approvals are asked where there is a terminal; otherwise it pauses, and the exit code is 4.
+    and approvals are asked where there is a terminal; otherwise it pauses, and the exit code is 4;
+    a conversation that waits for a person takes no further prompt, which is said, with 4 as well.
     Ctrl-C and SIGTERM cancel it, and so does whoever closes its output (`| head`).
 
     \b
@@ -102,7 +103,7 @@ class _OneRun:
 
         waiting = self._background.wait(self._talk.waiting())
         if waiting is not None:
-            self._tell_waiting(waiting)
+            self._tell_waiting(waiting, "Not sent: the conversation waits for a person first:")
             return ExitCode.PAUSED
         execution_id, is_interrupted = said(self._background, self._talk, text)
         how = self._how
@@ -148,8 +149,10 @@ class _OneRun:
         if not self._how.is_quiet:
             click.echo(f"{execution.id}  {self._hints.why(execution.id)}", err=True)
 
-    def _tell_waiting(self, execution: "Execution") -> None:
+    def _tell_waiting(
+        self, execution: "Execution", first: str = "It waits for a person:"
+    ) -> None:
         from stepwell.cli.asking import told_waiting
 
-        for line in told_waiting(execution, self._hints.chat(self._talk.session_id)):
+        for line in told_waiting(execution, self._hints.chat(self._talk.session_id), first):
             click.echo(line, err=True)

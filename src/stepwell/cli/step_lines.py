@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepwell.cli.terminal import Style, clipped, indented, line_of, one_line, seconds, shown
+from stepwell.continuation.explain import shown_number
 
 Step = Mapping[str, Any]
 _TOLD = {
@@ -86,7 +87,7 @@ def vote_lines(decision: Mapping[str, Any]) -> Iterator[str]:
     votes = decision["evaluations"]
     width = max((len(vote["criterion"]) for vote in votes), default=0)
     for vote in votes:
-        numbers = ", ".join(f"{name}={value}" for name, value in vote["context"].items())
+        numbers = ", ".join(f"{name}={shown_number(value)}" for name, value in vote["context"].items())
         told = f"  [{shown(numbers)}]" if numbers else ""
         why = one_line(vote["reason"], 160)
         yield f"{vote['decision']:<10}  {vote['criterion']:<{width}}  {why}{told}"

@@ -33,7 +33,8 @@ def command(
 ) -> None:
     """All that an execution did: steps, tools with arguments and results, times, tokens, cost.
 
-    EXECUTION is an id, or how it begins; without it the newest is shown.
+    EXECUTION is an id, or how it begins; without it the newest is shown. That of a session
+    (`stepwell sessions`) means its newest execution.
 
     \b
     stepwell trace                      the newest
@@ -86,8 +87,8 @@ async def _tell_events(store: "Store", given: str | None) -> None:
 
 def _lines(trace: Mapping[str, Any], style: Any, *, full: bool) -> Iterator[str]:
     from stepwell.cli.step_lines import heading, whole_step
-    from stepwell.cli.terminal import moment, shown
-    from stepwell.cli.why import where_it_stands
+    from stepwell.cli.terminal import moment
+    from stepwell.cli.why import reason_lines, where_it_stands
 
     execution = trace["execution"]
     yield heading(trace, style)
@@ -110,7 +111,7 @@ def _lines(trace: Mapping[str, Any], style: Any, *, full: bool) -> Iterator[str]
         yield from _messages(trace["messages"], style, full=full)
     yield ""
     yield style.bold("Why")
-    yield shown(trace["stop"]["text"])
+    yield from reason_lines(trace, style)
 
 
 def _tree(children: Sequence[Mapping[str, Any]], style: Any, by: str = "  ") -> Iterator[str]:

@@ -21,8 +21,8 @@ def command(
 ) -> None:
     """Why did it stop?
 
-    EXECUTION is an id, or how it begins; without it the newest execution is explained. The text is
-    the one that the page shows.
+    EXECUTION is an id, or how it begins; without it the newest execution is explained. That of a
+    session (`stepwell sessions`) means its newest one. The text is the one that the page shows.
 
     \b
     stepwell why                 the newest
@@ -71,13 +71,12 @@ def _as_data(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lines(trace: Mapping[str, Any], style: Any, *, all_votes: bool) -> Iterator[str]:
     from stepwell.cli.step_lines import decision_line, heading, outcome_line, step_line, vote_lines
-    from stepwell.cli.terminal import shown
 
     yield heading(trace, style)
     if (now := where_it_stands(trace)) is not None:
         yield style.warm(now)
     yield ""
-    yield shown(trace["stop"]["text"])
+    yield from reason_lines(trace, style)
     if trace["steps"]:
         yield ""
         yield style.bold("Steps")
@@ -103,7 +102,17 @@ def where_it_stands(trace: Mapping[str, Any]) -> str | None:
             number = len(trace["steps"]) + 1
             return f"It is still running, in step {number}; what follows is as of now."
         case "paused":
-            again = f"stepwell chat [APP] --session {execution['session_id']}"
-            return f"It is not over: it waits for a person. To answer: {again}"
+            return "It is not over: it waits for a person."
         case _:
             return None
+
+
+def reason_lines(trace: Mapping[str, Any], style: Any) -> Iterator[str]:
+    """The text that the page shows, and after the API's way to answer that of the terminal."""
+    from stepwell.cli.terminal import shown
+
+    yield shown(trace["stop"]["text"])
+    execution = trace["execution"]
+    if execution["status"] == "paused" and execution["session_id"]:
+        again = f"stepwell chat [APP] --session {execution['session_id']}"
+        yield style.warm(f"  To answer in the terminal: {again}")

@@ -67,7 +67,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
         yield self.headline
         yield f"  Decided by {self.decided_by}: {self.why}" if self.decided_by else f"  {self.why}"
         if self.numbers:
-            yield "  Numbers: " + ", ".join(f"{key}={value}" for key, value in self.numbers.items())
+            yield "  Numbers: " + ", ".join(
+                f"{key}={shown_number(value)}" for key, value in self.numbers.items()
+            )
         if self.delay_seconds:
             yield f"  The next step waits {self.delay_seconds:g} s."
         others = [vote for vote in self.votes if not vote.is_decisive]
@@ -78,6 +80,19 @@ class Explanation(Struct, frozen=True, kw_only=True):
                 yield f"    {vote.decision:<10}  {vote.criterion:<{width}}  {vote.reason}"
         if self.hint:
             yield f"  What to change: {self.hint}"
+
+
+def shown_number(value: Any) -> str:
+    """A value as people read it: a float with three decimals, a small one with three digits.
+
+    >>> [shown_number(value) for value in (0.21282475, 300.0, 0.0001234567, 7, "x")]
+    ['0.213', '300', '0.000123', '7', 'x']
+    """
+    if not isinstance(value, float):
+        return str(value)
+    if 0 < abs(value) < 0.1:
+        return f"{value:.3g}"
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def explained(outcome: "ContinuationOutcome", status: AgentStatus) -> Explanation:

@@ -180,7 +180,10 @@ class SessionQuery(Body):
     agent_type: Word | None = None
     search: Word | None = Field(
         default=None,
-        description="Words in titles and messages: at most 5 of at most 50 characters each.",
+        description=(
+            "Words in titles, in what users said and in final answers: at most 5 of at most 50 "
+            "characters each."
+        ),
     )
     user_id: Word | None = Field(
         default=None, description="For administrators: whose; all of the tenant if left out."

@@ -1,6 +1,7 @@
 """Why an execution stands where it does, with hints that a client of the API can act on.
 
-The decision is the loop's; its own hints name methods of Python, which such a client does not have.
+The decision is the loop's; its own hints name methods of Python, which such a client does not have:
+what it can do comes first, then what who runs the agent can.
 """
 
 from typing import Any
@@ -12,6 +13,8 @@ from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
 from stepwell.state import AgentState, Pending, PendingKind
 
 GO_ON = "send another message to go on with the same conversation"
+_RAISE = "raise it with "
+"""How the hints of limits begin."""
 
 
 def explained(state: AgentState) -> str:
@@ -81,13 +84,23 @@ def _hint(state: AgentState) -> str | None:
         hints = [_resume(state)] if PendingKind.BUDGET in kinds else []
         if kinds - {PendingKind.BUDGET}:
             hints.append(f"POST {_path(state)}/answer with call_id and answer")
-        return f"{', and '.join(hints)}." if hints else None
+        raising = f"; {_raising(state)}" if PendingKind.BUDGET in kinds else "."
+        return f"{', and '.join(hints)}{raising}" if hints else None
     reason = None if state.outcome is None else state.outcome.stop_reason
     if reason is StopReason.USER_REQUESTED:
         return f"{GO_ON}."
     if reason is not None and reason.is_limit:
-        return f"{GO_ON}; who runs the server can raise the limit of the agent."
+        return f"{GO_ON}; {_raising(state)}"
     return None
+
+
+def _raising(state: AgentState) -> str:
+    """How the limit that decided is raised, by the criterion's own hint."""
+    decisive = None if state.outcome is None else state.outcome.resolving_evaluation
+    way = "" if decisive is None or not decisive.hint else decisive.hint
+    if way.startswith(_RAISE):
+        return f"who runs the agent can raise the limit: {way.removeprefix(_RAISE)}"
+    return f"who runs the agent can raise the limit{f': {way}' if way else '.'}"
 
 
 def _resume(state: AgentState) -> str:

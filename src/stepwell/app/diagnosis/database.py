@@ -10,7 +10,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from stepwell.app.config import Config, shown_database
-from stepwell.app.diagnosis.finding import Finding, broken, note, ok
+from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
 from stepwell.clock import Clock
 from stepwell.stores.migrating import NEWEST, VERSION_TABLE
 
@@ -88,7 +88,7 @@ def _version(where: Path | str, found: str | None) -> Finding:
     if found is None:
         return ok("database", f"{where} has no tables of Stepwell yet; the first start makes them")
     if found > NEWEST:
-        fix = "update Stepwell: pip install --upgrade stepwell"
+        fix = f"update Stepwell: {FROM_CLONE}"
         return broken("database", f"{where} is of version {found}, newer than {NEWEST}", fix)
     return note("database", f"{where} is of version {found}; the next start makes it {NEWEST}")
 

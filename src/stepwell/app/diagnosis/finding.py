@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+FROM_CLONE = "pip install <path of its clone>"
+"""Stepwell is on no package index yet."""
+
 
 class Level(StrEnum):
     """How much it matters."""

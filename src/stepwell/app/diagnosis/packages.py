@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 
-from stepwell.app.diagnosis.finding import Finding, broken, note, ok
+from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
 
 OLDEST_PYTHON = (3, 11)
 EXTRAS = {
@@ -51,10 +51,10 @@ def _stepwell() -> Finding:
     try:
         found = version("stepwell")
     except PackageNotFoundError:
-        return note("stepwell", "runs from a folder and is not installed", "pip install stepwell")
+        return note("stepwell", "runs from a folder and is not installed", FROM_CLONE)
     missing = [name for name in _required() if not _is_installed(name)]
     if missing:
-        fix = "pip install --upgrade stepwell"
+        fix = FROM_CLONE
         return broken("stepwell", f"{found}, and it lacks {', '.join(missing)}", fix)
     return ok("stepwell", found)
 

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { BudgetForm, asksToAccept, grant, limitWords } from "./budget.js";
 import { revealed } from "./hidden_text.js";
 import { Icon } from "./icons.js";
-import { html, useId, useState } from "./html.js";
+import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { Part } from "./tool_block.js";
 import { clipped, counted, firstLines, shownArguments, shownValue } from "./words.js";
 
@@ -66,12 +66,21 @@ const useArguments = (given, title, label) => {
   const text = given === undefined ? "" : shownArguments(given);
   const first = firstLines(text, MOST_LINES);
   const isSeen = isUnfolded || first.more === 0;
-  const part = given !== undefined && html`
+  const box = useRef(null);
+  const note = useId();
+  useEffect(() => {
+    if (!isUnfolded) return;
+    const shown = box.current.querySelector("pre");
+    shown.focus({ preventScroll: true });
+    // From its beginning: the thread, which keeps to its end, is in the way until the next frame.
+    requestAnimationFrame(() => requestAnimationFrame(() => shown.scrollIntoView({ block: "start" })));
+  }, [isUnfolded]);
+  const part = given !== undefined && html`<div ref=${box}>
     <${Part} title=${title} text=${isSeen ? text : first.text} label=${label} data-arguments />
     ${!isSeen && html`
       <p class="unseen"><button type="button" onClick=${() => setUnfolded(true)}>Show ${counted(first.more, "more line")}</button>
-        <span>They have to be seen before you decide.</span></p>`}`;
-  return { part, isSeen };
+        <span id=${note}>They have to be seen before you decide.</span></p>`}</div>`;
+  return { part, isSeen, why: isSeen ? undefined : note };
 };
 
 const isOutcome = ({ details }) =>
@@ -111,7 +120,7 @@ const Approval = ({ asked, answer, isSending }) => {
     void answer(message ? { approved: false, message } : { approved: false }, message ? `No: ${clipped(message, 200)}` : "No");
   };
   const given = asked.details?.arguments;
-  const { part, isSeen } = useArguments(given, "With these arguments", asked.tool_name);
+  const { part, isSeen, why } = useArguments(given, "With these arguments", asked.tool_name);
   const submit = (event) => {
     event.preventDefault();
     if (reason.trim()) deny();
@@ -119,7 +128,7 @@ const Approval = ({ asked, answer, isSending }) => {
   return html`
     ${given === undefined ? html`<p class="prompt">${revealed(asked.prompt)}</p>` : part}
     <form class="inline" onSubmit=${submit}>
-      <button type="button" class="primary" disabled=${isSending || !isSeen} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
+      <button type="button" class="primary" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
       <button type="button" class="danger" disabled=${isSending} onClick=${deny}>Deny</button>
       <input type="text" value=${reason} aria-label="Why not (the model is told)" placeholder="Why not? The model is told" onInput=${(event) => setReason(event.currentTarget.value)} />
     </form>`;
