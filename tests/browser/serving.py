@@ -172,3 +172,17 @@ def serving(app: str = AGENTS, *, path: str = "", **settings: str) -> Iterator[S
             yield server
         finally:
             server.stop()
+
+
+def new_key(server: Server, user: str) -> str:
+    """A key for that user, from the command line."""
+    made = subprocess.run(
+        (sys.executable, "-m", "stepwell", "keys", "create", "--user", user),
+        cwd=ROOT,
+        env=environment(STEPWELL_AUTH__MODE="keys", STEPWELL_DB=server.database),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return made.stdout.strip()

@@ -151,7 +151,12 @@ def test_all_of_it_can_be_done_by_keyboard_alone(server: Server, new_page: NewPa
     keys.type("ask me")
     keys.press("Enter")
     expect(chat.row("asking")).to_be_visible()
-    _tab_to(page, "[data-asking] button", "Shift+Tab")
+    page.get_by_role("textbox", name="Message").focus()
+    keys.press("Alt+a")
+    assert page.evaluate("document.activeElement.matches('[data-asking] button')")
+    page.locator("#main").focus()
+    keys.press("a")
+    assert page.evaluate("document.activeElement.matches('[data-asking] button')")
     keys.press("Enter")
     expect(chat.answer).to_contain_text("You chose")
     execution = chat.ended()
@@ -176,6 +181,18 @@ def test_all_of_it_can_be_done_by_keyboard_alone(server: Server, new_page: NewPa
     keys.press("Enter")
     until(lambda: chat.session == "")
     _tab_to(page, f'a[href="#/s/{first}"]')
+    # The list is one row for Tab, with its two buttons; the arrows lead to the others.
+    keys.press("ArrowDown")
+    second = page.evaluate("document.activeElement.getAttribute('href')")
+    assert second != f"#/s/{first}"
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.title") == "Rename"
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.title") == "Archive"
+    keys.press("Tab")
+    assert not page.evaluate("Boolean(document.activeElement.closest('.sessions li'))")
+    _tab_to(page, f'a[href="{second}"]', "Shift+Tab")
+    keys.press("ArrowUp")
     keys.press("Enter")
     expect(chat.row("user").first).to_contain_text("ask me")
 

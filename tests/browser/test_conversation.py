@@ -125,6 +125,9 @@ def test_an_approval_is_granted_or_denied_where_it_is_asked(
     asking = chat.row("asking")
     expect(asking).to_contain_text("delete_file")
     expect(asking).to_contain_text("notes.txt")
+    chat.page.locator("#main").focus()
+    chat.page.keyboard.type("a ")  # leads to what is asked about; nothing is allowed by it
+    expect(asking.locator("[data-arguments]")).to_be_focused()
     if is_granted:
         watched.shot("approval")
         asking.get_by_role("button", name="Allow").click()
@@ -136,8 +139,12 @@ def test_an_approval_is_granted_or_denied_where_it_is_asked(
     chat.ended()
     stored = thread_of(server, new_page, chat.session)
     block = next(row for row in stored if row.kind == "tool")
-    assert block.state == ("done" if is_granted else "failed")
+    assert block.state == ("done" if is_granted else "blocked")
     assert "notes.txt" in block.text
+    if not is_granted:
+        assert "| A person denied this call: we still need them" in block.text
+        expect(chat.tool("delete_file").locator(".tool-state")).to_have_text("denied")
+        watched.shot("denied")
     chat.settles_as(stored)
 
 

@@ -65,7 +65,9 @@ def _whys(server: Server, executions: list[str]) -> dict[str, str]:
 def _explanation(printed: str) -> list[str]:
     """The lines that explain the stop, of what `why` printed: between its heading and the steps."""
     explained = printed.partition("\n\n")[2].partition("\n\n")[0]
-    return [line.strip() for line in explained.splitlines() if line.strip()]
+    lines = [line.strip() for line in explained.splitlines() if line.strip()]
+    # How to answer in a terminal is for those who are in one.
+    return [line for line in lines if not line.startswith("To answer in the terminal: ")]
 
 
 def _bare(text: str) -> str:
@@ -107,6 +109,11 @@ def test_timeline_snapshots_events_and_subagents_are_all_there(
     watched = new_page(server, f"#/x/{execution['id']}")
     page = watched.page
     expect(page.locator("[data-stop]")).to_be_visible()
+    _leads_back(page, execution["session_id"])
+    expect(page.locator(".x-stop-top")).to_have_text("✓ Completed")
+    # It began an attempt, as every execution does; no worker was lost.
+    assert execution["attempt"] == 1
+    expect(page.locator(".x-facts")).not_to_contain_text("Attempt")
     watched.shot("execution")
     expect(page.locator("[data-step]")).to_have_count(2)
     step = page.locator('[data-step="1"]')
@@ -134,6 +141,38 @@ def test_timeline_snapshots_events_and_subagents_are_all_there(
     expect(page.locator("[data-stop]")).to_have_attribute("data-reason", "completed")
     assert execution["id"] not in page.evaluate("location.hash")
     expect(page.locator("[data-step]")).to_have_count(2)
+    _leads_back(page, execution["session_id"])
+    watched.shot("execution-subagent")
+    parent = page.get_by_role("navigation", name="Way back").get_by_role("link", name="Parent")
+    expect(parent).to_have_attribute("href", f"#/x/{execution['id']}")
+
+
+def _leads_back(page: Page, session: str) -> None:
+    back = page.get_by_role("navigation", name="Way back").get_by_role("link", name="delegate it")
+    expect(back).to_have_attribute("href", f"#/s/{session}")
+    marked = page.locator(f'[data-session="{session}"] [aria-current]')
+    expect(marked).to_have_attribute("aria-current", "true")
+    expect(page).to_have_title(re.compile("^Execution: The run ended.* · delegate it · Stepwell$"))
+
+
+def test_a_fork_says_where_it_begins(server: Server, new_page: NewPage) -> None:
+    execution = server.ran("tell", "stops-steps_limit")
+    forked = server.post(f"agent/executions/{execution['id']}/fork", {"message": "tell again"})
+    server.over(forked["execution"]["id"])
+    watched = new_page(server, f"#/s/{forked['session']['id']}")
+    origin = watched.page.locator("[data-origin]")
+    expect(origin).to_contain_text(
+        "Begins with what was known after step 3 of an earlier execution"
+    )
+    watched.shot("forked")
+    place = (
+        "(one) => [one.previousElementSibling, one.nextElementSibling].map((it) => it.innerText)"
+    )
+    before, after = origin.evaluate(place)
+    assert "tell" in before
+    assert "tell again" in after
+    origin.get_by_role("link").click()
+    expect(watched.page.locator(f'[data-execution="{execution["id"]}"]')).to_be_visible()
 
 
 def test_an_execution_that_runs_is_followed_to_its_end(server: Server, new_page: NewPage) -> None:

@@ -1,15 +1,13 @@
 """The list of conversations, signing in, and a page that is mounted under a path."""
 
 import re
-import subprocess
-import sys
 
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import NewPage
 from tests.browser.mounted import PATH
 from tests.browser.seeing import Chat
-from tests.browser.serving import ROOT, Server, environment, serving, until
+from tests.browser.serving import Server, new_key, serving, until
 
 
 def _entry(page: Page, title: str) -> Locator:
@@ -70,11 +68,15 @@ def test_a_conversation_that_does_not_exist_is_told(server: Server, new_page: Ne
     watched = new_page(server, "#/s/nobody")
     watched.allow("404")
     expect(watched.page.get_by_role("alert")).to_contain_text("no such conversation")
+    expect(watched.page.get_by_role("heading", level=1)).to_have_text("Not found")
+    expect(watched.page.get_by_role("alert").get_by_role("link")).to_have_attribute("href", "#/")
+    assert "offline" not in watched.page.locator("main").inner_text()
+    expect(watched.page).to_have_title("Not found · Stepwell")
 
 
 def test_with_keys_the_page_asks_for_one_and_works_with_it(new_page: NewPage) -> None:
     with serving(STEPWELL_AUTH__MODE="keys") as server:
-        key = _new_key(server)
+        key = new_key(server, "ada")
         watched = new_page(server)
         watched.allow("401")
         page = watched.page
@@ -98,19 +100,6 @@ def test_with_keys_the_page_asks_for_one_and_works_with_it(new_page: NewPage) ->
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
         watched.close()
-
-
-def _new_key(server: Server) -> str:
-    made = subprocess.run(
-        (sys.executable, "-m", "stepwell", "keys", "create", "--user", "ada"),
-        cwd=ROOT,
-        env=environment(STEPWELL_AUTH__MODE="keys", STEPWELL_DB=server.database),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return made.stdout.strip()
 
 
 def test_a_page_that_is_mounted_under_a_path_stays_under_it(new_page: NewPage) -> None:

@@ -2,8 +2,6 @@
 person at the same tab finds nothing of the one before.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat, thread_of
-from tests.browser.serving import ROOT, Server, environment, serving, until
+from tests.browser.serving import Server, new_key, serving, until
 from tests.browser.test_access import AXE, RUN_AXE, WIDER
 from tests.browser.tricks import EMPTY_LINES
 from tests.browser.watching import Watched
@@ -170,7 +168,7 @@ def _calls(server: Server, session: str) -> bool:
 
 def test_the_next_person_at_the_tab_finds_nothing_of_the_one_before(new_page: NewPage) -> None:
     with serving(STEPWELL_AUTH__MODE="keys") as server:
-        ada, bob = (_new_key(server, user) for user in ("ada", "bob"))
+        ada, bob = (new_key(server, user) for user in ("ada", "bob"))
         watched = new_page(server)
         watched.allow("401")
         watched.allow("404")
@@ -208,16 +206,3 @@ def _is_untouched(chat: Chat) -> None:
     expect(chat.page.get_by_role("searchbox")).to_have_value("")
     kept: list[str] = chat.page.evaluate("Object.keys(sessionStorage)")
     assert kept == ["stepwell.key"]
-
-
-def _new_key(server: Server, user: str) -> str:
-    made = subprocess.run(
-        (sys.executable, "-m", "stepwell", "keys", "create", "--user", user),
-        cwd=ROOT,
-        env=environment(STEPWELL_AUTH__MODE="keys", STEPWELL_DB=server.database),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return made.stdout.strip()

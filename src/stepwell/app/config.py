@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, ValidationError, convert, structs
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from stepwell.app.config_names import check_names
+from stepwell.app.config_names import at, check_names, in_words
 from stepwell.errors import ConfigurationError
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.retention import RetentionPolicy
@@ -146,14 +146,30 @@ def load_config(
     if file is not None or path.is_file():
         data = _file_data(path)
         _checked(data, str(path))
-    _merge(data, _environment_data(os.environ if environment is None else environment))
+    variables = _environment_data(os.environ if environment is None else environment)
+    _merge(data, variables)
     _merge(data, {key: value for key, value in (overrides or {}).items() if value is not None})
-    return _checked(data, "the configuration")
+    return _checked(data, "the configuration", variables)
+
+
+def is_database_named(
+    given: str | None,
+    *,
+    folder: Path | None = None,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> bool:
+    """Whether somebody said which database is meant; a folder with a configuration says it."""
+    variables = os.environ if environment is None else environment
+    path = file or (folder or Path.cwd()) / FILE
+    return given is not None or f"{PREFIX}DB" in variables or path.is_file()
 
 
 def _file_data(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} can't be read: {error}") from None
 
@@ -194,7 +210,10 @@ def _merge(data: dict[str, Any], over: Mapping[str, Any]) -> None:
             data[key] = value
 
 
-def _checked(data: Mapping[str, Any], where: str) -> Config:
+def _checked(
+    data: Mapping[str, Any], where: str, variables: Mapping[str, Any] | None = None
+) -> Config:
+    """The configuration; what is wrong in it is told with where it was written."""
     try:
         check_names(Config, data)
         return convert(_listed(data), Config, strict=False)
@@ -204,7 +223,10 @@ def _checked(data: Mapping[str, Any], where: str) -> Config:
         cause = error.__cause__
         if isinstance(cause, ConfigurationError):
             raise ConfigurationError(f"{where}: {cause}") from None
-        raise ConfigurationError(f"{where}: {error}") from None
+        path, words = in_words(str(error), data)
+        if at(variables or {}, path) is not None:
+            where = f"{PREFIX}{'__'.join(path).upper()}"
+        raise ConfigurationError(f"{where}: {words}") from None
 
 
 def _listed(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _imported(module_name: str, here: str) -> ModuleType:
         return importlib.import_module(module_name)
     except ConfigurationError:  # its text says all that is needed
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - foreign code: all it raises is told as text
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and missing in (module_name, module_name.partition(".")[0]):
             raise ConfigurationError(

@@ -87,15 +87,16 @@ class InBackground:
         """The result of the work. The first Ctrl-C calls ``on_interrupt``, and the work goes on to
         its end; the second one leaves at once."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        while True:
-            try:
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            if on_interrupt is None:
+                leave_at_once()
+            try:  # the second one may come while the first is answered
+                on_interrupt()
                 return future.result()
             except KeyboardInterrupt:
-                if on_interrupt is None:
-                    leave_at_once()
-                else:
-                    on_interrupt()
-                on_interrupt = None
+                leave_at_once()
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
         """Have it done, without waiting for it."""

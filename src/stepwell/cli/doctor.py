@@ -25,33 +25,42 @@ def command(db: str | None, config: Path | None, as_json: bool) -> None:
     to know) or ✗ (to be mended) and says what to do. Exit code 0 if nothing needs mending, else 5.
     """
     from stepwell.app.diagnosis import Level
+    from stepwell.cli.closed_pipes import while_read
 
     findings = asyncio.run(_found(db, config, tell=not as_json))
     faults = [finding for finding in findings if finding.level is Level.BROKEN]
-    if as_json:
-        from msgspec import to_builtins
-
-        from stepwell.cli.terminal import document
-
-        told = {"ok": not faults, "findings": [to_builtins(finding) for finding in findings]}
-        click.echo(document(told))
-    elif faults:
-        things = "thing" if len(faults) == 1 else "things"
-        click.echo(f"{len(faults)} {things} to mend; then run `stepwell doctor` again")
-    else:
-        click.echo("nothing needs mending")
+    with while_read():
+        click.echo(_as_document(findings) if as_json else _summary(len(faults)))
     if faults:
         sys.exit(ExitCode.CONFIGURATION)
 
 
+def _as_document(findings: "list[Finding]") -> str:
+    from msgspec import to_builtins
+
+    from stepwell.app.diagnosis import Level
+    from stepwell.cli.terminal import document
+
+    is_ok = all(finding.level is not Level.BROKEN for finding in findings)
+    return document({"ok": is_ok, "findings": [to_builtins(finding) for finding in findings]})
+
+
+def _summary(faults: int) -> str:
+    if not faults:
+        return "nothing needs mending"
+    return f"{faults} thing{'s' if faults > 1 else ''} to mend; then run `stepwell doctor` again"
+
+
 async def _found(db: str | None, config: Path | None, *, tell: bool) -> "list[Finding]":
     from stepwell.app.diagnosis import diagnosis
+    from stepwell.cli.closed_pipes import while_read
 
     findings: list[Finding] = []
     async for finding in diagnosis(folder=Path.cwd(), file=config, overrides={"db": db}):
         findings.append(finding)
         if tell:
-            _tell(finding)
+            with while_read():
+                _tell(finding)
     return findings
 
 

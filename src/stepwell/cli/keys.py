@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from stepwell.cli.options import config_option, configuration, db_option
 from stepwell.clock import SystemClock
@@ -13,6 +14,35 @@ from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 if TYPE_CHECKING:
     from stepwell.server.auth.keys import ApiKey, KeyRing
     from stepwell.sessions.ports import Store
+
+
+class Where(Struct, frozen=True):
+    """Which database, and what of it the command line said."""
+
+    db: str
+    given: str | None
+    config: Path | None
+
+    def require_meant(self) -> None:
+        """Raise if a key would make a database that nobody named: that of a wrong folder."""
+        from stepwell.app.config import is_database_named
+        from stepwell.errors import ConfigurationError
+
+        if self.new_file is None or is_database_named(self.given, file=self.config):
+            return
+        raise ConfigurationError(
+            f"there is no database {self.new_file} in {Path.cwd()}, and nothing names another. Go "
+            "to the folder where the server is started, or name it: stepwell keys --db "
+            f"{self.db} create ... makes it here"
+        )
+
+    @property
+    def new_file(self) -> Path | None:
+        """The file of an SQLite database that is not there yet."""
+        from stepwell.app.config import shown_database
+
+        file = Path(shown_database(self.db))
+        return None if not self.db.startswith("sqlite") or file.exists() else file
 
 
 @click.group("keys")
@@ -29,7 +59,7 @@ def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
     stepwell keys list
     stepwell keys revoke KEY_ID
     """
-    ctx.obj = configuration(config, db=db).db
+    ctx.obj = Where(configuration(config, db=db).db, db, config)
 
 
 @command.command("create")
@@ -38,23 +68,35 @@ def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
 @click.option("--name", default="command line", show_default=True, help="What it is for.")
 @click.option("--admin", is_flag=True, help="It may see all of its tenant.")
 @click.pass_obj
-def create(db: str, user: str, tenant: str, name: str, admin: bool) -> None:
-    """Make a key and print it. It is shown only now; the database keeps a hash of it."""
+def create(where: Where, user: str, tenant: str, name: str, admin: bool) -> None:
+    """Make a key and print it. It is shown only now; the database keeps a hash of it.
+
+    A database that is not there yet is made, if the command line, STEPWELL_DB or a stepwell.toml
+    names it.
+    """
+    from stepwell.app.config import shown_database
+
+    where.require_meant()
+    new_file = where.new_file
     # Whoever has the database in hand may make any key.
     who = Principal(user_id=user, tenant_id=tenant, is_admin=True)
-    key, secret = asyncio.run(_created(db, who, name, is_admin=admin))
-    click.echo(f"key {key.id} of {user} in tenant {tenant}; it is not shown again:", err=True)
+    key, secret = asyncio.run(_created(where.db, who, name, is_admin=admin))
+    if new_file is not None:
+        click.echo(f"made a new database {new_file.absolute()}", err=True)
+    place = f"in the database {shown_database(where.db)}"
+    told = f"key {key.id} of {user} in tenant {tenant}, {place}; it is not shown again:"
+    click.echo(told, err=True)
     click.echo(secret)
 
 
 @command.command("list")
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
 @click.pass_obj
-def list_keys(db: str, tenant: str) -> None:
+def list_keys(where: Where, tenant: str) -> None:
     """List keys, without their secrets."""
     from stepwell.cli.stored import read_stored
 
-    for key in read_stored(db, lambda store: _keys(store).listed(tenant)):
+    for key in read_stored(where.db, lambda store: _keys(store).listed(tenant)):
         state = "revoked" if key.revoked_at else "valid"
         role = "admin" if key.is_admin else "user"
         click.echo(f"{key.id}  {key.prefix}  {key.user_id}  {role}  {state}  {key.name}")
@@ -64,11 +106,11 @@ def list_keys(db: str, tenant: str) -> None:
 @click.argument("key_id")
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
 @click.pass_obj
-def revoke(db: str, key_id: str, tenant: str) -> None:
+def revoke(where: Where, key_id: str, tenant: str) -> None:
     """Revoke a key; live channels that were opened with it are closed."""
     from stepwell.cli.stored import change_stored
 
-    change_stored(db, lambda store: _keys(store).revoke(key_id, tenant_id=tenant))
+    change_stored(where.db, lambda store: _keys(store).revoke(key_id, tenant_id=tenant))
     click.echo(f"key {key_id} is revoked", err=True)
 
 

@@ -1,12 +1,13 @@
 """``stepwell``: try, run, serve and explain agents. Commands are loaded when they are used."""
 
 import errno
-import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
+from stepwell.cli.closed_pipes import forget_output
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.errors import AgentNotFoundError, ConfigurationError, SerializationError
 from stepwell.sessions.errors import SessionError, StoreUnavailableError
@@ -35,6 +36,8 @@ COMMANDS = {
     "doctor": "Check this machine and say how to mend what is missing.",
 }
 """Each is the ``command`` of the module of its name."""
+_READING = {"sessions", "why", "trace", "replay", "tools", "models", "keys", "doctor", "init"}
+"""Those whose result may be read in part."""
 
 
 class LazyCommands(click.Group):
@@ -55,6 +58,30 @@ class LazyCommands(click.Group):
             if error.name != module:
                 raise
             return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; one that is not there is answered with those like it."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            like = " or ".join(get_close_matches(name, COMMANDS, cutoff=0.5))
+            if like:
+                ctx.fail(f"No such command {name!r}; did you mean {like}?")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it. Who read enough of a result went away, as in ``| head``, and that is no fault;
+        a conversation ends by that, which click tells by 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if ctx.invoked_subcommand not in _READING:
+                raise
+            forget_output()
+            return ExitCode.COMPLETED
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, without importing them."""
@@ -78,10 +105,7 @@ def stepwell() -> None:
 
 
 def main() -> None:
-    """Run the command line; whatever a user can put right ends it with a text and a code.
-
-    A reader that went away, as in ``| head``, is no fault: click ends with 1 and says nothing.
-    """
+    """Run the command line; whatever a user can put right ends it with a text and a code."""
     try:
         # Its result is None: commands that end with another code than 0 exit by themselves.
         code = stepwell.main(standalone_mode=False)
@@ -108,7 +132,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno not in _NOT_WRITTEN:
             raise
-        _forget_output()
+        forget_output()
         _refuse(f"the output can't be written: {error.strerror or error}", ExitCode.FAILED)
     else:
         sys.exit(code if isinstance(code, int) else ExitCode.COMPLETED)
@@ -118,19 +142,8 @@ def _refuse(text: str, code: ExitCode = ExitCode.CONFIGURATION) -> None:
     try:
         click.echo(f"stepwell: {text}", err=True)
     except OSError:  # a full disk takes no text about it either
-        _forget_output()
+        forget_output()
     sys.exit(code)
 
 
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-
-
-def _forget_output() -> None:
-    """Throw away what can't be written: the interpreter would try again at its end."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @click.command("replay")
-@click.argument("execution")
+@click.argument("execution", required=False)
 @click.argument("app", required=False)
 @model_option
 @stored_options
 def command(
-    execution: str,
+    execution: str | None,
     app: str | None,
     model: str | None,
     db: str | None,
@@ -32,17 +32,22 @@ def command(
 ) -> None:
     """Run a stored execution again, without its model and tools, and compare every decision.
 
-    The criteria, hooks and limits of the agent in APP are real; what the model said, what tools
-    gave and all times are the stored ones. The exit code is 0 if all is the same, 1 if something
-    differs, 5 if APP has no such agent. Nothing is stored.
+    EXECUTION is an id, or how it begins; without it the newest is run again. That of a session
+    means its newest execution. The criteria, hooks and limits of the agent in APP are real; what
+    the model said, what tools gave and all times are the stored ones. The exit code is 0 if all is
+    the same, 1 if something differs, 5 if APP has no such agent. Nothing is stored.
 
     \b
+    stepwell replay my_module:app              the newest
     stepwell replay 01a1e4ea my_module:app     after a change of a limit or a guard
     """
+    from stepwell.cli.closed_pipes import while_read
     from stepwell.cli.starting import unsigned
     from stepwell.cli.stored import read_stored
     from stepwell.cli.terminal import document
 
+    if app is None and execution is not None and ":" in execution:  # no id has one
+        execution, app = None, execution
     application = _application(unsigned(configuration(config, app=app, model=model, db=db)))
 
     async def work(store: "Store") -> "Replay":
@@ -53,11 +58,12 @@ def command(
         return await replayed(store, application.agents, found.id)
 
     replay = read_stored(db or application.config.db, work)
-    if as_json:
-        click.echo(document(_as_data(replay)))
-    else:
-        for line in _lines(replay):
-            click.echo(line)
+    with while_read():
+        if as_json:
+            click.echo(document(_as_data(replay)))
+        else:
+            for line in _lines(replay):
+                click.echo(line)
     sys.exit(ExitCode.COMPLETED if replay.is_same else ExitCode.FAILED)
 
 

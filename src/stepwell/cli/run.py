@@ -37,7 +37,9 @@ class How(Struct, frozen=True, kw_only=True):
 @model_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, at the end.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="The events as they come, one per line.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then; exit code 3.")
+@click.option(
+    "--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then; exit code 3."
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 @db_option
 @config_option
@@ -149,9 +151,7 @@ class _OneRun:
         if not self._how.is_quiet:
             click.echo(f"{execution.id}  {self._hints.why(execution.id)}", err=True)
 
-    def _tell_waiting(
-        self, execution: "Execution", first: str = "It waits for a person:"
-    ) -> None:
+    def _tell_waiting(self, execution: "Execution", first: str = "It waits for a person:") -> None:
         from stepwell.cli.asking import told_waiting
 
         for line in told_waiting(execution, self._hints.chat(self._talk.session_id), first):

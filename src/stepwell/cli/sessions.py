@@ -12,10 +12,11 @@ from stepwell.sessions.principal import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from stepwell.sessions.ports import SessionFilter, Store
-    from stepwell.sessions.records import Session, SessionMessage
+    from stepwell.sessions.records import Execution, Session, SessionMessage
 
 _PAGE = 200
 _MOST_MESSAGES = 500
+_FEW_EXECUTIONS = 20
 
 
 class Where(Struct, frozen=True):
@@ -121,33 +122,83 @@ def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
 
 @command.command("show")
 @click.argument("session")
-@click.option("--all", "whole", is_flag=True, help="Also what can be folded away: steps, tools.")
+@click.option(
+    "--all",
+    "whole",
+    is_flag=True,
+    help="Also what can be folded away: steps, tools, old executions.",
+)
 @stored_options
 @click.pass_obj
 def show(
     where: Where, session: str, whole: bool, db: str | None, config: Path | None, as_json: bool
 ) -> None:
-    """What was said in a session, the newest messages last."""
+    """What was said in a session, the newest messages last, and its executions.
+
+    `stepwell why` and `stepwell trace` take the id of an execution.
+    """
     from stepwell.cli.stored import read_stored
     from stepwell.cli.terminal import document
-    from stepwell.server.views import message_view, session_view
+    from stepwell.server.views import execution_view, message_view, session_view
 
-    found, messages = read_stored(
+    found, messages, executions = read_stored(
         where.database(db, config), lambda store: _conversation(store, session)
     )
     if as_json or where.as_json:
-        told = [message_view(message) for message in messages]
-        click.echo(document({"session": session_view(found), "messages": told}))
+        told = {
+            "session": session_view(found),
+            "messages": [message_view(message) for message in messages],
+            "executions": [execution_view(execution) for execution in executions],
+        }
+        click.echo(document(told))
         return
     _print_conversation(found, messages, whole=whole)
+    _print_executions(executions, whole=whole)
 
 
-async def _conversation(store: "Store", given: str) -> "tuple[Session, Sequence[SessionMessage]]":
+async def _conversation(
+    store: "Store", given: str
+) -> "tuple[Session, Sequence[SessionMessage], Sequence[Execution]]":
     from stepwell.cli.stored import find_session
 
     session = await find_session(store, given)
-    found = await store.read(lambda tx: tx.messages(session.id, limit=_MOST_MESSAGES))
-    return session, found
+    messages = await store.read(lambda tx: tx.messages(session.id, limit=_MOST_MESSAGES))
+    return session, messages, await _executions(store, session.id)
+
+
+async def _executions(store: "Store", session_id: str) -> "Sequence[Execution]":
+    found: list[Execution] = []
+    while True:
+        after = (found[-1].created_at, found[-1].id) if found else None
+        page = await store.read(
+            lambda tx, after=after: tx.executions(session_id=session_id, after=after, limit=_PAGE)
+        )
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+def _print_executions(executions: "Sequence[Execution]", *, whole: bool) -> None:
+    from stepwell.cli.terminal import moment, one_line, out_style, table
+
+    style = out_style()
+    newest = executions if whole else executions[-_FEW_EXECUTIONS:]
+    if not newest:
+        return
+    left = len(executions) - len(newest)
+    click.echo(f"\n{style.bold('Executions')}{f'  ({left} older: --all)' if left else ''}")
+    rows = [
+        [
+            each.id,
+            each.status.value,
+            each.stop_reason or "-",
+            moment(each.created_at),
+            one_line(f"{each.step_count} step{'' if each.step_count == 1 else 's'}"),
+        ]
+        for each in newest
+    ]
+    click.echo(table(rows))
+    click.echo(style.dim(f"stepwell why {newest[-1].id}"), err=True)
 
 
 def _print_conversation(

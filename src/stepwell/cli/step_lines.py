@@ -87,7 +87,9 @@ def vote_lines(decision: Mapping[str, Any]) -> Iterator[str]:
     votes = decision["evaluations"]
     width = max((len(vote["criterion"]) for vote in votes), default=0)
     for vote in votes:
-        numbers = ", ".join(f"{name}={shown_number(value)}" for name, value in vote["context"].items())
+        numbers = ", ".join(
+            f"{name}={shown_number(value)}" for name, value in vote["context"].items()
+        )
         told = f"  [{shown(numbers)}]" if numbers else ""
         why = one_line(vote["reason"], 160)
         yield f"{vote['decision']:<10}  {vote['criterion']:<{width}}  {why}{told}"

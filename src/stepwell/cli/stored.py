@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.errors import NotThereError, RefusedError
 
@@ -81,29 +83,63 @@ def _require_file(db: str) -> None:
     if not scheme.startswith("sqlite") or not path:
         return
     file = Path(path.partition("?")[0])
-    if not file.is_file():
-        raise ConfigurationError(
-            f"there is no database {file} in {Path.cwd()}; name the right one with --db, or make "
-            'one: stepwell run "What time is it?"'
-        )
+    if file.is_file():
+        return
+    folder = (Path.cwd() / file).parent
+    where = "" if file.is_absolute() else f" in {Path.cwd()}"
+    if not folder.is_dir():
+        where += f", nor a folder {folder}"
+    raise ConfigurationError(
+        f"there is no database {file}{where}; name the right one with --db, or make one: stepwell "
+        'run "What time is it?"'
+    )
 
 
 async def find_execution(store: "Store", given: str | None) -> "Execution":
-    """The execution whose id begins so; the newest that is no subagent's if none is given."""
+    """The execution whose id begins so, or the newest of the session whose id does, which is said;
+    the newest of all that is no subagent's if none is given."""
 
-    async def work(tx: "Transaction") -> "Execution":
-        from stepwell.stores.tables import executions
-
-        if given is None:
-            id = await _newest(tx, executions)
-        else:
-            id = await _whole_id(tx, executions, given, "execution")
+    async def work(tx: "Transaction") -> "tuple[Execution, str | None]":
+        id, session_id = await _meant(tx, given)
         found = await tx.execution(id)
         if found is None:
             raise NotThereError("execution", id)
-        return found
+        return found, session_id
 
-    return await store.read(work)
+    execution, session_id = await store.read(work)
+    if session_id is not None:
+        told = f"session {session_id}: its newest execution is {execution.id}"
+        click.echo(f"{told} (`stepwell sessions show` lists all)", err=True)
+    return execution
+
+
+async def _meant(tx: "Transaction", given: str | None) -> tuple[str, str | None]:
+    """The id of an execution, and that of the session by which it was meant."""
+    from stepwell.stores.tables import executions, sessions
+
+    if given is None:
+        return await _newest(tx), None
+    ids, of_sessions = await _beginning(tx, executions, given), []
+    if given not in ids:
+        of_sessions = await _beginning(tx, sessions, given)
+    if not of_sessions:
+        if not ids:
+            raise RefusedError(
+                f"there is no execution {given!r}, and no session; `stepwell sessions` lists those",
+                code="execution_not_found",
+            )
+        return _only(ids, given, "execution"), None
+    if given not in of_sessions and ids:
+        # A session and its first execution are made at once, so that their ids begin alike.
+        if len(of_sessions) == len(ids) == 1 and await _newest(tx, of_sessions[0]) == ids[0]:
+            return ids[0], None
+        raise RefusedError(
+            f"{_several(of_sessions, 'session')} and {_several(ids, 'execution')} begin with "
+            f"{given!r}; give more of the id",
+            code="ambiguous",
+        )
+    session_id = _only(of_sessions, given, "session")
+    return await _newest(tx, session_id), session_id
 
 
 async def find_session(store: "Store", given: str) -> "Session":
@@ -112,7 +148,8 @@ async def find_session(store: "Store", given: str) -> "Session":
     async def work(tx: "Transaction") -> "Session":
         from stepwell.stores.tables import sessions
 
-        found = await tx.session(await _whole_id(tx, sessions, given, "session"))
+        ids = await _beginning(tx, sessions, given)
+        found = await tx.session(_only(ids, given, "session"))
         if found is None:
             raise NotThereError("session", given)
         return found
@@ -120,32 +157,45 @@ async def find_session(store: "Store", given: str) -> "Session":
     return await store.read(work)
 
 
-async def _newest(tx: "Transaction", table: Any) -> str:
+async def _newest(tx: "Transaction", session_id: str | None = None) -> str:
     from sqlalchemy import select
 
+    from stepwell.stores.tables import executions as table
+
     wanted = select(table.c.id).where(table.c.parent_execution_id.is_(None))
+    if session_id is not None:
+        wanted = wanted.where(table.c.session_id == session_id)
     newest = wanted.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(1)
     id = (await tx.connection.execute(newest)).scalar()
     if id is None:
+        where = "on this database" if session_id is None else f"in session {session_id}"
         raise RefusedError(
-            'nothing was run on this database yet; try: stepwell run "What time is it?"',
+            f'nothing was run {where} yet; try: stepwell run "What time is it?"',
             code="nothing_there",
         )
     return str(id)
 
 
-async def _whole_id(tx: "Transaction", table: Any, begins: str, what: str) -> str:
+async def _beginning(tx: "Transaction", table: Any, begins: str) -> list[str]:
+    """The newest ids that begin so, a few of them; one that is given whole is among them."""
     from sqlalchemy import select
 
     wanted = select(table.c.id).where(table.c.id.startswith(begins, autoescape=True))
     found = await tx.connection.execute(wanted.order_by(table.c.id.desc()).limit(_AMBIGUOUS))
-    ids = [str(id) for id in found.scalars()]
+    return [str(id) for id in found.scalars()]
+
+
+def _only(ids: list[str], given: str, what: str) -> str:
     if not ids:
-        raise NotThereError(what, begins)
-    if begins in ids or len(ids) == 1:
-        return begins if begins in ids else ids[0]
-    more = " and more" if len(ids) == _AMBIGUOUS else ""
+        raise NotThereError(what, given)
+    if given in ids or len(ids) == 1:
+        return given if given in ids else ids[0]
     raise RefusedError(
-        f"several {what}s begin with {begins!r}: {', '.join(ids[:5])}{more}; give more of the id",
-        code="ambiguous",
+        f"{_several(ids, what)} begin with {given!r}; give more of the id", code="ambiguous"
     )
+
+
+def _several(ids: list[str], what: str) -> str:
+    """In words which they are; not all, where there are many."""
+    more = " and more" if len(ids) == _AMBIGUOUS else ""
+    return f"{what}{'' if len(ids) == 1 else 's'} {', '.join(ids[:5])}{more}"

@@ -206,8 +206,7 @@ def from_history(stored: Any, through: int = -1) -> MessageList:
                 call_id = text_of(metadata.get("tool_call_id"))
                 if call_id not in blocks:
                     add_block(call_id, text_of(metadata.get("tool_name")), "", id)
-                is_error, duration = metadata.get("is_error") is True, metadata.get("duration_ms")
-                settle(blocks[call_id], content, is_error, duration)
+                settle(blocks[call_id], content, metadata.get("is_error") is True, metadata)
                 if metadata.get("waiting") is True:
                     blocks[call_id]["state"] = "waiting"
             case "info" | "notification":

@@ -1,7 +1,7 @@
 """One execution as messages to show. Used by the message list alone."""
 
 import math
-from typing import Any, cast
+from typing import cast
 
 from stepwell.broadcasting.envelope import EnvelopeType
 from stepwell.testing.message_fold import (
@@ -128,7 +128,7 @@ class View:
         is_pending = payload.get("outcome") == "pending"
         block = self._begin(id, payload)
         is_error = not is_pending and payload.get("success") is not True
-        settle(block, content, is_error, payload.get("duration_ms"))
+        settle(block, content, is_error, payload)
         del self._begun_in[id]
         if is_pending:
             block["state"] = "waiting"
@@ -209,7 +209,9 @@ def new_status(id: str, content: str, *, error: bool, folded: bool) -> Json:
     return {"id": id, "role": "status", "content": content, "error": error, "folded": folded}
 
 
-def settle(block: Json, content: str, is_error: bool, duration: Any) -> None:
-    """The call has its result."""
-    block.update(content=content, error=is_error, state="failed" if is_error else "done")
+def settle(block: Json, content: str, is_error: bool, told: Json) -> None:
+    """The call has its result; one that was not allowed is no failure of the tool."""
+    state = "blocked" if told.get("outcome") == "blocked" else "failed"
+    block.update(content=content, error=is_error, state=state if is_error else "done")
+    duration = told.get("duration_ms")
     block["duration_ms"] = duration if is_time(duration) else None

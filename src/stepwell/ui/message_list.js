@@ -5,7 +5,7 @@
  *
  * @typedef {{id: string, role: "user" | "assistant" | "tool" | "status", content: string,
  *   incomplete?: boolean, name?: string, summary?: string, error?: boolean, folded?: boolean,
- *   state?: "running" | "waiting" | "done" | "failed" | "unknown", execution?: string,
+ *   state?: "running" | "waiting" | "done" | "failed" | "blocked" | "unknown", execution?: string,
  *   duration_ms?: number | null, children?: Message[]}} Message
  * @typedef {{ignored: number}} MessageList
  */
@@ -157,7 +157,7 @@ export function fromHistory(stored, through = -1) {
     if (role === "tool") {
       const callId = textOf(metadata?.tool_call_id);
       if (!blocks.has(callId)) addBlock(callId, textOf(metadata?.tool_name), "", id);
-      settle(blocks.get(callId), content, metadata?.is_error === true, metadata?.duration_ms);
+      settle(blocks.get(callId), content, metadata?.is_error === true, metadata);
       if (metadata?.waiting === true) blocks.get(callId).state = "waiting";
     }
     if (role === "info" || role === "notification") {
@@ -181,8 +181,11 @@ const newBlock = (id, name, summary, state, execution) =>
 
 const newStatus = (id, content, error, folded) => ({ id, role: "status", content, error, folded });
 
-const settle = (block, content, error, time) =>
-  Object.assign(block, { content, error, state: error ? "failed" : "done", duration_ms: isTime(time) ? time : null });
+/** With its result; a call that was not allowed is no failure of the tool. */
+const settle = (block, content, error, told) => {
+  const [state, time] = [told?.outcome === "blocked" ? "blocked" : "failed", told?.duration_ms];
+  return Object.assign(block, { content, error, state: error ? state : "done", duration_ms: isTime(time) ? time : null });
+};
 
 function isReadable({ type, execution_id, payload }) {
   if (!FIELDS.has(type) || !isName(execution_id) || !isObject(payload)) return false;
@@ -341,7 +344,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
     if (type === TOOL_COMPLETED) {
       const content = textOf(payload.error) || textOf(payload.result_summary);
       const [block, isPending] = [begin(payload.tool_call_id, payload), payload.outcome === "pending"];
-      running.delete(settle(block, content, !isPending && payload.success !== true, payload.duration_ms));
+      running.delete(settle(block, content, !isPending && payload.success !== true, payload));
       if (isPending) waiting.add(Object.assign(block, { state: "waiting" }));
     }
     if (type === STATUS) [told, word] = [payload, payload.status];

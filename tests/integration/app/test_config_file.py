@@ -31,7 +31,11 @@ def test_the_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
         ("[server]\nhost = 'x'", r"'host' is no setting in \[server\]; known: .*allowed_hosts"),
         ("[sessions.broadcast]\nx = 1", r"in \[sessions\.broadcast\]; known: .*max_queued"),
         ("[auth]\nmode = 'magic'", "auth.mode is 'magic'; give dev or keys or jwt"),
-        ("port = 99999", "65535"),
+        ("port = 99999", "port must be a whole number <= 65535, got 99999"),
+        ('port = "abc"', "port must be a whole number, got 'abc'"),
+        ("worker = 3.5", "worker must be true or false, got 3.5"),
+        ("[server]\napp_secret = 12", "server.app_secret must be a text, got a whole number"),
+        ("[sessions]\nlease_seconds = 'x'", "sessions.lease_seconds must be a number, got 'x'"),
         ("[sessions]\nconcurrency = 0", "concurrency must be 1 or more"),
     ],
 )
@@ -42,5 +46,5 @@ def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str,
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"nowhere\.toml can't be read"):
+    with pytest.raises(ConfigurationError, match=r"there is no file .*nowhere\.toml"):
         load_config(file=tmp_path / "nowhere.toml", environment={})

@@ -99,7 +99,7 @@ async def test_a_server_that_is_told_to_end_hands_back_what_it_worked_on(
 
 
 async def test_a_key_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
-    await ran(tmp_path, "keys", "create", "--user", "ada")
+    await ran(tmp_path, "keys", "--db", "sqlite:///stepwell.db", "create", "--user", "ada")
     code, _, errors = await ran(tmp_path, "keys", "revoke", "nope")
     assert code == 1
     assert errors.startswith("stepwell: there is no")

@@ -118,10 +118,12 @@ async def test_with_keys_nobody_is_let_in_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STEPWELL_AUTH__MODE", "keys")
-    code, key, told = await ran(tmp_path, "keys", "create", "--user", "ada")
+    code, key, told = await ran(
+        tmp_path, "keys", "--db", "sqlite:///stepwell.db", "create", "--user", "ada"
+    )
     assert code == 0
     assert key.startswith("sw_")
-    key_id = told.split()[1]
+    key_id = told.splitlines()[-1].split()[1]
     async with stepwell(tmp_path, "serve", "--port", "0") as line:
         base_url = ADDRESS.search(line)
         assert base_url is not None

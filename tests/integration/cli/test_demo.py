@@ -116,6 +116,16 @@ def test_it_opens_with_an_agent_at_work_and_leaves_nothing_behind(folder: Path) 
                     assert '"status":"failed"' not in line
             pending = client.get(f"agent/executions/{execution}").json()["pending"]
             assert [each["tool_name"] for each in pending] == ["edit_file"]
+        database = running.told.partition("stepwell why --db ")[2].split()[0]
+        why = subprocess.run(
+            [sys.executable, "-m", "stepwell", "why", "--db", database, execution],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert "edit_file" in why.stdout
         assert "ready in " in running.told
         assert "there is no screen here" in running.told
         assert running.ended(signal.SIGTERM) == 0

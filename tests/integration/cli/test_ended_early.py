@@ -123,11 +123,29 @@ def test_a_disk_that_is_full_is_said_in_one_line(
     assert stepwell("why", "--json").document["status"] in ("completed", "cancelled")
 
 
-def test_a_reader_that_went_away_is_no_fault(stepwell: CommandLine, tmp_path: Path):
-    say(stepwell, write_shop(tmp_path, "early_pipe"), "Hello")
+def unread(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code and the standard error of a command whose output nobody reads."""
     reading, writing = os.pipe()
     os.close(reading)
-    running = process(tmp_path, "trace", stdout=writing)
+    running = process(folder, *arguments, stdout=writing)
     os.close(writing)
     _, err = running.communicate(timeout=PATIENCE)
-    assert (running.returncode, err) == (ExitCode.FAILED, "")
+    return running.returncode, err
+
+
+def test_a_reader_that_went_away_is_no_fault(stepwell: CommandLine, tmp_path: Path):
+    say(stepwell, write_shop(tmp_path, "early_pipe"), "Hello")
+    for arguments in (["trace"], ["why"], ["trace", "--jsonl"], ["sessions"]):
+        assert unread(tmp_path, *arguments) == (ExitCode.COMPLETED, ""), arguments
+
+
+def test_a_verdict_is_told_by_the_exit_code_also_where_nobody_reads_it(
+    stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "early_verdict")
+    stepwell("run", "--app", shop, "--agent", "limited", "Go", "-q")
+    assert unread(tmp_path, "replay", shop) == (ExitCode.COMPLETED, "")
+    write_shop(tmp_path, "early_verdict", max_steps=2)
+    assert unread(tmp_path, "replay", shop) == (ExitCode.FAILED, "")
+    (tmp_path / "stepwell.toml").write_text("[server]\nhost = 'x'\n")
+    assert unread(tmp_path, "doctor") == (ExitCode.CONFIGURATION, "")

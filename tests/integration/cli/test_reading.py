@@ -45,8 +45,9 @@ def test_who_only_reads_changes_nothing_and_leaves_nothing_behind(
 
 
 def test_keys_are_made_listed_and_revoked(stepwell: CommandLine, tmp_path: Path):
-    made = stepwell("keys", "create", "--user", "ada")
-    assert (tmp_path / "stepwell.db").exists()
+    made = stepwell("keys", "--db", "sqlite:///stepwell.db", "create", "--user", "ada")
+    assert f"made a new database {tmp_path / 'stepwell.db'}\n" in made.err
+    assert "in the database stepwell.db; it is not shown again" in made.err
     assert stepwell("keys", "list").out.split()[2:5] == ["ada", "user", "valid"]
     key = stepwell("keys", "list").out.split()[0]
     assert f"key {key} of ada" in made.err
@@ -84,6 +85,8 @@ def test_why_prints_the_text_that_the_page_shows_and_then_every_step(
     assert "stops (steps_limit), StepsLimit: 3 of 3 steps used" in why.out
     assert "current=3, maximum=3" not in why.out.partition("Steps\n")[2]
     assert "current=3, maximum=3" in stepwell("why", "--all").out.partition("Steps\n")[2]
+    assert "What to change: send another message to go on" in why.out
+    assert "raise the limit: with_max_steps(n) or Agent(max_steps=n)" in why.out
     told = stepwell("why", execution_id[:-2], "--json").document
     assert told["stop"] == trace["stop"]
     assert [step["number"] for step in told["steps"]] == [1, 2, 3]
@@ -105,7 +108,18 @@ def test_a_paused_execution_says_that_it_is_not_over(stepwell: CommandLine, tmp_
     shop = write_shop(tmp_path, "why_paused")
     stepwell("run", "--app", shop, "--agent", "asks", "Go", "-q")
     why = stepwell("why")
-    assert "It is not over: it waits for a person." in why.out
+    session = stepwell("sessions", "--json").document[0]["id"]
+    lines = why.out.splitlines()
+    assert lines[1] == "It is not over: it waits for a person."
+    places = [
+        next(place for place, line in enumerate(lines) if text in line)
+        for text in (
+            "/answer with call_id",
+            "Waits for q1: Which",
+            f"chat [APP] --session {session}",
+        )
+    ]
+    assert places == sorted(places)
     assert "pauses (input_required), user_input: Which order?" in why.out
 
 

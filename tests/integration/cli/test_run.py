@@ -89,8 +89,10 @@ def test_nothing_is_sent_behind_a_question_that_waits(stepwell: CommandLine, tmp
     session = ran.document["execution"]["session_id"]
     assert ran.code == ExitCode.PAUSED
     again = stepwell("run", "--app", shop, "--session", session, "More")
-    assert again.code == ExitCode.PAUSED
+    assert (again.code, again.out) == (ExitCode.PAUSED, "")
+    assert again.err.startswith("Not sent: the conversation waits for a person first:\n")
     assert "question q1: Which order?" in again.err
+    assert f"Answer it with: stepwell chat {shop} --session {session}" in again.err
     assert "More" not in stepwell("sessions", "show", session).out
 
 
@@ -98,7 +100,7 @@ def test_it_is_cancelled_when_its_time_is_over(stepwell: CommandLine, tmp_path: 
     shop = write_shop(tmp_path, "run_slow")
     ran = stepwell("run", "--app", shop, "--agent", "slow", "Go", "--max-seconds", "0.3")
     assert ran.code == ExitCode.LIMIT
-    assert "--max-seconds 0.3 passed" in ran.err
+    assert "Decided by user: the limit of --max-seconds 0.3 was reached" in ran.err
     assert stepwell("why", "--json").document["status"] == "cancelled"
 
 

@@ -80,6 +80,7 @@ def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
     shop = write_shop(tmp_path, "terminal_chat")
     answers = [
         ("> ", "Refund order 7\r"),
+        ("[y/n/e] ", "maybe\r"),
         ("[y/n/e] ", "y\r"),
         ("Refunded.", "/why\r"),
         ("stepwell why", "/session\r"),
@@ -89,6 +90,7 @@ def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
     code, seen = typed(["chat", shop, "--agent", "refunds"], tmp_path, answers)
     assert code == 0, seen
     assert "May refund run with" in seen
+    assert seen.count("not understood; please answer y or n") == 1
     assert "The run ended: the work is done" in seen
     assert f"stepwell chat {shop} --session " in seen
 

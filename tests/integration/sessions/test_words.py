@@ -101,7 +101,11 @@ async def test_a_limit_says_what_a_client_can_do(tmp_path: Path) -> None:
             words = [*await here.texts("notification"), trace["explanation"]]
             words += [asked["prompt"] for asked in row.pending]
             assert all(hint in text for text in words), words
-            assert "with_" not in "".join(words)
+            # Who runs the agent reads how to raise the limit, after what a client can do.
+            [raising] = {t for t in words if "with_max_steps(n) or Agent(max_steps=n)" in t}
+            assert raising == trace["explanation"]
+            assert raising.index(hint) < raising.index("who runs the agent can raise the limit: ")
+            assert "with_" not in raising[: raising.index("who runs the agent")]
             assert row.decision == (await Reader(here.store).trace(id))["decision"]
             if at_limit == "pause":
                 assert all(f"POST /agent/executions/{id}/resume" in text for text in words)

@@ -22,7 +22,7 @@ UI = Path(stepwell.__file__).parent / "ui"
 IMPORTS = f"""
 import * as lists from "{(UI / "message_list.js").as_uri()}";
 import {{ asHistory, answeredBy }} from "{(UI / "page" / "stored.js").as_uri()}";
-import {{ rowsOf, steady }} from "{(UI / "page" / "turns.js").as_uri()}";
+import {{ rowsOf, steady, withOrigin }} from "{(UI / "page" / "turns.js").as_uri()}";
 import {{ newParser }} from "{(UI / "page" / "sse.js").as_uri()}";
 let input = "";
 for await (const piece of process.stdin) input += piece;
@@ -230,6 +230,7 @@ def test_messages_stand_with_the_execution_that_they_belong_to() -> None:
         told(8, "user", None),
         told(9, "user", "e3"),
         told(10, "assistant", "e3", event_type="execution.completed"),
+        told(11, "assistant", None),
     ]
 
     shown = played(ROWS, {"items": items, "open": ["e3"]})
@@ -237,9 +238,40 @@ def test_messages_stand_with_the_execution_that_they_belong_to() -> None:
     assert shown["rows"] == [
         *("user 1", "look", "assistant 5", "end e1 1"),
         *("user 3", "look", "notification 7", "end e2 0 told"),
-        *("user 8", "user 9", "assistant 10"),
+        *("user 8", "user 9", "assistant 10", "assistant 11"),
     ]
-    assert shown["keys"] == 11
+    assert shown["keys"] == 12
+
+
+ORIGIN = """
+const rowsWith = (items, isWhole) => {
+  const messages = lists.messages(lists.fromHistory(asHistory(items)));
+  const rows = withOrigin(rowsOf(messages, answeredBy(items), () => true), given.origin, isWhole);
+  return rows.map(({ kind, message }) => message?.content ?? kind);
+};
+const [copied, own] = [given.items.slice(0, 2), given.items.slice(2)];
+console.log(JSON.stringify([
+  rowsWith(given.items, true), rowsWith(copied, true), rowsWith(own, true), rowsWith(own, false),
+]));
+"""
+
+
+def test_a_fork_says_where_it_begins_behind_what_was_copied() -> None:
+    items = [
+        *(told(1, "user", None), told(2, "assistant", None)),
+        *(told(3, "user", "e1"), told(4, "assistant", "e1")),
+    ]
+    origin = {"execution_id": "e0", "step_number": 12}
+
+    whole, copied, own, cut = played(ORIGIN, {"items": items, "origin": origin})
+
+    assert whole == ["user 1", "assistant 2", "origin", "user 3", "assistant 4"]
+    assert copied == ["user 1", "assistant 2", "origin"]
+    assert own == ["origin", "user 3", "assistant 4"]
+    # What comes before is not loaded: it may stand there.
+    assert cut == ["user 3", "assistant 4"]
+    nothing = played(ORIGIN, {"items": items, "origin": None})
+    assert "origin" not in [each for rows in nothing for each in rows]
 
 
 STEADY = """

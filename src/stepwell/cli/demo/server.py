@@ -31,9 +31,12 @@ Tell = Callable[[str], None]
 class RunningDemo:
     """A demo that is served."""
 
-    def __init__(self, application: AgentApp, address: str, serving: "asyncio.Task[None]") -> None:
+    def __init__(
+        self, application: AgentApp, address: str, database: str, serving: "asyncio.Task[None]"
+    ) -> None:
         self.application = application
         self.address = address
+        self.database = database
         self.serving = serving
         self.ready_at = SystemClock().monotonic()
         self._sandbox = asyncio.create_task(_sandbox_fault())
@@ -63,13 +66,15 @@ async def running_demo(
     try:
         with _folder() as folder:
             number = sockets[0].getsockname()[1]
-            application = _application(Path(folder), db, number, pace)
+            database = db or f"sqlite:///{Path(folder) / 'stepwell.db'}"
+            application = _application(Path(folder), database, number, pace)
             await started(application)
             async with application.running():
                 server = AppServer(application, HOST, number)
                 serving = asyncio.create_task(server.serve(sockets))
                 try:
-                    demo = RunningDemo(application, await _address(server, serving), serving)
+                    address = await _address(server, serving)
+                    demo = RunningDemo(application, address, database, serving)
                     try:
                         yield demo
                     finally:
@@ -91,11 +96,11 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
         ) from None
 
 
-def _application(folder: Path, db: str | None, port: int, pace: Pace) -> AgentApp:
+def _application(folder: Path, database: str, port: int, pace: Pace) -> AgentApp:
     agent = DemoAgent(Workspace(folder), port=port, pace=pace)
     # Not what stepwell.toml and the environment say: the demo is the same everywhere.
     config = Config(
-        db=db or f"sqlite:///{folder / 'stepwell.db'}",
+        db=database,
         sessions=SessionSettings(shutdown_seconds=2.0),
     )
     return AgentApp([agent], worker=True).configured(config)

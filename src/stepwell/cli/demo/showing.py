@@ -85,6 +85,11 @@ async def _shown(port: int | None, db: str | None, begun: float, *, open_browser
         address = f"{demo.address}/#/s/{session}"
         click.echo(address)
         sys.stdout.flush()
+        # A database that was named may have a password in its address.
+        where = (
+            f"stepwell why --db {demo.database}" if db is None else "stepwell why, with this --db"
+        )
+        _tell(f"why a run stopped, in another terminal: {where}")
         if open_browser:
             _open(address)
         await _told_of_sandbox(demo)

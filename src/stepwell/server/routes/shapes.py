@@ -146,7 +146,8 @@ class MessagePage(Shape):
     last_seq: int = Field(
         description="Number of the newest event in the log when these messages were read. Events "
         "up to it of executions that are not in `unfinished` are told by the stored messages: "
-        "ignore them."
+        "ignore them. What a subagent tells counts with the execution that a user began: follow "
+        "`payload.parent_execution_id`."
     )
     unfinished: list[ExecutionShape] = Field(
         description="The executions of the session that are not over and that the asker may read, "

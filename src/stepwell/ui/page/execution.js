@@ -13,17 +13,30 @@ import { Stop, StatusBadge } from "./execution/stop.js";
 import { Subagents } from "./execution/subagents.js";
 import { Timeline } from "./execution/timeline.js";
 import { useTrace } from "./execution/trace.js";
+import { revealedText } from "./hidden_text.js";
+import { shownExecution } from "./sessions.js";
+import { useTitleOf } from "./way_back.js";
 import { counted } from "./words.js";
 
-const titleOf = (trace) => `${trace.stop?.headline ?? trace.explanation} · Stepwell`;
+const titleOf = (trace, problem, session) => {
+  const what = trace ? trace.stop?.headline ?? trace.explanation : problem?.status === 404 ? "Not found" : "";
+  return [what && `Execution: ${what}`, what ? "" : "Execution", revealedText(session), "Stepwell"].filter(Boolean).join(" · ");
+};
 
 /** @param {{id: string}} props */
 export const ExecutionPage = ({ id }) => {
   const { trace, row, problem, isLoading, reload } = useTrace(id);
-  const title = trace === null ? null : titleOf(trace);
+  const execution = trace?.execution ?? row;
+  const title = titleOf(trace, problem, useTitleOf(execution?.session_id));
   useEffect(() => {
-    if (title !== null) document.title = title;
+    document.title = title;
   }, [title]);
+  useEffect(() => {
+    shownExecution.value = execution;
+  }, [execution]);
+  useEffect(() => () => {
+    shownExecution.value = null;
+  }, []);
   return html`<article class="x" data-execution=${id} aria-busy=${isLoading && trace === null}>
     ${trace === null && problem === null && html`<${Opening} row=${row} />`}
     ${problem !== null && html`<${ProblemNote} problem=${problem} id=${id} retry=${reload}

@@ -11,6 +11,7 @@ const PATHS = {
   archive: "M2 3h12v3H2zM3 6v7h10V6M6.5 9h3",
   restore: "M2 3h12v3H2zM3 6v7h10V6M8 12V8.5M6.2 10L8 8.2 9.8 10",
   send: "M8 13V3M4 7l4-4 4 4",
+  blocked: "M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM3.5 3.5l9 9",
   stop: "M4.5 4.5h7v7h-7z",
   down: "M8 3v10M4 9l4 4 4-4",
   chevron: "M6 4l4 4-4 4",

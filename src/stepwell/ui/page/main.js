@@ -3,12 +3,13 @@
 import { signInWanted } from "./api.js";
 import { Icon } from "./icons.js";
 import { html, render, signal, useEffect, useState } from "./html.js";
-import { keepFresh } from "./sessions.js";
+import { keepFresh, shownExecution } from "./sessions.js";
 import { Shortcuts, listenForKeys } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./sign_in.js";
 import { Start } from "./start.js";
 import { Thread } from "./thread.js";
+import { WayBack } from "./way_back.js";
 
 const route = signal(location.hash);
 addEventListener("hashchange", () => {
@@ -39,7 +40,7 @@ const View = ({ hash }) => {
   if (execution) {
     return html`
       <div class="thread">
-        <div class="phone-bar only-phone"></div>
+        <${WayBack} />
         <div class="scroller" tabindex="0" role="region" aria-label="Execution"><${ExecutionView} id=${execution} /></div>
       </div>`;
   }
@@ -61,6 +62,12 @@ const Page = () => {
       requestAnimationFrame(() => document.querySelector(".composer textarea")?.focus());
     },
     onHelp: () => setHelp(true),
+    onAnswer() {
+      // What is asked about comes first, never the button that allows it: whoever types "a " meant neither.
+      const control = document.querySelector("[data-asking] :is(pre, button:not(.primary), input, select):not(:disabled)");
+      control?.focus();
+      return control !== null;
+    },
     onEscape: () => setDrawer(false),
   }), []);
   useEffect(() => {
@@ -75,7 +82,7 @@ const Page = () => {
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the conversation</a>
     <div class=${`page ${isDrawerOpen ? "drawer-open" : ""}`}>
-      <${Sidebar} current=${ownPart(route.value, "s")} onClose=${() => setDrawer(false)} onShortcuts=${() => setHelp(true)} />
+      <${Sidebar} current=${ownPart(route.value, "s")} belongsTo=${shownExecution.value?.session_id} onClose=${() => setDrawer(false)} onShortcuts=${() => setHelp(true)} />
       <div class="shade" onClick=${() => setDrawer(false)}></div>
       <main id="main" tabindex="-1">
         <button type="button" class="icon-button drawer-button only-phone" aria-label="Conversations" aria-expanded=${String(isDrawerOpen)} onClick=${() => setDrawer(true)}><${Icon} name="menu" /></button>

@@ -46,6 +46,7 @@ const MOST_ENDS = 5000;
 
 export function rowOf(row, tag = "") {
   if (row.kind === "end") return endOf(row);
+  if (row.kind === "origin") return html`<${OriginRow} key=${row.key} origin=${row.origin} />`;
   const old = drawn.get(row.message);
   if (old?.key === row.key && old.tag === tag) return old.vnode;
   const vnode = html`<${ROWS[row.kind]} key=${row.key} message=${row.message} execution=${row.execution} tag=${tag} />`;
@@ -62,6 +63,12 @@ function endOf({ key, execution, details, isTold }) {
   ends.set(key, { details, isTold, vnode });
   return vnode;
 }
+
+/** Where a fork begins: what was done until then is told by the execution that it comes from. */
+const OriginRow = ({ origin }) => html`
+  <p class="row origin" data-origin=${origin.execution_id}>
+    Begins with what was known after step ${origin.step_number} of <a href=${`#/x/${encodeURIComponent(origin.execution_id)}`}>an earlier execution</a>
+  </p>`;
 
 /** The end of an execution: why, and the messages that are folded away. */
 const EndRow = ({ execution, details, isTold }) => {

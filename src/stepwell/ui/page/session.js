@@ -82,7 +82,9 @@ export class OpenSession {
     } catch (problem) {
       if (this._isClosed || mine !== this._loads) return;
       this.problem.value = problem;
-      this.line.value = { state: "offline", reason: problem.detail ?? String(problem) };
+      // Nothing is wrong with the line if there is no such session.
+      const state = problem.status === 404 ? "gone" : "offline";
+      this.line.value = { state, reason: problem.detail ?? String(problem) };
       if (!HOPELESS.includes(problem.status)) this._retry = setTimeout(() => this.load(through), RETRY);
     }
   }

@@ -11,6 +11,8 @@ export const search = signal("");
 export const showsArchived = signal(false);
 /** What the open thread knows of its own session: sooner than the list does. */
 export const ownState = signal({ id: "", status: "idle" });
+/** The execution whose page is open: it belongs to a session of the list. */
+export const shownExecution = signal(null);
 /** Sessions that this tab began: their first answer may be there before anybody listens. */
 export const begunHere = new Set();
 /** The session that was changed here last, which may be the open one. */

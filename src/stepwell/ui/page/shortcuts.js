@@ -4,15 +4,25 @@ import { html, useEffect, useRef } from "./html.js";
 
 const KEYS = [
   ["/", "Search conversations"], ["n", "New conversation"], ["↑ ↓", "Move in the list of conversations"], ["Enter", "Send, or open"],
+  ["a", "Answer what is asked; Alt+A while you write"],
   ["Shift+Enter", "New line"], ["Esc", "Cancel what runs (in the message field), close"], ["?", "This list"],
 ];
 
 const isTyping = ({ tagName, isContentEditable }) => ["INPUT", "TEXTAREA", "SELECT"].includes(tagName) || isContentEditable;
 
+/** Alt+A, or just "a" where nothing is written. With some keyboards Alt+A is a letter: then it is one
+ * in a field that has text. */
+const isForAnswer = ({ altKey, code, key, target }) => {
+  if (!altKey) return key === "a" && !isTyping(target);
+  return code === "KeyA" && (key.toLowerCase() === "a" || !isTyping(target) || !target.value);
+};
+
 /** Listens on the whole page; what it returns ends that. */
-export function listenForKeys({ onSearch, onNew, onHelp, onEscape }) {
+export function listenForKeys({ onSearch, onNew, onHelp, onEscape, onAnswer }) {
   const onKeyDown = (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey) return;
+    if (isForAnswer(event)) return void (onAnswer() && event.preventDefault());
+    if (event.altKey) return;
     if (event.key === "Escape") return onEscape();
     if (isTyping(event.target)) return;
     const act = { "/": onSearch, n: onNew, "?": onHelp }[event.key];

@@ -12,7 +12,11 @@ const DOTS = {
   running: ["running", "working"], pending: ["running", "queued"], paused: ["waits", "waits for you"], failed: ["failed", "failed"],
 };
 
-export const Sidebar = ({ current, onClose, onShortcuts }) => {
+export const Sidebar = ({ current, belongsTo, onClose, onShortcuts }) => {
+  const [focused, setFocused] = useState("");
+  // One row is in the way of Tab, with its buttons; the arrows lead to the others.
+  const active = [focused, current ?? belongsTo].find((id) => sessions.value.some((one) => one.id === id)) ?? sessions.value[0]?.id;
+  const onFocus = ({ target }) => setFocused(target.closest("li")?.dataset.session ?? focused);
   const list = useRef(null);
   const { isLoading, problem, next } = sessionsState.value;
   const timer = useRef(0);
@@ -49,8 +53,8 @@ export const Sidebar = ({ current, onClose, onShortcuts }) => {
       </label>
       <div class="sessions" ref=${list} onScroll=${onScroll}>
         ${problem && html`<p class="problem" role="alert">${problem.detail ?? String(problem)} <button type="button" class="link" onClick=${() => refresh({ anew: true })}>Try again</button></p>`}
-        <ul aria-label=${showsArchived.value ? "Archived conversations" : "Conversations, newest first"}>
-          ${sessions.value.map((one) => html`<${Entry} key=${one.id} session=${one} isCurrent=${one.id === current} onClose=${onClose} />`)}
+        <ul aria-label=${showsArchived.value ? "Archived conversations" : "Conversations, newest first"} onFocusIn=${onFocus}>
+          ${sessions.value.map((one) => html`<${Entry} key=${one.id} session=${one} isCurrent=${one.id === current} isAround=${one.id === belongsTo} isActive=${one.id === active} onClose=${onClose} />`)}
         </ul>
         ${!sessions.value.length && !isLoading && !problem && html`<p class="quiet empty">${search.value ? "Nothing is found for these words." : showsArchived.value ? "Nothing is archived." : "No conversations yet."}</p>`}
         ${next !== null && html`<button type="button" class="plain more" disabled=${isLoading} onClick=${loadMore}>${isLoading ? "Loading…" : "Show more"}</button>`}
@@ -65,7 +69,8 @@ export const Sidebar = ({ current, onClose, onShortcuts }) => {
     </nav>`;
 };
 
-const Entry = ({ session, isCurrent, onClose }) => {
+const Entry = ({ session, isCurrent, isAround, isActive, onClose }) => {
+  const tabindex = isActive ? 0 : -1;
   const [isRenaming, setRenaming] = useState(false);
   const [problem, setProblem] = useState("");
   const title = session.title || "Untitled conversation";
@@ -88,15 +93,15 @@ const Entry = ({ session, isCurrent, onClose }) => {
     }} /></li>`;
   }
   return html`
-    <li class=${isCurrent ? "current" : ""} data-session=${session.id}>
-      <a class="session" href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : undefined} onClick=${onClose}>
+    <li class=${isCurrent || isAround ? "current" : ""} data-session=${session.id}>
+      <a class="session" href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : isAround ? "true" : undefined} tabindex=${tabindex} onClick=${onClose}>
         <span class="title">${dot && html`<i class=${`dot ${dot[0]}`} aria-hidden="true"></i>`}${revealed(title)}</span>
         <span class="about">${dot && html`<span class=${`state ${dot[0]}`}>${dot[1]}</span>`}<span>${session.agent_type}</span><time datetime=${session.updated_at}>${ago(session.last_message_at ?? session.updated_at)}</time></span>
       </a>
       <span class="actions">
-        <button type="button" class="icon-button" aria-label=${revealedText(`Rename ${title}`)} title="Rename" onClick=${() => setRenaming(true)}><${Icon} name="pencil" /></button>
+        <button type="button" class="icon-button" aria-label=${revealedText(`Rename ${title}`)} title="Rename" tabindex=${tabindex} onClick=${() => setRenaming(true)}><${Icon} name="pencil" /></button>
         ${session.status !== "closed" && html`
-          <button type="button" class="icon-button" aria-label=${revealedText(`${isArchived ? "Take up again" : "Archive"} ${title}`)} title=${isArchived ? "Take up again" : "Archive"} onClick=${() => alter({ status: isArchived ? "active" : "archived" })}>
+          <button type="button" class="icon-button" aria-label=${revealedText(`${isArchived ? "Take up again" : "Archive"} ${title}`)} title=${isArchived ? "Take up again" : "Archive"} tabindex=${tabindex} onClick=${() => alter({ status: isArchived ? "active" : "archived" })}>
             <${Icon} name=${isArchived ? "restore" : "archive"} />
           </button>`}
       </span>

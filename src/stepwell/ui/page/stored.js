@@ -50,7 +50,7 @@ function ofExecution(items) {
     const [type, step] = [metadata.event_type, metadata.step_number];
     if (Number.isSafeInteger(step)) tellText(execution, step);
     if (role === "user") shown.push({ id, role, content });
-    else if (role === "assistant") shown.push({ id: `${execution}:${last}:answer`, role, content });
+    else if (role === "assistant") shown.push({ id: execution ? `${execution}:${last}:answer` : id, role, content });
     else if (type === "tool.called") shown.push(calledOf(item));
     else if (type === "tool.completed" && wentOn(item, items)) {
       if (!called.has(metadata.call_id)) shown.push(neverCalled(item, asked));
@@ -105,6 +105,6 @@ function completedOf(item) {
     id: `${execution}:${step}:${call_id}`,
     role: "tool",
     content: isFine ? result_summary ?? "" : errorOf(item),
-    metadata: { tool_call_id: call_id, tool_name: tool, is_error: !isFine, duration_ms: outcome === "pending" ? null : duration_ms },
+    metadata: { tool_call_id: call_id, tool_name: tool, is_error: !isFine, outcome, duration_ms: outcome === "pending" ? null : duration_ms },
   };
 }

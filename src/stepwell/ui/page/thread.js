@@ -9,7 +9,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal, useSignal
 import { rowOf } from "./message.js";
 import { OpenSession } from "./session.js";
 import { agents, change, changed, ownState, refreshSoon, sessions } from "./sessions.js";
-import { rowsOf } from "./turns.js";
+import { rowsOf, withOrigin } from "./turns.js";
 import { clipped, isScripted } from "./words.js";
 
 const [NEAR, SOON, MOST_ANCHORS] = [32, 200, 10];
@@ -53,7 +53,7 @@ function useTitle(open) {
     const current = all.find((one) => one.status !== "pending") ?? all[0];
     if (open.isLoaded.value) ownState.value = { id: open.id, status: current?.status ?? open.status.value };
     const mark = waits ? "● waits for you · " : isWorking ? "● working · " : "";
-    document.title = `${mark}${revealedText(newestOf(open)?.title ?? "Conversation")} · Stepwell`;
+    document.title = `${mark}${revealedText(newestOf(open)?.title ?? (open.line.value.state === "gone" ? "Not found" : "Conversation"))} · Stepwell`;
   });
 }
 
@@ -63,10 +63,10 @@ const Head = ({ open }) => {
   const { state, reason } = open.line.value;
   return html`
     <header class="thread-head">
-      <h1>${revealed(session?.title ?? (session ? "Untitled conversation" : ""))}</h1>
+      <h1>${state === "gone" ? "Not found" : revealed(session?.title ?? (session ? "Untitled conversation" : ""))}</h1>
       ${session && html`<span class="chip">${session.agent_type}</span>`}
       ${isScripted(agent?.model) && html`<span class="chip scripted" title="Its words are scripted: no model is asked">scripted</span>`}
-      <span class=${`line ${state}`} title=${reason}><i aria-hidden="true"></i><span>${state === "connecting" && !reason ? "connecting…" : LINES[state]}${state !== "live" && reason && html`<span class="reason">: ${reason}</span>`}</span></span>
+      ${state !== "gone" && html`<span class=${`line ${state}`} title=${reason}><i aria-hidden="true"></i><span>${state === "connecting" && !reason ? "connecting…" : LINES[state]}${state !== "live" && reason && html`<span class="reason">: ${reason}</span>`}</span></span>`}
     </header>`;
 };
 
@@ -149,7 +149,8 @@ const Rows = ({ open, anchor, scroller }) => {
   const isAsked = (id) => executions.get(id)?.pending?.length > 0;
   const isBusy = [...executions.values()].some((one) => one.status === "running" || one.status === "paused");
   const rows = rowsOf(messages, users, (id) => executions.has(id));
-  return rows.map((row) => {
+  const origin = open.session.value?.metadata?.forked_from;
+  return withOrigin(rows, origin, !open.older.value.hasMore).map((row) => {
     if (row.kind === "status" && row.message.id.endsWith(":status") && isAsked(row.execution)) return null;
     const isQueued = row.kind === "user" && isBusy && executions.get(row.execution)?.status === "pending";
     return rowOf(row, isQueued ? "Queued: it is answered after what runs now" : "");
@@ -196,7 +197,7 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     }
   };
   const isEnding = current && cancelled.value === current.id;
-  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above. A message sent now is answered afterwards."
+  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above (Alt+A leads there). A message sent now is answered afterwards."
     : current ? "It is working. A message sent now waits for its turn; Esc cancels." : "";
   const restore = async () => {
     problem.value = "";

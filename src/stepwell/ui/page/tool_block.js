@@ -9,9 +9,21 @@ import { clipped, counted, shownArguments, shownValue, span } from "./words.js";
 
 const SPAWNS = "spawn_subagent";
 const WORDS = {
-  running: "running", waiting: "waits for you", done: "done", failed: "failed", unknown: "outcome unknown",
+  running: "running", waiting: "waits for you", done: "done", failed: "failed", blocked: "not allowed", unknown: "outcome unknown",
 };
-const ICONS = { done: "check", failed: "cross", waiting: "pause", unknown: "question" };
+const ICONS = { done: "check", failed: "cross", blocked: "blocked", waiting: "pause", unknown: "question" };
+
+/** What the model is told of a call that did not run: people need only the reason. */
+const BLOCKED = "Error: Blocked: ";
+const DENIED = `${BLOCKED}a person denied this call`;
+
+const wordOf = ({ state, content }) => (state === "blocked" && content.startsWith(DENIED) ? "denied" : WORDS[state]);
+
+const reasonOf = ({ state, content }) => {
+  if (state !== "blocked" || !content.startsWith(BLOCKED)) return content;
+  const reason = content.slice(BLOCKED.length);
+  return reason.slice(0, 1).toUpperCase() + reason.slice(1);
+};
 
 /** The calls of executions, as far as they were fetched. */
 const fetched = new Map();
@@ -48,13 +60,13 @@ export const ToolBlock = ({ message }) => {
         <span class="tool-summary">${revealed(summary)}</span>
         <span class="tool-state">
           ${ICONS[state] ? html`<${Icon} name=${ICONS[state]} />` : html`<span class="spinner" aria-hidden="true"></span>`}
-          <span class=${state === "done" ? "sr-only" : ""}>${WORDS[state]}</span>
+          <span class=${state === "done" ? "sr-only" : ""}>${wordOf(message)}</span>
           ${isSettled && time !== null && html`<span class="tool-time">${span(time)}</span>`}
         </span>
       </summary>
       ${isOpen && html`<${Whole} message=${message} />`}
       </details>
-      ${!isOpen && message.error && content && html`<p class="tool-error">${revealed(clipped(content, 300))}</p>`}
+      ${!isOpen && message.error && content && html`<p class="tool-error">${revealed(clipped(reasonOf(message), 300))}</p>`}
       ${children.length > 0 && html`
         <div class="children" role="group" aria-label=${`What the subagent of ${name} did`}>
           ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}

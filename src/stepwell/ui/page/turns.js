@@ -71,3 +71,14 @@ export function rowsOf(messages, users, isOpen) {
   if (hasOutput) end();
   return rows;
 }
+
+/** With the row that says where a fork comes from: behind what was copied from there, which belongs to
+ * no execution of this session.
+ * @param {object[]} rows @param {{execution_id: string, step_number: number} | undefined} origin
+ * @param {boolean} isWhole whether nothing is left to be loaded before these rows */
+export function withOrigin(rows, origin, isWhole) {
+  const found = rows.findIndex(({ execution }) => execution);
+  const place = found < 0 ? rows.length : found;
+  if (!origin?.execution_id || (place === 0 && !isWhole)) return rows;
+  return rows.toSpliced(place, 0, { kind: "origin", key: "origin", origin, execution: "" });
+}

@@ -9,6 +9,9 @@ const modelsOf = (steps) => [...new Set(steps.map((step) => step.model).filter(B
 const takeoverText = (entry) =>
   `attempt ${entry.attempt} took over at step ${entry.step}: its worker (${entry.worker}) did not answer for ${entry.silent_seconds} s`;
 
+/** Every answer begins an attempt too: they are told only where a worker was lost or shut down. */
+const isTakenUp = ({ metadata }) => Boolean(metadata?.takeovers?.length || metadata?.stopped_attempts?.length);
+
 const Attempts = ({ execution }) => {
   const takeovers = execution.metadata?.takeovers ?? [];
   const stopped = execution.metadata?.stopped_attempts ?? [];
@@ -47,7 +50,7 @@ export const Facts = ({ trace }) => {
       <${Fact} name="Steps">${execution.step_count}<//>
       <${Fact} name="Tokens">${tokens(execution.token_usage, execution.token_details)}<//>
       <${Fact} name="Cost">${money(execution.cost)}<//>
-      ${execution.attempt > 0 && html`<${Fact} name="Attempt"><${Attempts} execution=${execution} /><//>`}
+      ${isTakenUp(execution) && html`<${Fact} name="Attempt"><${Attempts} execution=${execution} /><//>`}
       ${execution.error_message && html`<${Fact} name="Error"><span class="x-bad">${execution.error_message}</span><//>`}
     </dl>
   </section>`;

@@ -8,12 +8,14 @@ import { Votes, votesOf } from "./decision.js";
 import { JsonText, LongText } from "./folding.js";
 import { duration, moment, money, tokens } from "./formats.js";
 
-const OUTCOMES = { completed: "done", raised: "failed", pending: "waits for an answer", blocked: "blocked" };
+const OUTCOMES = { completed: "done", raised: "failed", pending: "waits for an answer", blocked: "not allowed" };
 
-const isBad = (tool) => tool.error !== null || !["completed", "pending"].includes(tool.outcome);
+const isBlocked = (tool) => tool.outcome === "blocked";
+const isBad = (tool) => !isBlocked(tool) && (tool.error !== null || !["completed", "pending"].includes(tool.outcome));
+const toneOf = (tool) => (isBad(tool) ? "x-bad" : isBlocked(tool) ? "x-warn" : "x-muted");
 
 const Tool = ({ tool }) => html`<li class="x-tool" data-bad=${isBad(tool)}>
-  <h4><code>${revealed(tool.name)}</code> <span class=${isBad(tool) ? "x-bad" : "x-muted"}>${isBad(tool) && "✕ "}${
+  <h4><code>${revealed(tool.name)}</code> <span class=${toneOf(tool)}>${isBad(tool) && "✕ "}${
     OUTCOMES[tool.outcome] ?? tool.outcome} · ${duration(tool.duration_seconds)}</span></h4>
   <h5>Arguments</h5><${JsonText} value=${tool.arguments} label=${`Arguments of ${tool.name}`} />
   ${tool.error && html`<h5>Error</h5><${ErrorText} error=${tool.error} />`}

@@ -45,7 +45,6 @@ export const Stop = ({ trace }) => {
       data-tone=${statusLook(execution.status).tone} aria-labelledby="x-headline">
     <div class="x-row x-stop-top">
       <${StatusBadge} status=${execution.status} />
-      ${stop.reason && html`<code class="x-reason-code">${stop.reason}</code>`}
       ${isRunning(execution.status) && html`<span class="x-live" role="status">updates by itself</span>`}
     </div>
     <h1 id="x-headline">${stop.headline || stop.text}</h1>
@@ -57,6 +56,6 @@ export const Stop = ({ trace }) => {
     ${stop.votes.length > 0 && html`<h2>Every vote of the last decision</h2>
       <${Votes} votes=${stop.votes} label="Every vote of the last decision" />`}
     <p class="x-row x-cli"><${CopyButton} text=${stop.text} label="Copy as text" what="the explanation, as stepwell why prints it" />
-      <span class="x-muted">The same as <code>stepwell why ${execution.id}</code></span></p>
+      <span class="x-muted">The same text: <code>stepwell why ${execution.id}</code>, with this server's <code>--db</code></span></p>
   </section>`;
 };

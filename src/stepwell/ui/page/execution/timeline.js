@@ -20,7 +20,7 @@ const placed = (axis, from, to) => {
   return { left: percent(Math.min(left, 1 - THINNEST / 100)), width: `${width.toFixed(3)}%` };
 };
 
-const isBad = (outcome) => outcome !== "" && !["completed", "pending", "answered"].includes(outcome);
+const isBad = (outcome) => outcome !== "" && !["completed", "pending", "answered", "blocked"].includes(outcome);
 
 const Bars = ({ row, axis }) => html`<div class="x-bars" aria-hidden="true" style=${{ "--lanes": row.lanes }}>
   ${axis.gaps.map((gap, place) => html`<span key=${`gap ${place}`} class="x-gap"
