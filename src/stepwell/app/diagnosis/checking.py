@@ -9,13 +9,7 @@ from stepwell.app.config import Config, load_config
 from stepwell.app.diagnosis.finding import Finding, Level, broken, note, ok
 from stepwell.app.diagnosis.packages import package_findings
 from stepwell.clock import Clock, SystemClock
-from stepwell.errors import ConfigurationError, StepwellError
-
-_FAULTS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, OSError),
-    *(RuntimeError, StepwellError, SyntaxError, TypeError, ValueError),
-)
-"""What a module that is written wrong raises when it is imported."""
+from stepwell.errors import ConfigurationError
 
 
 async def diagnosis(
@@ -83,9 +77,4 @@ def _application(config: Config) -> Finding:
         names = load_app(config).agents.names
     except ConfigurationError as error:
         return broken("app", f"{config.app}: {error}", "mend app, or the module that it names")
-    except ImportError as error:
-        return broken("app", f"{config.app} can't be imported: {error}", "install what it needs")
-    except _FAULTS as error:
-        text = f"{config.app} can't be imported: {type(error).__name__}: {error}"
-        return broken("app", text, "mend the module")
     return ok("app", f"{config.app} has {', '.join(names)}")
