@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -129,3 +130,14 @@ def write_shop(folder: Path, name: str, *, max_steps: int = 3) -> str:
     """A module with agents; its ``app``, to be named on the command line."""
     (folder / f"{name}.py").write_text(SHOP.replace("MAX_STEPS", str(max_steps)))
     return f"{name}:app"
+
+
+STARTED: "list[subprocess.Popen[str]]" = []
+"""Processes that the test at work has started; a fixture ends those that are left."""
+
+
+def started(command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":
+    """A process that ends with its test, whatever becomes of that."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    STARTED.append(subprocess.Popen(command, text=True, **pipes))
+    return STARTED[-1]

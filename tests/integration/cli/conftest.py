@@ -1,11 +1,12 @@
 """A folder of its own for the commands of a test."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.command_line import CommandLine
+from tests.integration.cli.command_line import STARTED, CommandLine
 
 
 @pytest.fixture
@@ -16,3 +17,13 @@ def stepwell(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """A test that fails half-way leaves none behind, nor its pipes."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            if process.poll() is None:
+                process.kill()

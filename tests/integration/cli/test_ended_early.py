@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.clock import SystemClock
-from tests.integration.cli.command_line import CommandLine, say, write_shop
+from tests.integration.cli.command_line import CommandLine, say, started, write_shop
 
 COMMAND = (sys.executable, "-m", "stepwell")
 PATIENCE = 30.0
@@ -21,8 +21,7 @@ PATIENCE = 30.0
 
 def process(folder: Path, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
     """The command, in that folder."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.Popen([*COMMAND, *arguments], cwd=folder, text=True, **pipes)
+    return started([*COMMAND, *arguments], cwd=folder, **streams)
 
 
 def slow(folder: Path, name: str, *more: str) -> "subprocess.Popen[str]":

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.clock import SystemClock
-from tests.integration.cli.command_line import CommandLine, write_shop
+from tests.integration.cli.command_line import CommandLine, started, write_shop
 
 COMMAND = (sys.executable, "-m", "stepwell")
 PATIENCE = 30.0
@@ -63,9 +63,7 @@ def test_a_question_is_asked_where_there_is_a_terminal_and_the_run_goes_on(tmp_p
 def test_ctrl_c_cancels_the_execution_itself(stepwell: CommandLine, tmp_path: Path):
     shop = write_shop(tmp_path, "terminal_slow")
     command = [*COMMAND, "run", "--app", shop, "--agent", "slow", "Go"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = started(command, cwd=tmp_path)
     assert process.stderr is not None
     assert "-> wait" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -142,13 +140,7 @@ def test_a_conversation_can_be_piped_and_taken_up_again(
 
 
 def test_the_second_ctrl_c_ends_a_server_at_once(tmp_path: Path):
-    process = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started([*COMMAND, "serve", "--port", "0"], cwd=tmp_path)
     assert process.stdout is not None
     assert "on http://127.0.0.1:" in process.stdout.readline()
     process.send_signal(signal.SIGINT)

@@ -31,6 +31,7 @@ _PASSING = {
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _UNIQUE = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
 _FOREIGN = sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+_AGAIN_SECONDS = 0.02
 
 
 class Driver(Struct, frozen=True, eq=False):
@@ -110,7 +111,16 @@ class SqliteLane:
         if not self.may_search:
             raise SearchElsewhere
         scanning = asyncio.ensure_future(self.scan(statement, values))
-        ending = asyncio.get_running_loop().call_later(seconds, self._direct.interrupt)
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            nonlocal ending
+            # Again and again: on a busy machine the thread may not have begun, and only what
+            # runs is interrupted.
+            self._direct.interrupt()
+            ending = loop.call_later(_AGAIN_SECONDS, end)
+
+        ending = loop.call_later(seconds, end)
         try:
             return await asyncio.shield(scanning)
         except asyncio.CancelledError:
