@@ -30,6 +30,22 @@ def find_node() -> Node | None:
     return _node_on_path() or _node_from_wheel()
 
 
+def printed(*arguments: str, given: str = "") -> str:
+    """What Node.js prints, run with these arguments on that input; it must not complain."""
+    found = find_node()
+    assert found is not None
+    ended = subprocess.run(
+        [found.node, *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.stderr == ""
+    return ended.stdout
+
+
 def why_missing(program: Path) -> str | None:
     """Why a program of the packages can't run, in words; None when it can."""
     wanted = ".".join(map(str, OLDEST))

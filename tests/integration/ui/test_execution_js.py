@@ -2,13 +2,12 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.servers.node import find_node, why_missing
+from tests.servers.node import find_node, printed, why_missing
 
 SCRIPT = Path(__file__).parent / "execution_cases.mjs"
 pytestmark = pytest.mark.skipif(find_node() is None, reason=str(why_missing(SCRIPT)))
@@ -17,18 +16,7 @@ NOTHING = "\N{EN DASH}"
 
 
 def run(part: str, given: Any) -> Any:
-    found = find_node()
-    assert found is not None
-    ended = subprocess.run(
-        [found.node, str(SCRIPT), part],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.stderr == ""
-    return json.loads(ended.stdout)
+    return json.loads(printed(str(SCRIPT), part, given=json.dumps(given)))
 
 
 def formatted(name: str, *values: Any) -> list[Any]:

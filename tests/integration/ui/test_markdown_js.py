@@ -2,13 +2,12 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.servers.node import find_node, why_missing
+from tests.servers.node import find_node, printed, why_missing
 
 SCRIPT = Path(__file__).parent / "markdown_cases.mjs"
 pytestmark = pytest.mark.skipif(find_node() is None, reason=str(why_missing(SCRIPT)))
@@ -27,18 +26,7 @@ ELEMENTS = {
 
 
 def run(part: str, given: Any) -> Any:
-    found = find_node()
-    assert found is not None
-    ended = subprocess.run(
-        [found.node, str(SCRIPT), part],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.stderr == ""
-    return json.loads(ended.stdout)
+    return json.loads(printed(str(SCRIPT), part, given=json.dumps(given)))
 
 
 def pieces(text: str, chance: random.Random, longest: int) -> list[int]:

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import stepwell
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.testing import message_list as lists
 from tests.property.live_runs import TEXTS, TOOLS, Json, Session, Turn, session_of
-from tests.servers.node import HERE, find_node, why_missing
+from tests.servers.node import HERE, printed, why_missing
 
 MODULE = Path(stepwell.__file__).parent / "ui" / "message_list.js"
 SCRIPT = HERE / "message_list.mjs"
@@ -266,22 +265,10 @@ def cases() -> Iterator[Case]:
 
 @needs_node
 def test_the_module_and_its_twin_show_the_same() -> None:
-    found = find_node()
-    assert found is not None
     given = list(cases())
     lines = "".join(json.dumps(case) + "\n" for case in given)
 
-    ended = subprocess.run(
-        [found.node, str(SCRIPT)],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert ended.stderr == ""
-    shown = [json.loads(line) for line in ended.stdout.splitlines()]
+    shown = [json.loads(line) for line in printed(str(SCRIPT), given=lines).splitlines()]
     assert len(shown) == len(given) == 246
     for case, by_module in zip(given, shown, strict=True):
         assert by_module == played(case)
@@ -289,18 +276,7 @@ def test_the_module_and_its_twin_show_the_same() -> None:
 
 @needs_node
 def test_long_runs_are_read_in_a_moment() -> None:
-    found = find_node()
-    assert found is not None
-    ended = subprocess.run(
-        [found.node, str(HERE / "message_list_cost.mjs")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert ended.stderr == ""
-    seconds = json.loads(ended.stdout)
+    seconds = json.loads(printed(str(HERE / "message_list_cost.mjs")))
     assert seconds.pop("shown") == [2, 2]
     assert [name for name, spent in seconds.items() if spent > 5] == []
 

@@ -1,7 +1,6 @@
 """What the page makes of stored messages, run in Node.js: the same as what was streamed."""
 
 import json
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from stepwell.models import ModelResponse
 from stepwell.server.views import execution_view, message_view
 from stepwell.sessions.log import envelope_of
 from stepwell.testing import MockTool, ScriptedModel, call
-from tests.servers.node import HERE, find_node, why_missing
+from tests.servers.node import HERE, printed, why_missing
 
 UI = Path(stepwell.__file__).parent / "ui"
 IMPORTS = f"""
@@ -38,18 +37,9 @@ pytestmark = pytest.mark.skipif(
 
 def played(script: str, given: Any) -> Any:
     """What a script prints, which has ``given`` and the modules of the page."""
-    found = find_node()
-    assert found is not None
-    ended = subprocess.run(
-        [found.node, "--input-type=module", "--eval", IMPORTS + script],
-        input=json.dumps(given, default=str),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert ended.stderr == ""
-    return json.loads(ended.stdout)
+    script = IMPORTS + script
+    told = json.dumps(given, default=str)
+    return json.loads(printed("--input-type=module", "--eval", script, given=told))
 
 
 LIVE_AND_STORED = """
