@@ -83,7 +83,8 @@ def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
         ("Refunded.", "/why\r"),
         ("stepwell why", "/session\r"),
         ("stepwell chat", "/nonsense\r"),
-        ("/help lists", "\x04"),
+        # Ctrl-D means the end only to who reads: after the prompt.
+        ("/help lists what there is\r\n\x1b[1m> ", "\x04"),
     ]
     code, seen = typed(["chat", shop, "--agent", "refunds"], tmp_path, answers)
     assert code == 0, seen
