@@ -87,6 +87,7 @@ def test_a_past_of_ten_thousand_messages_opens_at_once_and_pages_back_to_the_fir
     expect(chat.answer).to_contain_text("Quick answer.")
 
 
+@pytest.mark.alone
 def test_two_thousand_chunks_at_five_hundred_a_second_cost_the_same_at_the_end_as_at_the_start(
     browser: Browser,
 ) -> None:

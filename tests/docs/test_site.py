@@ -17,10 +17,10 @@ import stepwell
 import stepwell.app
 import stepwell.events
 import stepwell.testing
+from tests.browser.chromium import FLAGS, found_chromium, why_missing
 from tests.docs.pages import DOCS, PAGES, ROOT
 
 BUILD = runpy.run_path(str(DOCS / ".site/build.py"))
-CHROMIUM = Path("/usr/bin/chromium")
 LOADING = {
     "audio": "src",
     "embed": "src",
@@ -154,14 +154,15 @@ def address(site: Path) -> Iterator[str]:
     thread.join()
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium on this machine")
+@pytest.mark.skipif(why_missing() is not None, reason=str(why_missing()))
 async def test_a_browser_asks_nobody_else(address: str) -> None:
     from playwright.async_api import async_playwright
 
     asked: list[str] = []
     async with async_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        browser = await playwright.chromium.launch(
+            executable_path=found_chromium(), args=list(FLAGS)
+        )
         page = await browser.new_page()
         page.on("request", lambda request: asked.append(request.url))
         for path in ("index.html", "learn/tools.html", "reference/api/agent.html"):

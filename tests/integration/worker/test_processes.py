@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from stepwell.sessions.records import ExecutionStatus
 from tests.integration.worker.bench_of_workers import (
     Place,
@@ -132,11 +134,11 @@ async def test_two_processes_send_while_workers_die_and_nothing_is_lost(place: P
     assert max(Counter(n.id for n in place.noted("finished")).values()) == 1
 
 
+@pytest.mark.alone
 async def test_short_executions_run_once_each_over_four_workers(place: Place) -> None:
     # A job of Procrastinate's costs some ten milliseconds of a processor.
     sessions = 40 if place.url.startswith("sqlite") else 8
-    # Nobody dies here: a worker that is only slow must not be taken for dead.
-    with workers(place, 4, concurrency=10, lease_seconds=20.0) as processes:
+    with workers(place, 4, concurrency=10) as processes:
         for process in processes:
             await process.ready()
         ids = [id for _ in range(sessions) for id in await place.send(10)]

@@ -94,10 +94,8 @@ async def following(live: Live, session: Session) -> AsyncIterator[list[Follower
     await until(lambda: live.services.feeds.following == 0)
 
 
-async def delays_of(
-    live: Live, session: Session, followers: list[Follower], first: int
-) -> tuple[float, float]:
-    """How long it takes until a logged event has come to half of them, and to nearly all."""
+async def p99(live: Live, session: Session, followers: list[Follower], first: int) -> float:
+    """How long it takes until an event that is logged has come to nearly all."""
     clock = SystemClock()
     delays: list[float] = []
     for number in range(first, first + EVENTS):
@@ -105,8 +103,7 @@ async def delays_of(
         await live.log(session, "x" * 200)
         await until(lambda: all(number in one.times for one in followers), 10)  # noqa: B023
         delays += [one.times[number] - began for one in followers]
-    delays.sort()
-    return delays[len(delays) // 2], delays[int(len(delays) * 0.99)]
+    return sorted(delays)[int(len(delays) * 0.99)]
 
 
 def most_buffered(live: Live) -> int:
@@ -116,19 +113,20 @@ def most_buffered(live: Live) -> int:
     return max(sizes, default=0)
 
 
+@pytest.mark.alone
 async def test_a_reader_that_stops_costs_little_and_does_not_slow_the_others(live: Live) -> None:
     quick, stuck = await live.session(), await live.session()
     async with following(live, quick) as followers:
-        await delays_of(live, quick, followers, 1)  # until all is warm
-        alone, most_alone = await delays_of(live, quick, followers, EVENTS + 1)
+        await p99(live, quick, followers, 1)  # until all is warm
+        alone = await p99(live, quick, followers, EVENTS + 1)
         async with raw_stream(live, stuck) as reader:
             await reader.readuntil(b"retry: 1000\n\n")
             for _ in range(12):
                 await live.log(stuck, *["x" * 50_000] * 10)
             await until(lambda: most_buffered(live) > 0)
-            beside, most_beside = await delays_of(live, quick, followers, 2 * EVENTS + 1)
+            beside = await p99(live, quick, followers, 2 * EVENTS + 1)
             assert most_buffered(live) < 256 * 1024
             await until(lambda: live.services.feeds.following == OTHERS)
-    # Other programs run on this machine as well: the slowest ones are theirs.
-    print(f"p99 alone {most_alone * 1000:.1f} ms, beside a reader that stopped {most_beside:.3f} s")
+    # Other programs run on this machine as well, so a tenth is for the measurement by hand.
+    print(f"p99 alone {alone * 1000:.1f} ms, beside a reader that stopped {beside * 1000:.1f} ms")
     assert beside < alone * 1.5 + 0.05
