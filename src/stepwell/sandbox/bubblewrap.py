@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.bubblewrap_arguments import arguments, syscall_filtering
-from stepwell.sandbox.cgroups import ControlGroup, control_group
+from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
 from stepwell.sandbox.handover import Handover
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.processes import Launch, check_command, run_process
@@ -186,8 +185,7 @@ class _Cell:
                 self._reports += piece
         ran = any("exit-code" in report for report in _documents(self._reports))
         if ran or result.ending is not Ending.EXITED or not result.stderr.startswith("bwrap: "):
-            ran_out = self._group is not None and self._group.out_of_memory
-            return replace(result, out_of_memory=True) if ran_out else result
+            return memory_told(result, self._group)
         raise SandboxError(f"bubblewrap can't confine the command: {result.stderr.strip()}")
 
     async def _find_first(self) -> None:

@@ -12,8 +12,11 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stepwell.errors import SandboxError
 from stepwell.sandbox.policy import ExecutionPolicy
+from stepwell.sandbox.sandbox import SandboxResult
 
 MEMORY, PIDS = "memory", "pids"
 REMOVAL_ROUNDS = 400
@@ -63,6 +66,12 @@ class ControlGroup:
                 if _removed(folder):
                     break
                 await asyncio.sleep(ROUND_SECONDS)
+
+
+def memory_told(result: SandboxResult, group: ControlGroup | None) -> SandboxResult:
+    """The result of a command whose group was removed, with what the kernel ended for memory."""
+    ran_out = group is not None and group.out_of_memory
+    return replace(result, out_of_memory=True) if ran_out else result
 
 
 def control_group(policy: ExecutionPolicy, *, spare_processes: int = 0) -> ControlGroup | None:

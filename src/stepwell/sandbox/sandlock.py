@@ -8,12 +8,15 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stepwell.errors import SandboxError
+from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.policy import ExecutionPolicy
@@ -98,8 +101,13 @@ class SandlockSandbox:
         keeper = _Keeper()
         try:
             async with private_folder() as temporary:
+                environment = command_environment(
+                    policy, home=str(temporary), temporary=str(temporary)
+                )
+                # Last of all that may fail, since from here on run_process sees to its removal.
+                keeper.reserve(policy)
                 result = await run_process(
-                    _launch(argv, policy, temporary, keeper.descriptor),
+                    _launch(argv, policy, temporary, environment, keeper),
                     policy,
                     stdin=stdin,
                     on_output=on_output,
@@ -113,11 +121,12 @@ class SandlockSandbox:
                 f"sandlock can't confine this command, so it was not run: {keeper.refusal}; "
                 "choose another sandbox"
             )
-        return result
+        return memory_told(result, keeper.group)
 
 
 class _Keeper:
-    """Our end of a pipe that the keeper of a run holds until nothing of the command lives."""
+    """Our end of a pipe that the keeper of a run holds until nothing of the command lives, and the
+    control group of the command."""
 
     def __init__(self) -> None:
         try:
@@ -126,14 +135,27 @@ class _Keeper:
             raise SandboxError(f"no process could be started: {error.strerror}") from error
         os.set_blocking(self._reading, False)
         self.refusal = ""
+        self.group: ControlGroup | None = None
+
+    def reserve(self, policy: ExecutionPolicy) -> None:
+        """Make the control group that limits memory, where one can be made."""
+        # Processes are counted by sandlock: a group would count their threads as well.
+        self.group = control_group(replace(policy, max_processes=None))
 
     async def started(self, _: int) -> None:
         """Leave the other end to the keeper: a fork of this process would hold it as well."""
         self._close_writing()
 
     async def gone(self) -> None:
-        """Wait until the keeper is gone."""
+        """Wait until the keeper is gone, and remove the group."""
         self._close_writing()
+        try:
+            await self._listened()
+        finally:
+            if self.group is not None:
+                await self.group.remove()
+
+    async def _listened(self) -> None:
         try:
             async with asyncio.timeout(END_SECONDS):
                 while said := await self._heard():
@@ -179,8 +201,13 @@ def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
                 )
 
 
-def _launch(argv: Sequence[str], policy: ExecutionPolicy, temporary: Path, keeper: int) -> Launch:
-    environment = command_environment(policy, home=str(temporary), temporary=str(temporary))
+def _launch(
+    argv: Sequence[str],
+    policy: ExecutionPolicy,
+    temporary: Path,
+    environment: Mapping[str, str],
+    keeper: _Keeper,
+) -> Launch:
     return Launch(
         argv=(
             *(sys.executable, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parent)),
@@ -190,14 +217,17 @@ def _launch(argv: Sequence[str], policy: ExecutionPolicy, temporary: Path, keepe
         # Renamed, so that none of them (LD_PRELOAD, say) works on what is not confined.
         environment={ENVIRONMENT_PREFIX + name: value for name, value in environment.items()},
         directory=policy.directory,
-        pass_fds=(keeper,),
+        pass_fds=(keeper.descriptor,),
         # The keeper sees to it that nothing lives on.
         supervised=False,
     )
 
 
-def _options(policy: ExecutionPolicy, temporary: Path, keeper: int) -> Iterator[str]:
-    yield from ("--library", str(_library()), "--alive", str(keeper), "--host", str(os.getpid()))
+def _options(policy: ExecutionPolicy, temporary: Path, keeper: _Keeper) -> Iterator[str]:
+    yield from ("--library", str(_library()), "--host", str(os.getpid()))
+    yield from ("--alive", str(keeper.descriptor))
+    for file in keeper.group.join_files if keeper.group is not None else ():
+        yield from ("--join", str(file))
     yield from ("--directory", str(policy.directory))
     for path in (policy.directory, temporary, *policy.writable):
         yield from ("--write", str(path))

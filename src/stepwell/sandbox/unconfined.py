@@ -3,10 +3,8 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import replace
-
 from stepwell.errors import SandboxError
-from stepwell.sandbox.cgroups import ControlGroup, control_group
+from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
@@ -66,8 +64,7 @@ class UnconfinedSandbox:
                 on_output=on_output,
                 sweep=group.remove if group is not None else None,
             )
-            ran_out = group is not None and group.out_of_memory
-            return replace(result, out_of_memory=True) if ran_out else result
+            return memory_told(result, group)
 
 
 def _limits(policy: ExecutionPolicy, group: ControlGroup | None) -> Mapping[str, int]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.sandbox import Sandbox
+from stepwell.sandbox import Sandbox, cgroups
 from stepwell.sandbox.bubblewrap import BubblewrapSandbox
+from stepwell.sandbox.cgroups import _parent
 from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
 from tests.integration.sandbox.watching import Marker, own_groups, private_folders, zombies
@@ -25,6 +26,21 @@ def place(tmp_path: Path) -> Path:
 def marker() -> Marker:
     """By which processes of this test are found."""
     return Marker()
+
+
+@pytest.fixture
+def parents() -> list[Path]:
+    """Where this process can make control groups."""
+    found = [_parent(controller) for controller in ("memory", "pids")]
+    if None in found:
+        pytest.skip("no control groups can be made here")
+    return [parent for parent in found if parent is not None]
+
+
+@pytest.fixture
+def no_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that lets nobody make one."""
+    monkeypatch.setattr(cgroups, "_parent", lambda _: None)
 
 
 @pytest.fixture

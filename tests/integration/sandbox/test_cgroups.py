@@ -4,21 +4,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from stepwell.sandbox import ExecutionPolicy
 from stepwell.sandbox.bubblewrap import BubblewrapSandbox
 from stepwell.sandbox.cgroups import _parent, control_group, find_parent
 from tests.integration.sandbox.watching import own_groups
-
-
-@pytest.fixture
-def parents() -> list[Path]:
-    """Where this process can make groups."""
-    found = [_parent(controller) for controller in ("memory", "pids")]
-    if None in found:
-        pytest.skip("no control groups can be made here")
-    return [parent for parent in found if parent is not None]
 
 
 async def test_a_group_holds_the_limits_and_goes(parents: list[Path], place: Path) -> None:

@@ -174,6 +174,17 @@ async def test_a_fork_bomb_stays_small(sandbox: Sandbox, world: World) -> None:
     assert world.harm() == {}
 
 
+@pytest.mark.alone
+@pytest.mark.usefixtures("no_control_groups")
+@pytest.mark.parametrize("kind", MEMORY_BOMBS)
+async def test_a_memory_bomb_stays_small_where_only_a_look_limits_it(
+    sandlock: SandlockSandbox, world: World, kind: str
+) -> None:
+    _, memory, _ = await most_used(sandlock, world, MEMORY_BOMBS[kind])
+    assert memory < 2 * MUCH_MEMORY
+    assert world.harm() == {}
+
+
 @pytest.mark.parametrize("kind", MEMORY_BOMBS)
 async def test_a_memory_bomb_stays_small(sandbox: Sandbox, world: World, kind: str) -> None:
     _, memory, _ = await most_used(sandbox, world, MEMORY_BOMBS[kind])

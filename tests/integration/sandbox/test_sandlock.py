@@ -12,7 +12,7 @@ import pytest
 from stepwell.errors import SandboxError
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.sandlock import SandlockSandbox
-from tests.integration.sandbox.watching import Marker, until
+from tests.integration.sandbox.watching import Marker, own_groups, until
 
 REASON = SandlockSandbox().unavailable()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -188,17 +188,34 @@ async def test_one_process_that_wants_too_much_memory_gets_an_error(work: Path) 
     assert "MemoryError" in result.stderr
 
 
-@pytest.mark.parametrize("kind", ["own", "copied", "shared"])
-async def test_many_processes_that_use_too_much_memory_are_ended(work: Path, kind: str) -> None:
+@pytest.fixture(params=["own", "copied", "shared"])
+def hungry(request: pytest.FixtureRequest) -> str:
+    """Six processes that want 80 MiB each."""
+    kind = request.param
     first = {"own": "", "copied": "b = bytearray(80 << 20)", "shared": "import mmap"}[kind]
     each = {"own": "b = bytearray(80 << 20)", "copied": "", "shared": "b = mmap.mmap(-1, 80 << 20)"}
-    script = (
+    return (
         f"import os, time\n{first}\nfor _ in range(6):\n if os.fork() == 0:\n  {each[kind]}\n"
         "  for i in range(0, len(b), 4096): b[i] = 1\n  time.sleep(3)\n  print('unharmed')\n"
         "  os._exit(0)\nfor _ in range(6): os.wait()"
     )
+
+
+@pytest.mark.usefixtures("parents")
+async def test_a_control_group_limits_the_memory_of_many_processes(work: Path, hungry: str) -> None:
     policy = ExecutionPolicy.in_(work, max_memory=250_000_000, timeout=20)
-    result = await SandlockSandbox().run(["python3", "-c", script], policy)
+    result = await SandlockSandbox().run(["python3", "-c", hungry], policy)
+    assert result.out_of_memory
+    assert result.stdout.count("unharmed") <= 3
+    assert own_groups() == []
+
+
+@pytest.mark.usefixtures("no_control_groups")
+async def test_without_a_group_many_processes_that_use_too_much_memory_are_ended(
+    work: Path, hungry: str
+) -> None:
+    policy = ExecutionPolicy.in_(work, max_memory=250_000_000, timeout=20)
+    result = await SandlockSandbox().run(["python3", "-c", hungry], policy)
     assert result.exit_code == 137
     assert "250000000 bytes of memory" in result.stderr
     assert "unharmed" not in result.stdout

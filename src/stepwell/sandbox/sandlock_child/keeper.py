@@ -23,10 +23,10 @@ REFUSED = 125
 """Exit code for "not confined, so not run"; the reason went to the host."""
 TOO_MUCH_MEMORY = 137
 LOOK_MILLISECONDS = 20
-"""How often the memory in use is looked at."""
+"""How often the memory in use is looked at, where no control group limits it."""
 URGENT = -10
 SMALLEST_DATA_LIMIT = 128 * 1024 * 1024
-"""What the supervisor needs itself; below this only the keeper's look limits memory."""
+"""What the supervisor needs itself; below this only the group or the look limits memory."""
 SIGKILL = 9
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
@@ -80,7 +80,7 @@ def _watch(order: Order, lifeline: int, supervisor: int) -> bool:
     watched.register(lifeline, select.POLLIN)
     watched.register(os.pidfd_open(supervisor), select.POLLIN)
     limit = order.number("--memory")
-    if not limit:
+    if not limit or order.one("--join"):  # the kernel looks
         watched.poll()
         return False
     if os.geteuid() == 0:
@@ -116,10 +116,22 @@ def _supervise(order: Order) -> int:
         _drop_capabilities()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_data(order.number("--memory"))
-        return Confinement(order).run()
+        confinement = Confinement(order)
+        # Late: what this process has used until now is not counted as the command's.
+        for file in order.all("--join"):
+            _join(file)
+        return confinement.run()
     except (Refused, OSError) as error:
         os.write(to_host, str(error).encode())
         return REFUSED
+
+
+def _join(file: str) -> None:
+    try:
+        with open(file, "wb", buffering=0) as processes:
+            processes.write(b"0")
+    except OSError as error:
+        raise Refused(f"it can't be put under its limits ({file}: {error.strerror})") from error
 
 
 def _limit_data(memory: int) -> None:
