@@ -4,10 +4,12 @@ environment and the headers of MCP servers, the variables that a policy gives to
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stepwell import (
     Agent,
@@ -25,6 +27,7 @@ from stepwell.capabilities.mcp import McpConnectionError, McpServer, UseMcp
 from stepwell.capabilities.skills import ShellPreprocessing
 from stepwell.events import AgentFailed, ToolCallProgressed
 from stepwell.models.provider import ProviderModel
+from stepwell.serialization import AgentStateSerializer
 from stepwell.testing import CassetteModel, FakeClock, ScriptedModel, call
 from tests.integration.canary import CANARY, Watch, found_in
 from tests.servers.byte_server import Answer, ByteServer, Ending
@@ -134,7 +137,7 @@ async def test_a_key_with_odd_characters_is_not_shown_in_the_complaint() -> None
 @pytest.mark.parametrize(
     "echoed", [pytest.param(False, id="answered"), pytest.param(True, id="echoed")]
 )
-async def test_secret_headers_of_requests_are_shown_nowhere(
+async def test_b109_secret_headers_of_requests_are_shown_nowhere(
     echoed: bool, byte_server: ByteServer, caplog: Log
 ) -> None:
     byte_server.script(complaint(f"bad x-proxy-token {CANARY}") if echoed else Answer.json(OK))
@@ -148,6 +151,29 @@ async def test_secret_headers_of_requests_are_shown_nowhere(
     assert watch.leaks() == []
     assert CANARY not in repr(watch.agent.plan)
     assert CANARY not in repr(settings)
+
+
+async def test_b102_times_counters_and_the_model_are_kept_and_its_key_is_not(
+    byte_server: ByteServer,
+) -> None:
+    """B102: SPEC section 5 says what a state holds; of the model's configuration that is which
+    model answered, in every step."""
+    byte_server.script(Answer.json(OK))
+    clock, settings = FakeClock(), ModelSettings(extra_headers={"x-proxy-token": CANARY})
+    agent = Agent(asked_at(byte_server), settings=settings, clock=clock)
+    state = await agent.run("One")
+    clock.advance(2.000003)
+    state = await agent.run(replace(state, cumulative_seconds=1.25).with_user_message("Two"))
+    document = AgentStateSerializer().to_json(state)
+    loaded = AgentStateSerializer().from_json(document)
+
+    assert CANARY in byte_server.requests[1].headers["authorization"]
+    assert found_in(document) == []
+    assert (loaded.created_at, loaded.updated_at) == (state.created_at, state.updated_at)
+    assert loaded.updated_at - loaded.created_at == timedelta(seconds=2.000003)
+    assert [recorded.step.model for recorded in loaded.steps] == ["large"]
+    assert (loaded.execution_count, loaded.step_count, loaded.cumulative_seconds) == (2, 1, 1.25)
+    assert (loaded.usage.total_tokens, loaded.total_failures) == (2, 0)
 
 
 # MCP servers
@@ -169,7 +195,7 @@ def talkative(**settings: Any) -> McpServer:
         "leave_with_environment",
     ],
 )
-async def test_what_an_mcp_server_is_given_comes_back_nowhere(name: str, caplog: Log) -> None:
+async def test_b109_what_an_mcp_server_is_given_comes_back_nowhere(name: str, caplog: Log) -> None:
     async with talkative(env={"GIVEN": CANARY}) as server:
         agent = Agent(ScriptedModel([call(name), "Done."]), capabilities=[UseMcp(server)])
         watch = Watch(agent, caplog)
@@ -181,7 +207,7 @@ async def test_what_an_mcp_server_is_given_comes_back_nowhere(name: str, caplog:
     assert watch.leaks() == []
 
 
-async def test_headers_for_an_mcp_server_are_shown_nowhere(caplog: Log) -> None:
+async def test_b109_headers_for_an_mcp_server_are_shown_nowhere(caplog: Log) -> None:
     turns = [call("echo", text="hi"), call("fail", why="no"), call("refuse"), "Done."]
     with http_server() as (url, _):
         server = McpServer.http(url, headers={"Authorization": f"Bearer {CANARY}", "x-key": CANARY})
@@ -212,7 +238,7 @@ async def test_an_mcp_server_that_cannot_be_reached_is_told_without_its_secrets(
 # Commands
 
 
-async def test_a_variable_given_to_commands_shows_only_if_a_command_prints_it(
+async def test_b109_a_variable_given_to_commands_shows_only_if_a_command_prints_it(
     caplog: Log, tmp_path: Path
 ) -> None:
     skill = tmp_path / "skills" / "tells" / "SKILL.md"

@@ -335,7 +335,7 @@ async def test_secrets_in_metadata_are_in_no_format(held: str, caplog: Log, tmp_
 
 
 @pytest.mark.parametrize("name", [name for name in ECHOES if name not in IN_HEADERS])
-async def test_the_key_of_a_provider_is_in_no_format(
+async def test_b109_the_key_of_a_provider_is_in_no_format(
     name: str, byte_server: ByteServer, caplog: Log, tmp_path: Path
 ) -> None:
     byte_server.script(ECHOES[name](CANARY))
@@ -366,7 +366,7 @@ async def test_what_a_vault_says_is_in_no_format(caplog: Log, tmp_path: Path) ->
 # Transports
 
 
-async def test_no_transport_carries_its_own_secret_or_that_of_a_tool(
+async def test_b109_no_transport_carries_its_own_secret_or_that_of_a_tool(
     byte_server: ByteServer, caplog: Log, tmp_path: Path
 ) -> None:
     if (program := redis_program()) is None:

@@ -65,7 +65,7 @@ def spec_of(fields: dict[str, Any]) -> AgentSpec:
 
 @pytest.mark.parametrize("format", SpecFormat)
 @given(fields=FIELDS)
-def test_a_spec_is_the_same_after_it_was_written_and_read(
+def test_b276_a_spec_is_the_same_after_it_was_written_and_read(
     format: SpecFormat, fields: dict[str, Any]
 ) -> None:
     try:

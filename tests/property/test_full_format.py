@@ -28,7 +28,8 @@ def types_of(value: object) -> str:
 
 @thorough
 @given(states())
-def test_any_state_comes_back_as_it_was(state: AgentState) -> None:
+def test_b107_any_state_comes_back_as_it_was(state: AgentState) -> None:
+    """B107, B108: with steps of any stop reason in a state of any status, and any value in it."""
     document = SERIALIZER.to_json(state)
     assert SERIALIZER.from_json(document) == state
     assert SERIALIZER.from_json(document.decode()) == state

@@ -27,6 +27,9 @@ from stepwell.tools import InputRequired, ToolContext, ToolLike, Tools
 SECONDS_TO_END = 5.0
 """How long a child may take to end in good order after its parent's call was ended."""
 
+LONGEST_TOLD_PROMPT = 100
+"""Characters of a child's prompt in the event that it begins: its first message has all of it."""
+
 SHORTEST_TIME = 1e-9
 """A child without any time left begins all the same, and says that it had none."""
 
@@ -147,7 +150,7 @@ async def run_told_child(
     emitter.emit(
         SubagentSpawning,
         name=name,
-        prompt=next((message.text for message in state.messages), ""),
+        prompt=next((message.text for message in state.messages), "")[:LONGEST_TOLD_PROMPT],
         depth=depth,
         max_depth=max_depth,
         call_id=context.call_id,

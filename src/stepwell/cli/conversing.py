@@ -6,6 +6,7 @@ Ctrl-C.
 
 import asyncio
 import signal
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ LOOK_SECONDS = 1.0
 SAME_SECONDS = 1.0
 """So soon a second SIGTERM is the first one once more: timeout(1) sends it to the process and to
 its group."""
+NUDGE_SECONDS = 0.2
 _AT_REST = ("completed", "failed", "stopped", "cancelled", "paused")
 
 
@@ -43,6 +45,7 @@ class InBackground:
         self._told_at: float | None = None
         self._ending = ExitStack()
         self._loop = asyncio.new_event_loop()
+        self._signals, self._signalled = socket.socketpair()
         self._thread = threading.Thread(target=self._turn, name="stepwell", daemon=True)
 
     def _turn(self) -> None:
@@ -55,6 +58,7 @@ class InBackground:
             unless_started.callback(self._end)
             before = signal.signal(signal.SIGTERM, self._terminated)
             self._ending.callback(signal.signal, signal.SIGTERM, before)
+            self._watch_signals()
             self.wait(started(self.application))
             unless_started.pop_all()
         return self
@@ -71,12 +75,32 @@ class InBackground:
             self.is_ending, self._told_at = True, now
             raise KeyboardInterrupt
 
+    def _watch_signals(self) -> None:
+        for end in (self._signals, self._signalled):
+            end.setblocking(False)
+        before = signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
+        self._ending.callback(signal.set_wakeup_fd, before)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, self._signals, self._nudge_later)
+
+    def _nudge_later(self) -> None:
+        """A signal that comes to another thread, or just before the main one begins to wait for a
+        person, wakes nobody. Python takes note of it all the same, and this thread hears of it."""
+        if signal.SIGTERM in self._signals.recv(64):
+            self._loop.call_later(NUDGE_SECONDS, self._nudge)
+
+    def _nudge(self) -> None:
+        main = threading.main_thread().ident
+        if not self.is_ending and main is not None:
+            signal.pthread_kill(main, signal.SIGTERM)
+
     def _end(self) -> None:
         self._ending.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+        self._signals.close()
+        self._signalled.close()
 
     def wait(
         self,

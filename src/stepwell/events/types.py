@@ -215,6 +215,7 @@ class SubagentSpawning(AgentEvent, frozen=True, kw_only=True):
 
     name: str
     prompt: str
+    """Its first 100 characters; the subagent's first message has all of it."""
     depth: int
     max_depth: int
     call_id: str

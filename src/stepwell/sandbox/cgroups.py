@@ -253,5 +253,10 @@ def _start_of(pid: str) -> str | None:
 
 
 def _write(file: Path, text: str) -> None:
-    with file.open("w", encoding="ascii") as opened:
-        opened.write(text)
+    try:
+        with file.open("w", encoding="ascii") as opened:
+            opened.write(text)
+    except OSError as error:
+        # Where the kernel refuses what is written, it does not say to which file.
+        error.filename = error.filename or str(file)
+        raise

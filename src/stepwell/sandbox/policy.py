@@ -13,6 +13,8 @@ from stepwell.sandbox.secret_names import names_a_secret
 DEFAULT_TIMEOUT = 120.0
 DEFAULT_MAX_OUTPUT = 1_000_000
 MEBIBYTE = 1024 * 1024
+MOST_MEMORY, MOST_PROCESSES = 2**63 - 1, 4_000_000
+"""Linux counts no further: some larger limits it refuses, others it takes for very small ones."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KERNELS_OWN = tuple(Path(path) for path in ("/proc", "/sys", "/dev"))
@@ -93,6 +95,8 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
             _check_number(name, getattr(self, name), (int, float), "a positive number of seconds")
         _check_number("max_memory", self.max_memory, (int,), "a positive number of bytes")
         _check_number("max_processes", self.max_processes, (int,), "a positive number")
+        _check_countable("max_memory", self.max_memory, MOST_MEMORY)
+        _check_countable("max_processes", self.max_processes, MOST_PROCESSES)
         if type(self.max_output) is not int or self.max_output < 0:
             raise ConfigurationError(
                 f"max_output is a number of bytes, at least 0, not {self.max_output!r}"
@@ -166,6 +170,11 @@ def _check_number(
         return
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < float("inf"):
         raise ConfigurationError(f"{name} is {wanted}, or None for no limit, not {value!r}")
+
+
+def _check_countable(name: str, value: int | None, most: int) -> None:
+    if value is not None and value > most:
+        raise ConfigurationError(f"{name} is at most {most}, or None for no limit, not {value!r}")
 
 
 def _check_variable(name: object, value: object) -> None:

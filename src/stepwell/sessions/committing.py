@@ -20,11 +20,10 @@ from stepwell.sessions.records import (
     EventType,
     Execution,
     ExecutionStatus,
-    Session,
     Snapshot,
 )
 from stepwell.sessions.recovery import SetAside
-from stepwell.sessions.running import Running
+from stepwell.sessions.running import Held, Running
 from stepwell.sessions.takeovers import stopped_attempts, takeover_of, takeover_text
 from stepwell.sessions.telling import LONGEST_ERROR, counted, decided, output_of, told_pending
 from stepwell.sessions.unstored import with_unstored_step
@@ -75,15 +74,16 @@ class Commits:
             )
         running.log.begin()
 
-        async def change(tx: Transaction, session: Session | None, told: Told) -> None:
-            row = _begun(await running.row(tx), agent)
+        async def change(tx: Transaction, held: Held) -> None:
+            row = _begun(running.row(held), agent)
             row = replace(row, started_at=row.started_at or at)
             cut_off = await end_subagents(tx, row, but_paused=True) if claimed.attempt > 1 else []
             if not running.settings.broadcast.auto_status_tracking:
                 cut_off = []
             await self._save(tx, row, snapshot)
-            if session is not None:
-                await append(tx, session, Told(told.messages, [*cut_off, *told.events]))
+            if held.session is not None:
+                events = [*cut_off, *held.told.events]
+                await append(tx, held.session, Told(held.told.messages, events))
 
         await running.commit("start", change, mark=None if snapshot is None else snapshot.id)
         if snapshot is not None:
@@ -101,14 +101,14 @@ class Commits:
                 running.narrator.note(EventType.EXECUTION_QUEUED, HANDED_OVER, at, parts=parts)
             )
 
-        async def change(tx: Transaction, session: Session | None, told: Told) -> None:
-            row = replace(counted(await running.row(tx), state), crashes=0)
+        async def change(tx: Transaction, held: Held) -> None:
+            row = replace(counted(running.row(held), state), crashes=0)
             if hands_over:
                 row = replace(row, status=ExecutionStatus.PENDING, worker_id=None, lease_until=None)
             await self._save(tx, row, snapshot)
             await tx.settle(row.id, state.step_count)
-            if session is not None:
-                await append(tx, session, told)
+            if held.session is not None:
+                await append(tx, held.session, held.told)
             if hands_over:
                 await self._jobs.enqueue(tx, row.id)
 
@@ -124,10 +124,10 @@ class Commits:
         running.say_more(state)
         running.say(running.narrator.paused(state, running.clock.now()))
 
-        async def change(tx: Transaction, session: Session | None, told: Told) -> None:
+        async def change(tx: Transaction, held: Held) -> None:
             nonlocal status
             row = replace(
-                decided(counted(await running.row(tx), state), state.stop),
+                decided(counted(running.row(held), state), state.stop),
                 status=ExecutionStatus.PAUSED,
                 pending=told_pending(state),
                 crashes=0,
@@ -136,13 +136,13 @@ class Commits:
             )
             row = await self._save(tx, row, snapshot)
             await tx.settle(row.id, state.step_count)
-            if session is not None:
-                await append(tx, session, told)
+            if held.session is not None:
+                await append(tx, held.session, held.told)
             if row.cancel_requested is not None:
                 status = ExecutionStatus.CANCELLED
                 await end_at_once(tx, row, cancelled(row.cancel_requested), self._means)
-            elif session is not None:
-                await point_to_newest(tx, session, row)
+            elif held.session is not None:
+                await point_to_newest(tx, held.session, row)
 
         await running.commit("pause", change, held=True, mark=snapshot.id, lets_go=True)
         return status
@@ -156,9 +156,8 @@ class Commits:
         running.say_more(state)
         running.say(*running.narrator.ended(state, status, at))
 
-        async def change(tx: Transaction, session: Session | None, told: Told) -> None:
-            del session
-            row = await running.row(tx)
+        async def change(tx: Transaction, held: Held) -> None:
+            row = running.row(held)
             row = replace(
                 decided(counted(row, state), state.stop),
                 status=status,
@@ -176,9 +175,9 @@ class Commits:
                 tx,
                 self._jobs,
                 row,
-                told.messages,
-                told.events,
-                seen=running.seen,
+                held.session,
+                held.told,
+                unseen=[sent for sent in running.steering if sent.id not in running.seen],
                 tells_statuses=tells,
             )
 
@@ -209,12 +208,12 @@ class Commits:
         running, status = self._running, ended.status
         await running.log.drop_held()
 
-        async def change(tx: Transaction, session: Session | None, told: Told) -> None:
+        async def change(tx: Transaction, held: Held) -> None:
             nonlocal status
-            row = await running.row(tx)
+            row = running.row(held)
             row = replace(row, metadata=running.with_told_status(row.metadata))
-            if session is not None:
-                await append(tx, session, told)
+            if held.session is not None:
+                await append(tx, held.session, held.told)
             wish = row.cancel_requested
             row = await end_at_once(
                 tx, row, ended if wish is None else cancelled(wish), self._means

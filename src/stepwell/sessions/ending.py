@@ -21,9 +21,9 @@ from stepwell.continuation import (
 )
 from stepwell.errors import SerializationError
 from stepwell.sessions.errors import NotThereError
-from stepwell.sessions.finishing import finish, status_event
+from stepwell.sessions.finishing import finish, status_event, unseen_messages
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import message_event
+from stepwell.sessions.log import Told, message_event
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.running import TOLD_STATUS
@@ -92,13 +92,15 @@ async def end_at_once(
         known = BroadcastStatus.IDLE if before is None else BroadcastStatus(before)
         events.append(status_event(row, known, at))
         row = replace(row, metadata={**row.metadata, TOLD_STATUS: str(ended.status)})
+    session_id = row.session_id
+    session = None if session_id is None else await tx.session(session_id, lock=True)
     await finish(
         tx,
         means.jobs,
         row,
-        [message for message, _ in said],
-        events,
-        seen=final.seen,
+        session,
+        Told([message for message, _ in said], events),
+        unseen=await unseen_messages(tx, row, final.seen),
         tells_statuses=tells_statuses,
         by_its_run=False,
     )

@@ -39,30 +39,29 @@ async def finish(
     tx: Transaction,
     jobs: Jobs,
     execution: Execution,
-    messages: Sequence[SessionMessage],
-    events: Sequence[NewEvent],
+    session: Session | None,
+    told: Told,
     *,
-    seen: Collection[str] = (),
+    unseen: Sequence[SessionMessage],
     tells_statuses: bool = True,
     by_its_run: bool = True,
 ) -> None:
-    """Save an execution that has its final status, tell it, and enqueue the session's next one.
+    """Save an execution that has its final status, tell it, and enqueue the next one of its locked
+    session.
 
-    ``seen`` are the messages that its state knows. ``by_its_run`` says that a run ends it, which
-    told how its subagents ended. Raises ``LostLeaseError`` if another worker has it.
+    ``unseen`` are messages to it that its state does not know. ``by_its_run`` says that a run ends
+    it, which told how its subagents ended. Raises ``LostLeaseError`` if another worker has it.
     """
-    session_id = execution.session_id
-    session = None if session_id is None else await tx.session(session_id, lock=True)
     await tx.save_execution(replace(execution, worker_id=None, lease_until=None))
     await tx.settle(execution.id, execution.step_count + 1)
     cut_off = await end_subagents(tx, execution, told_ends=by_its_run)
     if session is None:
         return
     children = cut_off if tells_statuses else []
-    unseen = await _unseen(tx, session, execution, seen)
+    more = await _passed_on(tx, session, execution, [message.id for message in unseen])
     # The last event is the status after which clients expect nothing of this execution.
-    told = [*events[:-1], *children, *events[-1:], *unseen.events]
-    await append(tx, session, Told([*messages, *unseen.messages], told))
+    events = [*told.events[:-1], *children, *told.events[-1:], *more.events]
+    await append(tx, session, Told([*told.messages, *more.messages], events))
     waiting = await point_to_newest(tx, session, execution)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await jobs.enqueue(tx, waiting[0].id)
@@ -149,14 +148,20 @@ def status_event(execution: Execution, before: BroadcastStatus, at: datetime) ->
     )
 
 
-async def _unseen(
-    tx: Transaction, session: Session, execution: Execution, seen: Collection[str]
+async def unseen_messages(
+    tx: Transaction, execution: Execution, seen: Collection[str]
+) -> list[SessionMessage]:
+    """Messages to an execution that came too late for its state."""
+    known = {*seen, *execution.metadata.get(PASSED_ON, ())}
+    sent = await tx.steering_messages(execution.id)
+    return [message for message in sent if message.id not in known]
+
+
+async def _passed_on(
+    tx: Transaction, session: Session, execution: Execution, unseen: Sequence[str]
 ) -> Told:
     """Messages that came too late to be seen get an execution of their own, and in a session that
     was closed meanwhile a note that nobody answers them."""
-    sent = await tx.steering_messages(execution.id)
-    known = {*seen, *execution.metadata.get(PASSED_ON, ())}
-    unseen = [message.id for message in sent if message.id not in known]
     if not unseen:
         return Told()
     at = later_than(session, execution.updated_at)

@@ -15,11 +15,11 @@ from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import ToolCall
 from stepwell.models import ModelResponse
 from stepwell.serialization.calls import finished_to_json, response_to_json
-from stepwell.sessions.log import Told, append
+from stepwell.sessions.log import append
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import CallStatus, LedgerCall, LedgerTurn, Session
+from stepwell.sessions.records import CallStatus, LedgerCall, LedgerTurn
 from stepwell.sessions.recovery import Asked, as_result, what_it_came_to
-from stepwell.sessions.running import Running, running_of
+from stepwell.sessions.running import Held, Running, running_of
 from stepwell.sessions.takeovers import stopped_attempts
 from stepwell.state import AgentState, Answered
 from stepwell.tools import ToolEffect, Tools
@@ -53,13 +53,13 @@ class SessionLedger:
         call = _started(running, entry)
         running.say(running.narrator.called(entry.call, call.started_at))
 
-        async def note(tx: Transaction, session: Session | None, told: Told) -> None:
+        async def note(tx: Transaction, held: Held) -> None:
             # Made here, where what can't be stored ends the run before the tool has run.
             if (turn := self._turn(running, entry)) is not None:
                 await tx.add_turn(turn)
             await tx.save_call(call)
-            if session is not None:
-                await append(tx, session, told)
+            if held.session is not None:
+                await append(tx, held.session, held.told)
 
         await running.commit("call.begin", note)
         running.open_step = entry.state.step_number
@@ -80,10 +80,10 @@ class SessionLedger:
         )
         running.say(running.narrator.came_to(ran))
 
-        async def note(tx: Transaction, session: Session | None, told: Told) -> None:
+        async def note(tx: Transaction, held: Held) -> None:
             await tx.save_call(call)
-            if session is not None:
-                await append(tx, session, told)
+            if held.session is not None:
+                await append(tx, held.session, held.told)
 
         await running.commit("call.end", note)
 

@@ -61,13 +61,19 @@ class ExecutionFilter(Struct, frozen=True, kw_only=True):
 class Lease(Struct, frozen=True, kw_only=True):
     """What a worker learns when it renews its lease."""
 
-    cancel_requested: str | None
-    has_steering: bool
-    """Whether a message waits that the running loop should see before its next step."""
+    execution: Execution
+    """As it is now: others write to it as well, such as a wish to cancel."""
+    user_messages: int
+    """How many messages users sent to it. Those beyond the ones that it began with are for the
+    running loop to see before its next step."""
 
 
 class SessionRows(Protocol):
-    """Sessions, their messages and their event log."""
+    """Sessions, their messages and their event log.
+
+    A row that does not fit its record is an error. Only lists that people look at, those of
+    sessions, of messages and of executions, leave it out and log it: what is sound can be read.
+    """
 
     async def add_session(self, session: Session, /) -> None:
         """A new session."""
@@ -315,8 +321,13 @@ class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, Protocol
 
     @property
     def connection(self) -> Any:
-        """The database's own connection, for a queue that keeps its jobs in the same database. What
-        is done there may reach the database before what the transaction wrote earlier."""
+        """The database's own connection, for tables of others in the same database. What is done
+        there may reach the database before what the transaction wrote earlier."""
+        ...
+
+    async def run(self, statement: Any, values: Mapping[str, Any], /) -> None:
+        """A statement of the database's own that gives no rows, in its turn, for a queue that keeps
+        its jobs in the same database. Give it as a constant: how it is written is kept."""
         ...
 
     def tell(self, topic: str, /) -> None:

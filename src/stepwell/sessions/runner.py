@@ -200,12 +200,13 @@ class Runner:
             source = None if session is None else session.last_snapshot_id
         state = None if source is None else await running.snapshots.load(tx, source)
         ids: Sequence[str] = execution.input.get("message_ids", ())
-        found = [await tx.message(id) for id in ids]
+        found = [sent for id in ids if (sent := await tx.message(id)) is not None]
+        running.heard = sum(sent.agent_execution_id == execution.id for sent in found)
         if execution.attempt > 1 and own is not None and state is not None:
             turn, calls = await tx.ledger(execution.id, state.step_number)
             running.recovered = Recovered.of(state.step_number, turn, calls)
             running.open_step = state.step_number if calls else 0
-        return _Loaded(state, [sent for sent in found if sent is not None], own is not None)
+        return _Loaded(state, found, own is not None)
 
 
 async def _iterated(

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
@@ -28,7 +29,7 @@ from stepwell.models import ModelResponse
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.log import LogBuffer, Told, append
-from stepwell.sessions.ports import Lease, Store, Transaction
+from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
 from stepwell.sessions.recovery import Recovered
 from stepwell.sessions.settings import SessionSettings
@@ -37,8 +38,18 @@ from stepwell.sessions.telling import Narrator, Said
 from stepwell.state import AgentState
 
 Result = TypeVar("Result")
-Change = Callable[[Transaction, Session | None, Told], Awaitable[Result]]
-"""What a commit does beside holding the lease: given the locked session and what is to be told."""
+
+
+class Held(Struct, frozen=True, eq=False):
+    """What a transaction has locked when its change begins, and what it is to log."""
+
+    session: Session | None
+    execution: Execution
+    told: Told
+
+
+Change = Callable[[Transaction, Held], Awaitable[Result]]
+"""What a commit does beside renewing the lease."""
 
 TOLD_STATUS = "told_status"
 """The key in an execution's metadata under which the next attempt finds what clients heard last."""
@@ -98,6 +109,8 @@ class Running:
         """The newest step of which the ledger has calls."""
         self.steering: list[SessionMessage] = []
         """Messages for the run that it has not seen."""
+        self.heard = 0
+        """How many user messages to it were looked at."""
         self.seen: set[str] = set()
         self.spawned: dict[str, SubagentSpawning] = {}
         self.execution_ids: dict[str, str] = {}
@@ -216,13 +229,16 @@ class Running:
                 self._is_writing = False
                 return None
 
+            is_first = True
+
             async def work(tx: Transaction) -> Result | None:
+                nonlocal is_first
                 session_id = self.execution.session_id
                 session = None if session_id is None else await tx.session(session_id, lock=True)
-                if was_made is not None and await was_made(tx):
+                is_again, is_first = not is_first, False
+                if is_again and was_made is not None and await was_made(tx):
                     return None
-                await self._renew(tx)
-                return await change(tx, session, told)
+                return await change(tx, Held(session, await self._renewed(tx), told))
 
             result = await self._store.write(work, name=name)
             self._is_writing = False
@@ -240,21 +256,22 @@ class Running:
 
         return look
 
-    async def _renew(self, tx: Transaction) -> None:
-        lease: Lease = await tx.renew(self.execution, self.lease_until)
-        if lease.cancel_requested is not None and self.cancellation is not None:
-            self.cancellation.request(lease.cancel_requested)
-        if lease.has_steering:
+    async def _renewed(self, tx: Transaction) -> Execution:
+        lease = await tx.renew(self.execution, self.lease_until)
+        wish = lease.execution.cancel_requested
+        if wish is not None and self.cancellation is not None:
+            self.cancellation.request(wish)
+        if lease.user_messages != self.heard:
             sent = await tx.steering_messages(self.execution.id)
             self.steering = [message for message in sent if message.id not in self.seen]
+            self.heard = lease.user_messages
+        return lease.execution
 
-    async def row(self, tx: Transaction) -> Execution:
-        """The row as it is now: others write to it as well, such as a wish to cancel."""
-        row = await tx.execution(self.execution.id, lock=True)
-        is_ours = row is not None and row.attempt == self.execution.attempt
-        if row is None or not is_ours or row.status is not ExecutionStatus.RUNNING:
+    def row(self, held: Held) -> Execution:
+        """The row for a change of it; raises ``LostLeaseError`` if somebody has ended it."""
+        if held.execution.status is not ExecutionStatus.RUNNING:
             raise LostLeaseError(self.execution.id, self.execution.attempt)
-        return replace(row, updated_at=self.clock.now(), lease_until=self.lease_until)
+        return replace(held.execution, updated_at=self.clock.now())
 
     async def look_for_steering(self) -> None:
         """After a wait between two steps: somebody may have written meanwhile."""
@@ -291,6 +308,6 @@ class Running:
         await self.log.settled()
 
 
-async def _log_only(tx: Transaction, session: Session | None, told: Told) -> None:
-    if session is not None:
-        await append(tx, session, told)
+async def _log_only(tx: Transaction, held: Held) -> None:
+    if held.session is not None:
+        await append(tx, held.session, held.told)

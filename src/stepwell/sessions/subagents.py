@@ -8,10 +8,10 @@ from stepwell.continuation import AgentStatus
 from stepwell.errors import SerializationError
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import Told, append
+from stepwell.sessions.log import append
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, Session, Snapshot
-from stepwell.sessions.running import Running, running_above
+from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
+from stepwell.sessions.running import Held, Running, running_above
 from stepwell.sessions.settled import FIRST_SEQ
 from stepwell.sessions.snapshotting import whole_snapshot
 from stepwell.sessions.telling import AGENT_ID, counted, decided, output_of, told_pending
@@ -37,15 +37,15 @@ async def _begun(context: HookContext) -> None:
     row = _row(running, context.state)
     running.execution_ids[context.state.agent_id] = row.id
 
-    async def note(tx: Transaction, session: Session | None, told: Told) -> None:
+    async def note(tx: Transaction, held: Held) -> None:
         known = await tx.execution(row.id)
         if known is None:
             await tx.add_execution(row)
         else:  # it waited for a person, and goes on
             running_again = replace(known, status=ExecutionStatus.RUNNING, pending=())
             await tx.save_execution(replace(running_again, updated_at=row.updated_at))
-        if session is not None:
-            await append(tx, session, told)
+        if held.session is not None:
+            await append(tx, held.session, held.told)
 
     await running.commit("child.begin", note)
 
@@ -61,7 +61,7 @@ async def _ended(context: HookContext) -> None:
     snapshot = _snapshot(running, row, state)
     row = replace(row, last_snapshot_id=None if snapshot is None else snapshot.id)
 
-    async def note(tx: Transaction, session: Session | None, told: Told) -> None:
+    async def note(tx: Transaction, held: Held) -> None:
         known = await tx.execution(row.id)
         if known is None:
             return
@@ -69,8 +69,8 @@ async def _ended(context: HookContext) -> None:
         if snapshot is not None and known.last_snapshot_id != snapshot.id:
             await tx.add_snapshot(snapshot)
         await tx.save_execution(replace(row, attempt=known.attempt, input=known.input, **begun))
-        if session is not None:
-            await append(tx, session, told)
+        if held.session is not None:
+            await append(tx, held.session, held.told)
 
     await running.commit("child.end", note)
 

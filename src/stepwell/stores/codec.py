@@ -123,6 +123,19 @@ class RecordCodec(Generic[Record]):
         """One for each row."""
         return [self.record(row) for row in rows]
 
+    def sound_records(
+        self, rows: Sequence[Sequence[Any]]
+    ) -> tuple[list[Record], list[DamagedDataError]]:
+        """One for each row that fits, and what is wrong with the others."""
+        found: list[Record] = []
+        faults: list[DamagedDataError] = []
+        for row in rows:
+            try:
+                found.append(self.record(row))
+            except DamagedDataError as fault:
+                faults.append(fault)
+        return found, faults
+
     def _present(self, values: Sequence[Any]) -> Mapping[str, Any]:
         return dict(zip(self.names, values, strict=True))
 

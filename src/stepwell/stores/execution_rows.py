@@ -5,12 +5,13 @@ from datetime import datetime
 from itertools import combinations
 from typing import Any
 
-from sqlalchemy import and_, case, exists, func, or_, tuple_, update
+from sqlalchemy import and_, case, exists, func, or_, select, tuple_, update
 
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import ExecutionFilter, Lease
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import tables as t
+from stepwell.stores.codec import stored_id
 from stepwell.stores.listing import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
@@ -20,11 +21,13 @@ from stepwell.stores.rows import (
     by_id,
     given,
     literally,
+    logger,
     records_of,
     saving,
 )
 from stepwell.stores.session_rows import SessionRowsMixin
 
+_STATUSES = frozenset(ExecutionStatus)
 _C = t.executions.c
 _OLDER = t.executions.alias("older")
 
@@ -103,11 +106,16 @@ _CLAIMABLE = (
     .order_by(*_IN_ORDER)
     .limit(given("most"))
 )
+_SPOKEN_TO = (
+    select(func.count())
+    .where(t.messages.c.agent_execution_id == given("execution"))
+    .where(t.messages.c.role == literally("'user'"))
+)
 _RENEW = (
     update(t.executions)
     .where(_OWN)
     .values(lease_until=case((_RUNNING, _GIVEN_LEASE), else_=_C.lease_until))
-    .returning(_C.cancel_requested)
+    .returning(*t.executions.c, _SPOKEN_TO.scalar_subquery())
 )
 _OPEN = (
     records_of(t.executions)
@@ -188,21 +196,19 @@ class ExecutionRowsMixin(SessionRowsMixin):
         return [row[0] for row in await self._run(_CLAIMABLE, now=now, most=limit)]
 
     async def renew(self, execution: Execution, lease_until: datetime, /) -> Lease:
-        """A longer lease, and what came meanwhile. Raises ``LostLeaseError``.
-
-        ``has_steering`` is true for a message that was seen already as well: which ones the loop
-        has seen is in its state.
-        """
+        """A longer lease, and what came meanwhile. Raises ``LostLeaseError``."""
         rows = await self._run(
             _RENEW,
             lease_until=lease_until,
             own_attempt=execution.attempt,
+            execution=stored_id(execution.id),
             **{KEY: execution.id},
         )
         if not rows:
             raise LostLeaseError(execution.id, execution.attempt)
-        steering = await self.steering_messages(execution.id)
-        return Lease(cancel_requested=rows[0][0], has_steering=bool(steering))
+        *row, user_messages = rows[0]
+        (now,) = self._codecs.execution.records([row])
+        return Lease(execution=now, user_messages=user_messages)
 
     async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
         """The executions of a session that are not over, subagents' left out, oldest first."""
@@ -222,14 +228,15 @@ class ExecutionRowsMixin(SessionRowsMixin):
         wanted = {"session": session_id, "parent": parent_execution_id, "cursor_id": id}
         names = tuple(name for name, value in wanted.items() if value is not None)
         values = {**wanted, "cursor_time": time, "most": limit}
-        return await self._all(self._codecs.execution, _LISTINGS[names], **values)
+        codec, query = self._codecs.execution, _LISTINGS[names]
+        return await self._listed(codec, self._run, query, **values)
 
     async def newest_executions(
         self, which: ExecutionFilter, *, before: tuple[datetime, str] | None = None, limit: int
     ) -> Sequence[Execution]:
         """Newest first by ``(created_at, id)``, those before that pair."""
         query, values = executions_query(which, before, limit)
-        return self._codecs.execution.records(await self._scan(query, **values))
+        return await self._listed(self._codecs.execution, self._scan, query, **values)
 
     async def session_statuses(
         self, session_ids: Sequence[str], /
@@ -238,8 +245,13 @@ class ExecutionRowsMixin(SessionRowsMixin):
         if not session_ids:
             return {}
         query, values = statuses_query(session_ids)
-        found = await self._scan(query, **values)
-        return {id: ExecutionStatus(status) for id, status in found if status is not None}
+        told: dict[str, ExecutionStatus] = {}
+        for id, status in await self._scan(query, **values):
+            if status in _STATUSES:
+                told[id] = ExecutionStatus(status)
+            elif status is not None:
+                logger.error("an execution of session %r has the damaged status %r", id, status)
+        return told
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
         """How many executions of a user wait, run or are paused; subagents' left out."""

@@ -1,6 +1,7 @@
 """What all rows share: how a statement is run, a record stored and found."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,8 @@ from stepwell.stores import tables
 from stepwell.stores.codec import Record, RecordCodec, time_reader, written
 from stepwell.stores.lane import Lane, Row
 from stepwell.stores.search_turns import SEARCH_SECONDS
+
+logger = logging.getLogger("stepwell.stores")
 
 
 class Codecs(Struct, frozen=True, eq=False):
@@ -98,6 +101,26 @@ class Rows:
         self, codec: RecordCodec[Record], statement: ClauseElement, **values: Any
     ) -> list[Record]:
         return codec.records(await self._run(statement, **values))
+
+    async def _listed(
+        self,
+        codec: RecordCodec[Record],
+        fetch: Callable[..., Awaitable[list[Row]]],
+        statement: ClauseElement,
+        **values: Any,
+    ) -> list[Record]:
+        """A list that people look at, of ``most`` records: a row that does not fit is logged and
+        left out, and the next one takes its place, so that a page is as long as it would be."""
+        wanted = asked = values["most"]
+        while True:
+            rows = await fetch(statement, **{**values, "most": asked})
+            found, faults = codec.sound_records(rows)
+            if len(found) >= wanted or len(rows) < asked:
+                break
+            asked = wanted + 2 * len(faults)
+        for fault in faults:
+            logger.error("left out of a list: %s", fault)
+        return found[:wanted]
 
 
 KEY = "row_key"

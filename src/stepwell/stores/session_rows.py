@@ -109,11 +109,8 @@ class SessionRowsMixin(CountedRows):
         """Newest first by ``(updated_at, id)``, those before that pair."""
         await self.write_counters()
         query, values = sessions_query(which, before, limit, self._lane.dialect)
-        if which.search is None:
-            rows = await self._scan(query, **values)
-        else:
-            rows = await self._search(query, **values)
-        return self._codecs.session.records(rows)
+        fetch = self._scan if which.search is None else self._search
+        return await self._listed(self._codecs.session, fetch, query, **values)
 
     async def add_messages(
         self, session: Session, messages: Sequence[SessionMessage]
@@ -156,18 +153,13 @@ class SessionRowsMixin(CountedRows):
     ) -> Sequence[SessionMessage]:
         """In order of time: the first after a pair, or the last before a pair; without either the
         last ones."""
-        codec, values = self._codecs.message, {"session": session_id, "most": limit}
-        if after is not None:
-            return await self._all(
-                codec, _AFTER, cursor_time=after[0], cursor_id=stored_id(after[1]), **values
-            )
-        if before is None:
-            found = await self._all(codec, _LAST, **values)
-        else:
-            found = await self._all(
-                codec, _BEFORE, cursor_time=before[0], cursor_id=stored_id(before[1]), **values
-            )
-        return found[::-1]
+        query, cursor = _LAST, after or before
+        values: dict[str, Any] = {"session": session_id, "most": limit}
+        if cursor is not None:
+            query = _BEFORE if after is None else _AFTER
+            values |= {"cursor_time": cursor[0], "cursor_id": stored_id(cursor[1])}
+        found = await self._listed(self._codecs.message, self._run, query, **values)
+        return found[::-1] if after is None else found
 
     async def steering_messages(self, execution_id: str, /) -> Sequence[SessionMessage]:
         """User messages sent to be seen by that running execution."""

@@ -1,5 +1,9 @@
 """All rows in one transaction, and what is to be told once it has committed."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ClauseElement
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.stores.execution_rows import ExecutionRowsMixin
@@ -21,6 +25,10 @@ class SqlTransaction(ExecutionRowsMixin, SessionRowsMixin, SnapshotRowsMixin, Up
     def connection(self) -> AsyncConnection:
         """SQLAlchemy's connection, in this transaction."""
         return self._lane.connection
+
+    async def run(self, statement: ClauseElement, values: Mapping[str, Any], /) -> None:
+        """A statement of SQLAlchemy's that gives no rows; it is kept, so give it as a constant."""
+        await self._lane.rows(statement, values)
 
     def tell(self, topic: str, /) -> None:
         """Publish that topic on the bus after the commit."""

@@ -125,12 +125,13 @@ class ExecutionConformance:
         running = await claimed(store)
         assert running is not None
         lease = await write(store, lambda tx: tx.renew(running, at(50)))
-        assert (lease.cancel_requested, lease.has_steering) == (None, False)
+        assert (lease.execution.cancel_requested, lease.user_messages) == (None, 0)
+        assert lease.execution == replace(running, lease_until=at(50))
         steering = a_message("m", agent_execution_id="x", metadata={"steers": True})
         await write(store, lambda tx: tx.add_messages(session, [steering]))
         await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
         lease = await write(store, lambda tx: tx.renew(running, at(60)))
-        assert (lease.cancel_requested, lease.has_steering) == ("stop", True)
+        assert (lease.execution.cancel_requested, lease.user_messages) == ("stop", 1)
         stored = await store.read(lambda tx: tx.execution("x"))
         assert stored is not None
         assert stored.lease_until == at(60)

@@ -8,7 +8,7 @@ import json
 
 import psycopg
 from procrastinate.schema import SchemaManager
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import text
 
 from stepwell.sessions.ports import Transaction
 
@@ -24,11 +24,10 @@ _SCHEMA_LOCK = 0x5E7_0C4E
 
 # Not the function procrastinate_defer_jobs: it fails on a double, and a failed statement would cost
 # a savepoint around every send.
-_INSERT = """
-INSERT INTO procrastinate_jobs (queue_name, task_name, priority, queueing_lock, args)
-VALUES (%s, %s, %s, %s, %s::jsonb)
-ON CONFLICT DO NOTHING
-"""
+_INSERT = text(
+    "INSERT INTO procrastinate_jobs (queue_name, task_name, priority, queueing_lock, args) "
+    "VALUES (:queue, :task, :priority, :lock, CAST(:args AS jsonb)) ON CONFLICT DO NOTHING"
+)
 
 # Not to_regclass: it remembers within a transaction that there was no table.
 _THERE = """
@@ -60,11 +59,14 @@ class ProcrastinateJobs:
 
 async def insert_job(transaction: Transaction, execution_id: str, priority: int) -> None:
     """A job for that execution, unless one waits already."""
-    connection: AsyncConnection = transaction.connection
-    args = json.dumps({"execution_id": execution_id})
-    await connection.exec_driver_sql(
-        _INSERT, (QUEUE, TASK, priority, queueing_lock(execution_id), args)
-    )
+    values = {
+        "queue": QUEUE,
+        "task": TASK,
+        "priority": priority,
+        "lock": queueing_lock(execution_id),
+        "args": json.dumps({"execution_id": execution_id}),
+    }
+    await transaction.run(_INSERT, values)
 
 
 def queueing_lock(execution_id: str) -> str:

@@ -304,8 +304,8 @@ class Work:
                 lease = await _undisturbed(self._leases.renew(execution, within=left))
                 if lease is not None:
                     renewed_at = asked_at
-                    if lease.cancel_requested is not None:
-                        held.control.cancellation.request(lease.cancel_requested)
+                    if (wish := lease.execution.cancel_requested) is not None:
+                        held.control.cancellation.request(wish)
                 elif self._clock.monotonic() - renewed_at >= whole:
                     raise LostLeaseError(execution.id, execution.attempt)
 

@@ -41,7 +41,7 @@ def test_one_bad_file_never_hides_the_others(tmp_path: Path) -> None:
     assert problem.message.startswith("line 1: the front matter that begins here is not closed")
 
 
-def test_a_single_file_that_is_bad_raises_with_its_path(tmp_path: Path) -> None:
+def test_b271_a_single_file_that_is_bad_raises_with_its_path(tmp_path: Path) -> None:
     missing = tmp_path / "none.md"
 
     with pytest.raises(DefinitionError) as caught:
@@ -50,8 +50,9 @@ def test_a_single_file_that_is_bad_raises_with_its_path(tmp_path: Path) -> None:
     assert str(caught.value) == f"{missing}: can't be read: No such file or directory"
 
 
-def test_every_format_is_loaded_by_its_extension(tmp_path: Path) -> None:
+def test_b276_every_format_is_loaded_by_its_extension(tmp_path: Path) -> None:
     spec = AgentSpecParser().parse("---\nname: x\ndescription: d\ntools: []\n---\nGo.")
+    assert spec.tools == ()
     (tmp_path / "one.MD").write_text(spec.to_markdown())
     (tmp_path / "two.yml").write_text(spec.to_yaml())
     (tmp_path / "three.json").write_text(spec.to_json())
@@ -82,7 +83,7 @@ def test_a_readme_next_to_agents_is_no_problem(tmp_path: Path) -> None:
     assert "README.md: has no front matter" in messages(registry.notes)
 
 
-def test_files_of_a_directory_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
+def test_b273_files_of_a_directory_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
     put(tmp_path / "2.md", "same", prompt="Second.")
     put(tmp_path / "1.md", "same", prompt="First.")
 
@@ -116,7 +117,7 @@ def places(tmp_path: Path) -> tuple[Path, Path, Path]:
     return home, package, project
 
 
-def test_later_places_win_from_user_over_package_to_project(tmp_path: Path) -> None:
+def test_b273_later_places_win_from_user_over_package_to_project(tmp_path: Path) -> None:
     home, package, project = places(tmp_path)
     claude, own = project / ".claude/agents", project / ".stepwell/agents"
     for number, place in enumerate([home / ".stepwell/agents", package, claude, own]):
@@ -255,7 +256,7 @@ def test_a_huge_file_is_refused_without_being_read_whole(tmp_path: Path) -> None
         read_file(huge)
 
 
-def test_an_unreadable_file_is_a_problem_of_its_own(tmp_path: Path) -> None:
+def test_b271_an_unreadable_file_is_a_problem_of_its_own(tmp_path: Path) -> None:
     put(tmp_path / "a.md", "a")
     put(tmp_path / "b.md", "b").unlink()
     (tmp_path / "b.md").mkdir()

@@ -38,7 +38,8 @@ def test_a_wild_file_loads(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", FAILING)
-def test_a_wild_file_is_refused_with_the_reason(file: str) -> None:
+def test_b271_a_wild_file_is_refused_with_the_reason(file: str) -> None:
+    """Among them: another extension, not UTF-8, without front matter, with an empty body."""
     with pytest.raises(DefinitionError) as caught:
         AgentSpecParser(strict=False).parse_file(WILD / file)
 
@@ -46,7 +47,7 @@ def test_a_wild_file_is_refused_with_the_reason(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", LOADING)
-def test_a_wild_file_survives_every_format(file: str) -> None:
+def test_b276_a_wild_file_survives_every_format(file: str) -> None:
     spec = spec_of(file)
 
     for format in ("markdown", "yaml", "json"):
@@ -76,7 +77,9 @@ STRICTLY_REFUSED = {
 
 
 @pytest.mark.parametrize("file", CASES)
-def test_strictly_only_names_and_unknown_fields_differ(file: str) -> None:
+def test_b274_strictly_only_names_and_unknown_fields_differ(file: str) -> None:
+    """Files of other programs must load (SPEC 7), so what is read leniently keeps its unknown
+    fields as metadata, with a note."""
     try:
         strict = AgentSpecParser(strict=True).parse_file(WILD / file)
     except DefinitionError as error:
@@ -100,7 +103,7 @@ def test_git_kept_the_bytes() -> None:
     assert b"tools: Read, Grep   \n" in (WILD / "trailing-spaces.md").read_bytes()
 
 
-def test_line_ends_and_marks_leave_no_trace() -> None:
+def test_b271_line_ends_and_marks_leave_no_trace() -> None:
     assert spec_of("crlf.md").system_prompt == "Line one.\nLine two."
     assert spec_of("cr-only.md").system_prompt == "Line one.\nLine two."
     assert spec_of("mixed-line-ends.md").system_prompt == "One.\nTwo."

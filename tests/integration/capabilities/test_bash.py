@@ -128,7 +128,7 @@ async def test_b244_output_errors_and_the_exit_code_are_shown(sandbox: Sandbox, 
     assert text == "Error: exit code 3\nout\n\nstderr:\nerr"
 
 
-async def test_a_program_that_does_not_exist_is_told(sandbox: Sandbox, base: Path) -> None:
+async def test_b284_a_program_that_does_not_exist_is_told(sandbox: Sandbox, base: Path) -> None:
     text = await text_of(UseBash(base, sandbox=sandbox), "no-such-program")
 
     assert text.startswith("Error: exit code 127\n")
@@ -167,12 +167,14 @@ async def test_b251_more_can_be_allowed(confined: Sandbox, base: Path) -> None:
     out.mkdir()
     secret = base.parent / "secret.txt"
     execution = ExecutionPolicy.in_(base, readable=[secret], writable=[out])
-    text = await text_of(
-        UseBash(execution=execution, sandbox=confined), f"cat {secret} | tee {out}/copy.txt"
-    )
+    capability = UseBash(execution=execution, sandbox=confined)
+    read = await text_of(capability, f"cat {secret} | tee {out}/copy.txt")
+    written = await text_of(capability, f"echo x > {secret}")
 
-    assert text == "hush"
+    assert read == "hush"
     assert (out / "copy.txt").read_text(encoding="utf-8") == "hush"
+    assert written.startswith("Error: exit code")
+    assert secret.read_text(encoding="utf-8") == "hush"
 
 
 async def test_b251_the_network_is_off_by_default(confined: Sandbox, base: Path, port: int) -> None:
@@ -367,7 +369,7 @@ class Pretender(UnconfinedSandbox):
         return None
 
 
-async def test_a_driver_that_does_not_confine_runs_nothing(base: Path) -> None:
+async def test_b251_a_driver_that_does_not_confine_runs_nothing(base: Path) -> None:
     text = await text_of(UseBash(base, sandbox=Pretender()), "touch ran")
 
     assert text.startswith("Error: nothing was run: ")

@@ -29,7 +29,7 @@ async def loaded(root: Path, **arguments: Any) -> str:
 # Listing
 
 
-async def test_no_name_or_the_flag_gives_the_list(root: Path):
+async def test_b199_no_name_or_the_flag_gives_the_list(root: Path):
     write(root, "one")
     write(root, "two")
     listed = "- one: About one.\n- two: About two."
@@ -39,14 +39,14 @@ async def test_no_name_or_the_flag_gives_the_list(root: Path):
     assert await loaded(root, name=" ") == listed
 
 
-async def test_an_empty_library_says_so(root: Path):
+async def test_b199_an_empty_library_says_so(root: Path):
     assert await loaded(root) == "(no skills available)"
     assert await loaded(root, name="x") == (
         "Error: there is no skill 'x'. Available skills:\n(no skills available)"
     )
 
 
-async def test_an_unknown_skill_is_answered_with_the_list(root: Path):
+async def test_b199_an_unknown_skill_is_answered_with_the_list(root: Path):
     write(root, "one")
 
     assert await loaded(root, name="two") == (
@@ -54,7 +54,7 @@ async def test_an_unknown_skill_is_answered_with_the_list(root: Path):
     )
 
 
-async def test_the_list_is_in_the_prompt_once_and_not_in_the_conversation(root: Path):
+async def test_b204_the_list_is_in_the_prompt_once_and_not_in_the_conversation(root: Path):
     write(root, "one")
     model = ScriptedModel([call("load_skill", name="one"), "Done.", "Again."])
     agent = agent_of(model, root)
@@ -165,7 +165,7 @@ async def test_a_skill_of_many_pieces_does_not_grow_without_bounds(
     assert sandbox.runs == []
 
 
-async def test_without_the_setting_commands_stay_as_they_are(root: Path):
+async def test_b201_without_the_setting_commands_stay_as_they_are(root: Path):
     write(root, "one", body="On !`git log $1`: $1")
 
     assert (await loaded(root, name="one", arguments="x")).endswith("On !`git log $1`: x")
@@ -185,7 +185,7 @@ async def test_with_the_setting_commands_run_in_the_sandbox(root: Path, tmp_path
     assert sandbox.runs[0].policy.timeout == 9
 
 
-async def test_commands_run_for_real(root: Path, tmp_path: Path):
+async def test_b201_commands_run_for_real(root: Path, tmp_path: Path):
     write(
         root,
         "one",
@@ -209,7 +209,9 @@ async def test_commands_run_for_real(root: Path, tmp_path: Path):
 # Models
 
 
-async def test_the_model_of_a_skill_reaches_the_request_and_keeps_all_other_settings(root: Path):
+async def test_b203_the_model_of_a_skill_reaches_the_request_and_keeps_all_other_settings(
+    root: Path,
+):
     write(root, "one", "model: big-model")
     settings = ModelSettings(model="small", temperature=0.3, seed=7, extra_body={"a": 1})
     model = ScriptedModel([call("load_skill", name="one"), "Done."])

@@ -47,11 +47,13 @@ def agent_of(model: Any, library: SkillLibrary, *more: Any, **options: Any) -> A
     return Agent(model, tools=TOOLS, capabilities=[UseSkills(library), *more], **options)
 
 
-def test_the_limits_of_a_fork_are_ten_steps_16384_tokens_and_two_minutes():
+def test_b205_the_limits_of_a_fork_are_ten_steps_16384_tokens_and_two_minutes():
     assert Budget(steps=10, tokens=16_384, seconds=120.0) == FORK_BUDGET
 
 
-async def test_the_answer_of_the_fork_is_the_result_and_its_conversation_stays_its_own(root: Path):
+async def test_b205_the_answer_of_the_fork_is_the_result_and_its_conversation_stays_its_own(
+    root: Path,
+):
     model = ScriptedModel(
         [LOAD, call("read_file", path="src"), "No findings.", "All good."],
         usage=Usage(input_tokens=10, output_tokens=5),
@@ -135,7 +137,7 @@ async def test_a_fork_is_asked_with_the_model_of_its_skill(root: Path):
     assert [request.settings.model for request in model.requests] == [None, "big", None]
 
 
-async def test_a_fork_ends_after_ten_steps(root: Path):
+async def test_b205_a_fork_ends_after_ten_steps(root: Path):
     def turn(request: ModelRequest) -> Any:
         if "load_skill" not in [tool.name for tool in request.tools]:
             return call("read_file", path="again")
@@ -150,7 +152,7 @@ async def test_a_fork_ends_after_ten_steps(root: Path):
     assert state.final_response == "Done."
 
 
-async def test_a_fork_has_two_minutes_at_most_and_no_more_than_its_parent_has_left(root: Path):
+async def test_b205_a_fork_has_two_minutes_at_most_and_no_more_than_its_parent_has_left(root: Path):
     library = write(root)
     for timeout, most in ((300, 120), (20, 20)):
         model = ScriptedModel([LOAD, "Audited.", "Done."])
@@ -162,7 +164,7 @@ async def test_a_fork_has_two_minutes_at_most_and_no_more_than_its_parent_has_le
         assert most - 10 < left <= most
 
 
-async def test_a_fork_ends_at_its_tokens_and_they_count_for_the_parent(root: Path):
+async def test_b205_a_fork_ends_at_its_tokens_and_they_count_for_the_parent(root: Path):
     big = ModelResponse(tool_calls=(call("read_file", path="a"),), usage=Usage(input_tokens=16_384))
     model = ScriptedModel([LOAD, big, "Done."])
 
@@ -341,7 +343,7 @@ async def test_listeners_are_told_of_a_fork_as_of_a_subagent(root: Path):
     spawning, completed = events
     assert isinstance(spawning, SubagentSpawning)
     assert isinstance(completed, SubagentCompleted)
-    assert spawning.prompt.endswith("Audit src.")
+    assert spawning.prompt.startswith("Skill: audit\n")
     assert (completed.status, completed.steps) == (AgentStatus.COMPLETED, 1)
     assert completed.usage.total_tokens == 15
     for event in events:

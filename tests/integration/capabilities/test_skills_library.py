@@ -21,7 +21,7 @@ def skill(name: str, body: str = "Do it.") -> str:
     return f"---\nname: {name}\ndescription: About {name}.\n---\n{body}"
 
 
-def test_only_skill_files_one_directory_down_are_found(tmp_path: Path):
+def test_b191_only_skill_files_one_directory_down_are_found(tmp_path: Path):
     write(tmp_path, "one", skill("one"))
     write(tmp_path, "group/two", skill("two"))
     (tmp_path / "one" / "OTHER.md").write_text(skill("other"))
@@ -36,7 +36,7 @@ def test_only_skill_files_one_directory_down_are_found(tmp_path: Path):
     assert library.problems == ()
 
 
-def test_a_missing_root_is_an_empty_library_with_a_note(tmp_path: Path):
+def test_b191_a_missing_root_is_an_empty_library_with_a_note(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     roots = (tmp_path / "nowhere", tmp_path / "file" / "below")
     library = SkillLibrary(*roots)
@@ -93,7 +93,7 @@ def test_a_file_in_lower_case_is_not_read_but_noted(tmp_path: Path):
     assert "call it SKILL.md" in str(library.notes[0])
 
 
-def test_broken_files_are_reported_and_the_rest_still_loads(tmp_path: Path):
+def test_b193_broken_files_are_reported_and_the_rest_still_loads(tmp_path: Path):
     write(tmp_path, "bad", "---\nname: bad\nnever closed")
     write(tmp_path, "good", skill("good"))
 
@@ -104,7 +104,7 @@ def test_broken_files_are_reported_and_the_rest_still_loads(tmp_path: Path):
     assert "line 1: the front matter that begins here is not closed" in str(library.problems[0])
 
 
-def test_of_two_skills_with_one_name_the_first_wins(tmp_path: Path):
+def test_b197_of_two_skills_with_one_name_the_first_wins(tmp_path: Path):
     write(tmp_path / "a", "x", skill("same", "First."))
     write(tmp_path / "b", "x", skill("same", "Second."))
 
@@ -117,7 +117,7 @@ def test_of_two_skills_with_one_name_the_first_wins(tmp_path: Path):
     ]
 
 
-def test_a_loaded_skill_is_kept(tmp_path: Path):
+def test_b197_a_loaded_skill_is_kept(tmp_path: Path):
     path = write(tmp_path, "one", skill("one"))
     library = SkillLibrary(tmp_path)
 
@@ -156,7 +156,7 @@ def test_an_unknown_name_lists_the_known(tmp_path: Path):
         SkillLibrary(tmp_path).get("three")
 
 
-def test_files_in_four_directories_become_resources(tmp_path: Path):
+def test_b196_files_in_four_directories_become_resources(tmp_path: Path):
     write(tmp_path, "one", skill("one"))
     for name in (
         *("scripts/b.sh", "scripts/a.py", "references/r.md", "assets/logo.svg", "examples/e.txt"),

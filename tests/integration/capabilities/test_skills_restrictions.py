@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "skills"
 
 
-async def test_an_active_skill_restricts_tools_in_this_and_later_steps(root: Path):
+async def test_b202_an_active_skill_restricts_tools_in_this_and_later_steps(root: Path):
     write(root, "one", "allowed-tools: Read, Bash(git add:*)")
     model = ScriptedModel(
         [
@@ -65,7 +65,7 @@ async def test_an_active_skill_restricts_tools_in_this_and_later_steps(root: Pat
     }
 
 
-async def test_an_empty_list_restricts_nothing(root: Path):
+async def test_b202_an_empty_list_restricts_nothing(root: Path):
     write(root, "one", "allowed-tools: []")
     model = ScriptedModel([call("load_skill", name="one"), call("write_file", path="a"), "Done."])
 
@@ -86,7 +86,7 @@ async def test_allowed_tools_that_are_not_there_leave_only_load_skill(root: Path
     assert [tool.name for tool in model.requests[1].tools] == ["load_skill"]
 
 
-async def test_another_skill_ends_the_restriction(root: Path):
+async def test_b202_another_skill_ends_the_restriction(root: Path):
     write(root, "one", "allowed-tools: Read")
     write(root, "two")
     turns = [

@@ -20,6 +20,22 @@ def put(directory: Path, name: str, fields: str = "") -> None:
     (directory / f"{name}.md").write_text(text)
 
 
+@pytest.mark.parametrize(
+    ("fields", "tools"), [("", ["bash", "read_file", "spawn_subagent"]), ("tools: []", [])]
+)
+async def test_b182_a_file_without_a_tools_key_inherits_all_tools(
+    tmp_path: Path, fields: str, tools: list[str]
+):
+    put(tmp_path, "one", fields)
+    capability = UseSubagents(AgentRegistry().load_directory(tmp_path))
+    model = ScriptedModel([call("spawn_subagent", subagent="one", prompt="Go."), "Ok.", "Done."])
+    own = [MockTool.returning(name, "x") for name in ("bash", "read_file")]
+
+    await Agent(model, tools=own, capabilities=[capability]).run("Go")
+
+    assert [tool.name for tool in model.requests[1].tools] == tools
+
+
 async def test_mistakes_in_files_are_logged_once_each_and_the_agent_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -1,6 +1,8 @@
 """Commands that are ended from outside: signals, pipes that nobody reads, disks that are full."""
 
+import ctypes
 import os
+import platform
 import pty
 import select
 import signal
@@ -17,6 +19,7 @@ from tests.integration.cli.command_line import CommandLine, say, started, write_
 
 COMMAND = (sys.executable, "-m", "stepwell")
 PATIENCE = 30.0
+TGKILL = {"x86_64": 234, "aarch64": 131}[platform.machine()]
 
 
 def process(folder: Path, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
@@ -91,7 +94,16 @@ def test_a_run_that_cannot_be_cancelled_is_left_at_the_second_signal(tmp_path: P
     assert "left at once" in err
 
 
-def test_sigterm_ends_a_conversation_that_waits_for_its_person(tmp_path: Path):
+def send_to_another_thread(pid: int, number: int) -> None:
+    """A signal that does not wake the main thread from what it waits for. So is one that comes just
+    before that begins to wait."""
+    thread = max(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    assert thread != pid
+    assert ctypes.CDLL(None).syscall(TGKILL, pid, thread, number) == 0
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["at once", "nudged"])
+def test_sigterm_ends_a_conversation_that_waits_for_its_person(tmp_path: Path, is_noticed: bool):
     ours, theirs = pty.openpty()
     try:
         shop = write_shop(tmp_path, "early_chat")
@@ -101,7 +113,10 @@ def test_sigterm_ends_a_conversation_that_waits_for_its_person(tmp_path: Path):
         while "> " not in seen and SystemClock().monotonic() < until:
             if select.select([ours], [], [], 0.1)[0]:
                 seen += os.read(ours, 4096).decode()
-        running.send_signal(signal.SIGTERM)
+        if is_noticed:
+            running.send_signal(signal.SIGTERM)
+        else:
+            send_to_another_thread(running.pid, signal.SIGTERM)
         assert running.wait(PATIENCE) == ExitCode.CANCELLED, seen
     finally:
         os.close(ours)

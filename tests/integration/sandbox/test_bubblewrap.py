@@ -62,7 +62,7 @@ async def test_what_is_outside_can_be_neither_read_nor_written(
     assert os.listdir(outside) == ["secret"]
 
 
-async def test_readable_paths_are_read_only(
+async def test_b286_readable_paths_are_read_only(
     bubblewrap: BubblewrapSandbox, place: Path, outside: Path
 ) -> None:
     text = f"cat {outside}/secret; echo x >>{outside}/secret; touch {outside}/new; true"

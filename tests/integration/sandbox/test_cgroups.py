@@ -4,6 +4,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from stepwell.errors import SandboxError
 from stepwell.sandbox import ExecutionPolicy
 from stepwell.sandbox.bubblewrap import BubblewrapSandbox
 from stepwell.sandbox.cgroups import _parent, control_group, find_parent
@@ -26,6 +29,16 @@ async def test_a_group_holds_the_limits_and_goes(parents: list[Path], place: Pat
     await group.remove()
     assert own_groups() == []
     await group.remove()
+
+
+@pytest.mark.usefixtures("parents")
+def test_a_limit_that_can_not_be_set_is_named_and_leaves_no_group(place: Path) -> None:
+    policy = ExecutionPolicy.in_(place, max_processes=4_000_000)
+    with pytest.raises(
+        SandboxError, match=r"can't be set \(/.*/pids\.max: Invalid argument\); set"
+    ):
+        control_group(policy, spare_processes=1_000_000)
+    assert own_groups() == []
 
 
 def test_without_limits_there_is_no_group(place: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,12 @@ variables = dict(line.split("=", 1) for line in open(option("--env-file")).read(
 os.rename(option("--env-file"), f"{{state}}/variables")
 container = f"{{state}}/container-{{option('--name')}}"
 # Like a service's, its session is not that of the program.
-command = subprocess.Popen(words[at + 1:], env=variables, cwd=option("--workdir"),
-                           start_new_session=True)
+try:
+    command = subprocess.Popen(words[at + 1:], env=variables, cwd=option("--workdir"),
+                               start_new_session=True)
+except FileNotFoundError:
+    sys.stderr.write("[FATAL tini (7)] exec " + words[at + 1] + " failed: No such file\\n")
+    sys.exit(127)
 open(container, "w").write(str(command.pid))
 code = command.wait()
 os.unlink(container)
@@ -134,7 +139,7 @@ async def test_a_command_runs_in_a_container_of_its_own(stand_in: StandIn, work:
     assert stand_in.living == []
 
 
-async def test_every_part_of_the_policy_is_told(
+async def test_b286_every_part_of_the_policy_is_told(
     stand_in: StandIn, work: Path, tmp_path: Path
 ) -> None:
     for name in ("read", "write"):
@@ -189,10 +194,19 @@ async def test_variables_are_in_no_command_line_and_nothing_else_is_passed_on(
     assert stat.S_ISREG(mode)
 
 
-async def test_the_files_that_tell_variables_are_gone_afterwards(
-    stand_in: StandIn, work: Path
+async def test_b284_a_missing_program_is_127_and_a_text(stand_in: StandIn, work: Path) -> None:
+    result = await stand_in.sandbox().run(["no-such-program"], ExecutionPolicy.in_(work))
+    assert result.exit_code == 127
+    assert "no-such-program" in result.stderr
+
+
+@pytest.mark.parametrize("failure", ["", "docker: Error response from daemon: mounts denied.\n"])
+async def test_b285_the_files_that_tell_variables_are_gone_afterwards(
+    stand_in: StandIn, work: Path, failure: str
 ) -> None:
-    await stand_in.sandbox().run(["true"], ExecutionPolicy.in_(work))
+    stand_in.write(failure=failure)
+    with pytest.raises(SandboxError) if failure else nullcontext():
+        await stand_in.sandbox().run(["true"], ExecutionPolicy.in_(work))
     call = stand_in.run_call
     assert not exists(os.path.dirname(call[call.index("--env-file") + 1]))
 

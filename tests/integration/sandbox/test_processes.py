@@ -88,7 +88,7 @@ async def test_input_that_nobody_reads_is_no_failure(sandbox: Sandbox, place: Pa
     assert (result.exit_code, result.stdout) == (0, "done\n")
 
 
-async def test_a_missing_program_is_127_and_a_text(sandbox: Sandbox, place: Path) -> None:
+async def test_b284_a_missing_program_is_127_and_a_text(sandbox: Sandbox, place: Path) -> None:
     result = await sandbox.run(["no-such-program", "-x"], ExecutionPolicy.in_(place))
     assert result.exit_code == 127
     if sandbox.name == "sandlock":
@@ -98,7 +98,8 @@ async def test_a_missing_program_is_127_and_a_text(sandbox: Sandbox, place: Path
     assert (await sandbox.run([""], ExecutionPolicy.in_(place))).exit_code == 127
 
 
-async def test_what_can_not_be_run_is_126_and_a_text(sandbox: Sandbox, place: Path) -> None:
+async def test_b285_what_can_not_be_run_is_126_and_a_text(sandbox: Sandbox, place: Path) -> None:
+    """B285: what can't be launched leaves no folder either."""
     (place / "data").write_text("no program")
     policy = ExecutionPolicy.in_(place)
     result = await sandbox.run(["./data"], policy)
@@ -111,6 +112,7 @@ async def test_what_can_not_be_run_is_126_and_a_text(sandbox: Sandbox, place: Pa
         assert result.exit_code == 126
         assert "holds a NUL or half of a character" in result.stderr
     assert (await sandbox.run(["echo", "x" * 3_000_000], policy)).exit_code == 126
+    assert private_folders() == []
 
 
 async def test_no_command_is_an_error(sandbox: Sandbox, place: Path) -> None:

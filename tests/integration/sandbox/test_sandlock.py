@@ -50,7 +50,7 @@ def policy_of(work: Path) -> ExecutionPolicy:
     return ExecutionPolicy.in_(work, timeout=20)
 
 
-async def test_readable_paths_can_be_read_and_not_written(work: Path, tmp_path: Path) -> None:
+async def test_b286_readable_paths_can_be_read_and_not_written(work: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "note").write_text("hello")
@@ -98,12 +98,18 @@ async def test_modes_outside_stay_as_they_are(work: Path, tmp_path: Path) -> Non
     assert outside.stat() == before
 
 
-async def test_temporary_files_go_to_a_directory_that_is_gone_afterwards(work: Path) -> None:
-    locked = "mkdir -p $TMPDIR/a/b; ln -s / $TMPDIR/a/link; touch $TMPDIR/a/b/f; chmod 0 $TMPDIR/a"
+async def test_b285_temporary_files_go_to_a_directory_that_is_gone_afterwards(work: Path) -> None:
+    kept = work / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("still here")
+    locked = (
+        f"cd $TMPDIR; mkdir -p a/b; ln -s {kept} a/link; ln -s {kept} link; touch a/b/f; chmod 0 a"
+    )
     result = await bash(f"mktemp; {locked}; echo $TMPDIR; echo $HOME", policy_of(work))
     made, temporary, home = result.stdout.splitlines()
     assert (Path(made).parent, home) == (Path(temporary), temporary)
     assert not exists(temporary)
+    assert (kept / "file").read_text() == "still here"
 
 
 async def test_only_the_policys_variables_are_seen(

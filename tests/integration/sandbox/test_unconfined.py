@@ -31,7 +31,9 @@ async def test_only_the_given_environment_is_seen(
     assert "secret" not in result.stdout
 
 
-async def test_home_is_a_folder_of_its_own_that_is_removed(place: Path, tmp_path: Path) -> None:
+async def test_b285_home_is_a_folder_of_its_own_that_is_removed(
+    place: Path, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").write_text("still here")
@@ -47,7 +49,7 @@ async def test_home_is_a_folder_of_its_own_that_is_removed(place: Path, tmp_path
     assert (kept / "file").read_text() == "still here"
 
 
-async def test_the_private_folder_goes_also_when_nothing_could_be_started(place: Path) -> None:
+async def test_b285_the_private_folder_goes_also_when_nothing_could_be_started(place: Path) -> None:
     policy = ExecutionPolicy.in_(place)
     os.rmdir(place)
     with pytest.raises(SandboxError, match="can't be worked in"):

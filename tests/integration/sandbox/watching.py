@@ -68,12 +68,12 @@ def zombies() -> list[int]:
     return found
 
 
-def own_groups() -> list[Path]:
-    """Control groups that this process made and that are still there."""
+def own_groups(pid: int | None = None) -> list[Path]:
+    """Control groups that this process, or another, made and that are still there."""
     return [
         Path(folder)
         for folder, _, _ in os.walk("/sys/fs/cgroup")
-        if f"-{os.getpid()}-" in os.path.basename(folder) and "stepwell-" in folder
+        if f"-{pid or os.getpid()}-" in os.path.basename(folder) and "stepwell-" in folder
     ]
 
 

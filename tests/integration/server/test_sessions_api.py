@@ -1,11 +1,13 @@
 """Sessions by HTTP: made, listed, read, changed."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.integration.server.serving import Served
+from tests.integration.server.serving import DATABASE, Served
+from tests.integration.stores.databases import run_sql
 
 
 async def made(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
@@ -87,6 +89,25 @@ async def test_pages_of_sessions_join_without_gap_or_double(served: Served) -> N
 
     assert seen == ids[::-1]
     assert pages == 3
+
+
+async def test_b116_a_damaged_session_is_left_out_and_the_rest_is_listed(
+    served: Served, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served.client() as ada:
+        ids = [(await made(ada, title=f"n{number}"))["id"] for number in range(4)]
+        run_sql(
+            f"sqlite:///{folder / DATABASE}",
+            f"UPDATE agent_sessions SET status = 'ajar' WHERE id = '{ids[2]}'",
+        )
+        first = (await ada.get("/agent/sessions", params={"limit": 2})).json()
+        second = await ada.get("/agent/sessions", params={"limit": 2, "cursor": first["next"]})
+
+    assert [item["id"] for item in first["items"]] == [ids[3], ids[1]]
+    assert [item["id"] for item in second.json()["items"]] == [ids[0]]
+    assert (
+        f"left out of a list: a row of agent_sessions (id '{ids[2]}') does not fit" in caplog.text
+    )
 
 
 async def test_sessions_are_found_by_status_agent_and_words(served: Served) -> None:
@@ -191,7 +212,7 @@ async def test_a_foreign_session_and_a_missing_one_are_answered_alike(served: Se
 
 
 @pytest.mark.parametrize("id", ["%00", "a%2Fb", "%F0%9F%98%80", "x" * 500, "..%2f..", "'; --"])
-async def test_what_can_be_no_id_is_simply_not_there(served: Served, id: str) -> None:
+async def test_b114_what_can_be_no_id_is_simply_not_there(served: Served, id: str) -> None:
     async with served.client() as ada:
         answer = await ada.get(f"/agent/sessions/{id}")
 

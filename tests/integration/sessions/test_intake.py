@@ -15,9 +15,10 @@ from stepwell.sessions.errors import (
     TooManyError,
 )
 from stepwell.sessions.intake import Intake, NewMessage, NewSession
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus
-from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker
+from tests.integration.sessions.front_desk import ADA, FrontDesk, NotedJobs, desk_at, talker
 
 
 async def all_that_is_there(desk: FrontDesk) -> tuple[int, ...]:
@@ -158,7 +159,26 @@ async def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
         assert await all_that_is_there(desk) == before
 
 
-async def test_sessions_that_take_no_messages_say_what_to_do(tmp_path: Path) -> None:
+class BrokenJobs(NotedJobs):
+    """A queue that breaks when everything else is written."""
+
+    async def enqueue(self, transaction: Transaction, execution_id: str, /) -> None:
+        raise RuntimeError("no queue")
+
+
+async def test_b121_a_send_that_breaks_leaves_nothing(tmp_path: Path) -> None:
+    async with desk_at(tmp_path / "a.db") as desk:
+        session = await desk.intake.create_session(ADA, NewSession(title="Mine"))
+        before = await all_that_is_there(desk)
+        intake = Intake(desk.store, BrokenJobs(), desk.agents)
+        for session_id in (None, session.id):
+            with pytest.raises(RuntimeError, match="no queue"):
+                await intake.send_message(ADA, NewMessage(content="Hi", session_id=session_id))
+        assert await all_that_is_there(desk) == before
+        assert await desk.session(session.id) == session
+
+
+async def test_b124_sessions_that_take_no_messages_say_what_to_do(tmp_path: Path) -> None:
     async with desk_at(tmp_path / "a.db") as desk:
         session = await desk.intake.create_session(ADA, NewSession(title="Mine"))
         await desk.lifecycle.change_session(session.id, status=SessionStatus.ARCHIVED)

@@ -1,14 +1,24 @@
 """A damaged database gives a clear error, never a wrong value."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stepwell.errors import ConfigurationError
-from stepwell.sessions.ports import SessionFilter, Store
+from stepwell.sessions.ports import ExecutionFilter, SessionFilter, Store, Transaction
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.opening import open_store
-from stepwell.testing.stores_rows import TENANT, a_message, a_session, an_execution, make, write
+from stepwell.testing.stores_rows import (
+    TENANT,
+    a_message,
+    a_session,
+    an_execution,
+    at,
+    make,
+    write,
+)
 from tests.integration.stores.databases import run_sql
 
 
@@ -110,3 +120,70 @@ async def test_the_file_is_private_and_its_folders_are_made(
     modes = {oct(path.stat().st_mode & 0o777) for path in (tmp_path / "data" / "deep").iterdir()}
     await store.close()
     assert modes == {"0o600"}
+
+
+# Lists that people look at
+
+List = Callable[[Transaction, int], Awaitable[Sequence[Any]]]
+ALL = SessionFilter(tenant_id=TENANT)
+FOUND = SessionFilter(tenant_id=TENANT, search="talk")
+BREAK_SESSION = "UPDATE agent_sessions SET metadata = '[1]' WHERE id = 's{n}'"
+BREAK_EXECUTION = "UPDATE agent_executions SET input = '[1]' WHERE id = 'x{n}'"
+BREAK_MESSAGE = "UPDATE agent_session_messages SET role = 'robot' WHERE content = 'Talk {n}'"
+LISTS: dict[str, tuple[str, List]] = {
+    "sessions": (BREAK_SESSION, lambda tx, most: tx.sessions(ALL, limit=most)),
+    "sessions with a word": (BREAK_SESSION, lambda tx, most: tx.sessions(FOUND, limit=most)),
+    "executions": (BREAK_EXECUTION, lambda tx, most: tx.executions(session_id="s0", limit=most)),
+    "newest executions": (
+        BREAK_EXECUTION,
+        lambda tx, most: tx.newest_executions(ExecutionFilter(tenant_id=TENANT), limit=most),
+    ),
+    "messages": (BREAK_MESSAGE, lambda tx, most: tx.messages("s0", limit=most)),
+    "first messages": (
+        BREAK_MESSAGE,
+        lambda tx, most: tx.messages("s0", after=(at(-1), "m"), limit=most),
+    ),
+}
+
+
+async def _made_six_of_each(store: Store) -> None:
+    for n in range(6):
+        execution = an_execution(f"x{n}", "s0", created_at=at(n))
+        await make(store, a_session(f"s{n}", title="Talk", updated_at=at(n)), execution)
+    said = [a_message(f"m{n}", "s0", content=f"Talk {n}", created_at=at(n)) for n in range(6)]
+    await write(store, lambda tx: tx.add_messages(a_session("s0"), said))
+
+
+@pytest.mark.parametrize("which", LISTS)
+@pytest.mark.parametrize("broken", ["2", "14", "012345"])
+async def test_b116_a_list_leaves_out_what_is_damaged_and_reports_it(
+    database: str, store: Store, caplog: pytest.LogCaptureFixture, which: str, broken: str
+) -> None:
+    """It is as long as it would be: who pages takes a shorter one for the end."""
+    statement, look = LISTS[which]
+    await _made_six_of_each(store)
+    order = [record.id for record in await store.read(lambda tx: look(tx, 6))]
+    for n in broken:
+        run_sql(database, statement.format(n=n))
+
+    found = [record.id for record in await store.read(lambda tx: look(tx, 4))]
+
+    sound = [id for id in order if id[1] not in broken]
+    assert found == (sound[-4:] if which == "messages" else sound[:4])
+    reports = " ".join(it.getMessage() for it in caplog.records if it.levelname == "ERROR")
+    assert all(f"(id '{order[0][0]}{n}') does not fit" in reports for n in broken)
+
+
+async def test_b116_a_session_of_a_damaged_execution_is_listed_without_its_status(
+    database: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in "01":
+        session = a_session(f"s{n}", last_execution_id=f"x{n}")
+        await make(store, session, an_execution(f"x{n}", f"s{n}"))
+    run_sql(database, "UPDATE agent_executions SET status = 'sleeping' WHERE id = 'x0'")
+
+    found = await store.read(lambda tx: tx.session_statuses(["s0", "s1"]))
+
+    assert found == {"s1": "pending"}
+    assert "'s0'" in caplog.text
+    assert "'sleeping'" in caplog.text

@@ -24,7 +24,7 @@ _HEAD = "agent_executions_unfinished"
 _STATEMENTS = {
     "claim": (execution_rows._CLAIM, (_KEY, _HEAD)),
     "claimable": (execution_rows._CLAIMABLE, ("agent_executions_claimable", _HEAD)),
-    "renew": (execution_rows._RENEW, (_KEY,)),
+    "renew": (execution_rows._RENEW, (_KEY, "agent_session_messages_of_user")),
     "steering": (session_rows._SPOKEN_TO, ("agent_session_messages_of_user",)),
 }
 _VALUES = {
@@ -71,7 +71,8 @@ async def test_a_worker_finds_its_rows_by_their_index(
     plan = plan_of(database, statement)
     used = re.findall(r"(?:using|INDEX) (\w+)", plan)
     assert len(used) == len(expected), plan
-    assert all(re.fullmatch(*pair) for pair in zip(expected, used, strict=True)), plan
+    # Each database names a subquery in its own place.
+    assert all(any(re.fullmatch(index, name) for name in used) for index in expected), plan
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
 from stepwell.sessions.finishing import finish
+from stepwell.sessions.log import Told
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
@@ -80,7 +81,13 @@ class StepRunner:
     async def _finish(self, execution: Execution, status: ExecutionStatus) -> ExecutionStatus:
         now = self._clock.now()
         over = replace(execution, status=status, worker_id=None, lease_until=None, completed_at=now)
-        await self._store.write(lambda tx: finish(tx, self._jobs, over, [], []), name="finish")
+
+        async def finished(tx: Transaction) -> None:
+            session_id = over.session_id
+            session = None if session_id is None else await tx.session(session_id, lock=True)
+            await finish(tx, self._jobs, over, session, Told(), unseen=[])
+
+        await self._store.write(finished, name="finish")
         self._note("finished", over)
         return status
 

@@ -160,7 +160,7 @@ async def test_a_defect_fails_its_execution_and_not_the_worker(
     assert await work.take(fine)
 
 
-async def test_people_are_told_of_a_defect_once(sqlite_place: Place) -> None:
+async def test_b121_people_are_told_of_a_defect_once(sqlite_place: Place) -> None:
     [id] = await sqlite_place.send(breaks=True)
     await work_at(sqlite_place).take(id)
     session_id = (await sqlite_place.get(id)).session_id
@@ -172,6 +172,30 @@ async def test_people_are_told_of_a_defect_once(sqlite_place: Place) -> None:
     assert [m.metadata["event_type"] for m in messages] == ["execution.failed"]
     assert [e.type for e in events] == ["execution.failed", "agent.status"]
     assert events[1].payload["status"] == "failed"
+
+
+async def test_b121_what_was_written_before_a_defect_is_not_there(sqlite_place: Place) -> None:
+    [id] = await sqlite_place.send()
+
+    class BreaksWhileWriting(StepRunner):
+        async def run(self, execution: Execution, control: Any) -> ExecutionStatus:
+            async def write(tx: Transaction) -> ExecutionStatus:
+                await tx.save_execution(replace(execution, step_count=7, output="half"))
+                raise RuntimeError("a defect")
+
+            return await sqlite_place.store.write(write, name="step")
+
+    runner = BreaksWhileWriting(sqlite_place.store, sqlite_place.jobs, sqlite_place.witness)
+    await Work(
+        sqlite_place.store, runner, settings=settings_of(), worker_id="w", jobs=sqlite_place.jobs
+    ).take(id)
+
+    found = await sqlite_place.get(id)
+    assert (found.status, found.step_count, found.output) == (ExecutionStatus.FAILED, 0, None)
+    events = await sqlite_place.store.read(
+        lambda tx: tx.events_after(found.session_id or "", 0, limit=10)
+    )
+    assert [event.type for event in events] == ["execution.failed", "agent.status"]
 
 
 async def test_a_defect_after_the_takeover_changes_nothing(sqlite_place: Place) -> None:

@@ -80,7 +80,7 @@ async def cancelled_by_switch(waiting: Waiting) -> AgentState:
     return await run
 
 
-async def test_a_cancellation_ends_the_child_and_counts_what_it_spent() -> None:
+async def test_b188_a_cancellation_ends_the_child_and_counts_what_it_spent() -> None:
     waiting = Waiting()
     state = await cancelled_by_switch(waiting)
 

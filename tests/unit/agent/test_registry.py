@@ -27,7 +27,7 @@ def test_a_registry_with_more_is_a_new_one() -> None:
     assert "a" not in one
 
 
-def test_a_later_spec_replaces_one_of_the_same_name() -> None:
+def test_b273_a_later_spec_replaces_one_of_the_same_name() -> None:
     registry = AgentRegistry([spec("a", "First.")]).register(spec("a", "Second."))
 
     assert registry.get("a").system_prompt == "Second."

@@ -7,7 +7,7 @@ from stepwell.agent.spec_parser import AgentSpecParser
 from stepwell.errors import ConfigurationError
 
 
-def test_missing_and_unknown_fields_are_named_together() -> None:
+def test_b274_missing_and_unknown_fields_are_named_together() -> None:
     with pytest.raises(DefinitionError) as caught:
         AgentSpecParser().parse("---\nname: a\nfoo: 1\nbar: 2\n---\nGo.")
 
@@ -19,7 +19,7 @@ def test_an_unknown_format_is_named() -> None:
         AgentSpecParser().parse("", "toml")
 
 
-def test_an_unknown_extension_is_named_before_anything_is_read() -> None:
+def test_b271_an_unknown_extension_is_named_before_anything_is_read() -> None:
     with pytest.raises(DefinitionError, match=r"exist\.toml: the extension '\.toml' is not"):
         AgentSpecParser().parse_file("does/not/exist.toml")
 

@@ -57,7 +57,7 @@ def reason_of(state: AgentState) -> StopReason | None:
     return None if state.stop is None else state.stop.stop_reason
 
 
-async def test_an_approved_answer_ends_the_run_as_usual() -> None:
+async def test_b221_an_approved_answer_ends_the_run_as_usual() -> None:
     critic = critic_saying(APPROVED)
     state = await agent_with(["Four."], critic).run("What is 2 + 2?")
 
@@ -86,7 +86,8 @@ async def test_the_critic_sees_the_task_and_the_answer_and_is_asked_for_a_verdic
     assert len(request.messages) == 1
 
 
-async def test_a_rejected_answer_is_written_again_with_the_feedback() -> None:
+async def test_b221_a_rejected_answer_is_written_again_with_the_feedback() -> None:
+    """B221, B225: the feedback is a message, and the run goes on with one more step."""
     critic = critic_saying(rejected("It is not five."), APPROVED)
     own = ScriptedModel(["Five.", "Four."])
     agent = Agent(own, capabilities=[UseSelfCritique(model=critic)])
@@ -102,7 +103,7 @@ async def test_a_rejected_answer_is_written_again_with_the_feedback() -> None:
     assert [s.step.metadata["critique"]["approved"] for s in state.steps] == [False, True]
 
 
-async def test_a_rejected_answer_is_in_the_history_once() -> None:
+async def test_b227_a_rejected_answer_is_in_the_history_once() -> None:
     critic = critic_saying(rejected("No."), APPROVED)
     state = await agent_with(["Five.", "Four."], critic).run("What is 2 + 2?")
 
@@ -113,7 +114,7 @@ async def test_a_rejected_answer_is_in_the_history_once() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-async def test_at_the_limit_the_run_stops_and_the_last_answer_is_kept_as_unapproved(
+async def test_b222_at_the_limit_the_run_stops_and_the_last_answer_is_kept_as_unapproved(
     most: int,
 ) -> None:
     critic = critic_saying(*(rejected(f"fault {n}") for n in range(1, 9)))
@@ -149,7 +150,7 @@ async def test_a_rejection_without_a_reason_says_so() -> None:
     assert "(no reason was given)" in own.requests[1].messages[-1].text
 
 
-async def test_only_final_answers_are_judged() -> None:
+async def test_b221_only_final_answers_are_judged() -> None:
     critic = critic_saying(APPROVED)
     answers = [call("look"), call("look"), "Done."]
     agent = agent_with(answers, critic, tools=[MockTool.returning("look", "a cat")])
@@ -192,7 +193,7 @@ async def test_an_unreadable_verdict_is_asked_for_once_more(reply: str) -> None:
     assert state.usage.total_tokens == 15 * 5
 
 
-async def test_two_unreadable_verdicts_let_the_answer_pass_and_are_recorded(
+async def test_b223_two_unreadable_verdicts_let_the_answer_pass_and_are_recorded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     critic = critic_saying("Well.", "Hm.")
@@ -208,7 +209,7 @@ async def test_two_unreadable_verdicts_let_the_answer_pass_and_are_recorded(
     assert state.usage.total_tokens == 15 * 3
 
 
-async def test_a_critic_that_fails_lets_the_answer_pass_and_its_failure_is_recorded(
+async def test_b223_a_critic_that_fails_lets_the_answer_pass_and_its_failure_is_recorded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     error = ModelError("429 from acme", kind="rate_limit", usage=Usage(input_tokens=7), cost=0.5)
@@ -243,7 +244,7 @@ async def test_usage_and_cost_of_the_critic_count_into_the_step_and_the_run() ->
     assert (state.usage.total_tokens, state.cost) == (330, 0.5)
 
 
-async def test_each_execution_counts_anew_and_has_its_own_task() -> None:
+async def test_b226_each_execution_counts_anew_and_has_its_own_task() -> None:
     critic = critic_saying(rejected("1"), rejected("2"), rejected("3"), APPROVED)
     agent = agent_with(["a", "b", "c", "d"], critic, max_iterations=2)
     first = await agent.run("What is the first task?")

@@ -1,4 +1,4 @@
-"""Self-critique beside typed output, other hooks, limits, deadlines and cancellation."""
+"""Self-critique beside typed output, other hooks, limits, deadlines, cancellation and failures."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from stepwell import (
     HookContext,
     ModelRequest,
     ModelResponse,
+    StepwellError,
     StopReason,
     Usage,
     make_hook,
@@ -225,7 +226,7 @@ async def test_the_deadline_of_the_run_ends_the_critic() -> None:
     assert reason_of(state) is StopReason.TIME_LIMIT
 
 
-async def test_a_critic_that_takes_too_long_lets_the_answer_pass() -> None:
+async def test_b223_a_critic_that_takes_too_long_lets_the_answer_pass() -> None:
     critic = Silent()
     use = UseSelfCritique(model=critic, timeout=0.01)
     state = await Agent(ScriptedModel(["a"]), capabilities=[use]).run("Go")
@@ -233,6 +234,34 @@ async def test_a_critic_that_takes_too_long_lets_the_answer_pass() -> None:
     assert critic.ended
     assert state.status is AgentStatus.COMPLETED
     assert "no answer within 0.01 s" in state.metadata["critique"]["failure"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionError("gone"), "ConnectionError: gone"),
+        (TimeoutError(), "TimeoutError"),
+        (KeyError("choices"), "KeyError: 'choices'"),
+    ],
+)
+async def test_b223_whatever_a_critic_raises_lets_the_answer_pass(
+    error: Exception, told: str
+) -> None:
+    state = await agent_with(["Four."], critic_saying("Well.", error)).run("Go")
+
+    assert (state.status, state.final_response) == (AgentStatus.COMPLETED, "Four.")
+    assert state.had_errors is False
+    assert state.metadata["critique"]["approved"] is True
+    assert state.metadata["critique"]["failure"] == f"the critic failed: {told}"
+    assert state.usage.total_tokens == 15 * 2
+
+
+async def test_a_mistake_in_a_recording_of_the_critic_does_not_pass_for_its_failure() -> None:
+    mistake = StepwellError("the cassette has no turn for this request")
+    state = await agent_with(["Four."], critic_saying(mistake)).run("Go")
+
+    assert state.status is AgentStatus.FAILED
+    assert "the cassette has no turn" in state.explain()
 
 
 async def test_a_critic_that_cancels_its_own_call_lets_the_answer_pass() -> None:

@@ -189,7 +189,7 @@ async def test_data_is_stored_under_the_key_that_is_asked_for() -> None:
         ({"max_retries": -1}, "max_retries must be 0 or more"),
     ],
 )
-async def test_a_call_that_can_not_work_is_a_failure_and_nobody_is_asked(
+async def test_b218_a_call_that_can_not_work_is_a_failure_and_nobody_is_asked(
     arguments: dict[str, Any], said: str
 ) -> None:
     helper = helper_saying(GOOD)
@@ -272,7 +272,7 @@ async def test_data_that_never_fits_is_a_failure_that_says_the_last_errors() -> 
         (1, 2, 99, 7),
     ],
 )
-async def test_retries_of_the_call_go_before_the_schemas_and_those_before_the_policys(
+async def test_b219_retries_of_the_call_go_before_the_schemas_and_those_before_the_policys(
     of_policy: int | None, of_schema: int | None, of_call: int | None, tries: int
 ) -> None:
     helper = helper_saying(*["no"] * 20)

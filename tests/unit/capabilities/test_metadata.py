@@ -99,20 +99,20 @@ async def test_white_space_around_a_key_is_trimmed() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "   ", "\n"])
-async def test_an_empty_key_is_refused(key: str) -> None:
+async def test_b214_an_empty_key_is_refused(key: str) -> None:
     assert "the key is empty" in await refused(write(key, 1))
 
 
 @pytest.mark.parametrize(
     "key", ["tasks", "active_skill", "summary", "critique", "stepwell.anything", " tasks "]
 )
-async def test_the_keys_of_capabilities_are_refused(key: str) -> None:
+async def test_b214_the_keys_of_capabilities_are_refused(key: str) -> None:
     told = await refused(write(key, 1))
 
     assert f"the key {key.strip()!r} is reserved; choose another one" in told
 
 
-async def test_a_value_may_have_65536_bytes_and_not_one_more() -> None:
+async def test_b214_a_value_may_have_65536_bytes_and_not_one_more() -> None:
     fits = "x" * (65_536 - 2)
 
     state, _ = await ran(write("text", fits))
@@ -132,7 +132,7 @@ async def test_the_size_is_counted_in_bytes_of_the_json_and_not_in_characters() 
     assert "has 9 bytes" in await refused(write("list", ["a", 1, 2]), policy)
 
 
-async def test_more_keys_than_allowed_are_refused_but_known_keys_can_be_written_again() -> None:
+async def test_b215_more_keys_than_allowed_are_refused_but_known_ones_are_written_again() -> None:
     policy = MetadataPolicy(max_keys=2)
 
     state, executions = await ran(
@@ -180,13 +180,13 @@ async def test_text_that_can_not_be_encoded_does_not_reach_the_state() -> None:
 # Reading
 
 
-async def test_a_missing_key_is_told_with_the_existing_ones() -> None:
+async def test_b216_a_missing_key_is_told_with_the_existing_ones() -> None:
     told = await refused(read("leed"), given={"lead": 1, "score": 2, "tasks": []})
 
     assert told == "Error: there is no key 'leed'; existing keys: lead, score"
 
 
-async def test_a_missing_key_in_an_empty_scratchpad_is_told_with_a_hint() -> None:
+async def test_b216_a_missing_key_in_an_empty_scratchpad_is_told_with_a_hint() -> None:
     told = await refused(read("lead"))
 
     assert "there is no key 'lead'; nothing is stored yet" in told
@@ -212,7 +212,7 @@ async def test_a_written_value_can_be_read_in_a_later_execution() -> None:
 # Listing
 
 
-async def test_the_list_tells_count_and_types() -> None:
+async def test_b216_the_list_tells_count_and_types() -> None:
     given = {"s": "x", "n": 1.5, "i": 2, "b": False, "z": None, "l": [1], "o": {"a": 1}}
 
     _, (found,) = await ran(LIST, given={**given, "summary": "hidden"})
@@ -231,7 +231,7 @@ async def test_the_list_tells_count_and_types() -> None:
     }
 
 
-async def test_an_empty_list_gives_a_hint() -> None:
+async def test_b216_an_empty_list_gives_a_hint() -> None:
     _, (found,) = await ran(LIST, given={"tasks": []})
 
     assert found.value["count"] == 0
@@ -308,7 +308,7 @@ async def test_a_hidden_key_can_not_be_read_listed_or_written(key: str) -> None:
     assert not any("canary" in message.text for message in state.messages)
 
 
-async def test_a_reserved_key_can_be_read_and_listed_but_not_written() -> None:
+async def test_b214_a_reserved_key_can_be_read_and_listed_but_not_written() -> None:
     policy = MetadataPolicy(reserved_keys=["user_id"])
 
     state, executions = await ran(

@@ -9,13 +9,13 @@ def read(front_matter: str, body: str = "Do it.", directory: str = "demo") -> Re
     return skill_of(read_document(f"---\n{front_matter}\n---\n{body}"), directory)
 
 
-def test_without_front_matter_the_directory_is_the_name_and_the_whole_file_the_body():
+def test_b192_without_front_matter_the_directory_is_the_name_and_the_whole_file_the_body():
     found = skill_of(read_document("# Title\n\nJust do it.\n"), "plain").skill
 
     assert found == Skill(name="plain", description="Just do it.", body="# Title\n\nJust do it.")
 
 
-def test_all_known_fields_are_read():
+def test_b195_all_known_fields_are_read():
     skill = read(
         "name: demo\ndescription: Shows it.\nlicense: MIT\ncompatibility: Needs git\n"
         "metadata: {author: me, version: 1.0}\nmodel: opus\ncontext: fork\nagent: Explore\n"
@@ -43,11 +43,12 @@ def test_all_known_fields_are_read():
     assert skill.is_fork
 
 
-def test_what_is_not_given_has_its_default():
+def test_b195_what_is_not_given_has_its_default():
     skill = read("name: demo\ndescription: Shows it.").skill
 
     assert skill == Skill(name="demo", description="Shows it.", body="Do it.")
     assert (skill.license, skill.model, skill.context, skill.agent) == (None, None, None, None)
+    assert (skill.compatibility, skill.argument_hint) == (None, None)
     assert (skill.metadata, skill.tags, skill.allowed_tools, skill.extra) == ({}, (), (), {})
     assert (skill.user_invocable, skill.disable_model_invocation) == (True, False)
 
@@ -72,7 +73,7 @@ def test_what_is_not_given_has_its_default():
         ("Read Read", ("Read",)),
     ],
 )
-def test_allowed_tools_are_read_in_all_their_forms(written: str, entries: tuple[str, ...]):
+def test_b194_allowed_tools_are_read_in_all_their_forms(written: str, entries: tuple[str, ...]):
     assert read(f"name: demo\nallowed-tools: {written}").skill.allowed_tools == entries
 
 

@@ -30,7 +30,7 @@ def test_a_block_that_is_never_closed_is_text():
     assert list(marked_commands("```!\nls\n" * 20_000)) == []
 
 
-async def test_each_command_is_replaced_by_its_output():
+async def test_b201_each_command_is_replaced_by_its_output():
     sandbox = FakeSandbox(["main\n", "2 files\nchanged\n"])
 
     text = await filled("On !`git branch`:\n!`git diff`\nDone.", sandbox)
@@ -92,7 +92,7 @@ async def test_a_command_within_the_output_is_not_run():
         (SandboxError("no bubblewrap"), "[`x` was not run: no bubblewrap]"),
     ],
 )
-async def test_what_fails_says_so_in_its_place(result: SandboxResult | Exception, said: str):
+async def test_b201_what_fails_says_so_in_its_place(result: SandboxResult | Exception, said: str):
     assert await filled("A !`x` B", FakeSandbox([result])) == f"A {said} B"
 
 

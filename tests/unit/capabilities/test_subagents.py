@@ -76,7 +76,7 @@ def result(state: AgentState, call_id: str = "s1") -> str:
     return next(r.content for r in results if r.call_id == call_id)
 
 
-async def test_the_answer_of_the_child_is_the_result_of_the_call() -> None:
+async def test_b178_the_answer_of_the_child_is_the_result_of_the_call() -> None:
     agent, _ = agent_of({"critic": ["It is good."]})
     state = await agent.run("Go")
 
@@ -85,7 +85,7 @@ async def test_the_answer_of_the_child_is_the_result_of_the_call() -> None:
     assert (execution.value, execution.outcome) == ("It is good.", ToolOutcome.COMPLETED)
 
 
-async def test_neither_sees_the_conversation_of_the_other() -> None:
+async def test_b178_neither_sees_the_conversation_of_the_other() -> None:
     look = MockTool.returning("look", "inner result")
     agent, model = agent_of({"critic": [call("look", id="k1"), "Verdict."]}, tools=[look])
     state = await agent.run("A private matter")
@@ -116,7 +116,7 @@ async def test_metadata_of_the_parent_stays_with_it_but_for_the_active_skill() -
     assert state.metadata == {"active_skill": {"name": "pdf"}, "own": 1}
 
 
-async def test_an_unknown_name_is_a_failure_that_lists_the_known() -> None:
+async def test_b176_an_unknown_name_is_a_failure_that_lists_the_known() -> None:
     agent, model = agent_of(
         {"main": [spawn("judge"), "Done."], "critic": []}, spec(), spec("writer")
     )
@@ -135,7 +135,7 @@ async def test_an_empty_prompt_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("silence", ["", "  \n"])
-async def test_a_child_without_an_answer_is_flagged(silence: str) -> None:
+async def test_b179_a_child_without_an_answer_is_flagged(silence: str) -> None:
     agent, _ = agent_of({"critic": [silence]})
     state = await agent.run("Go")
 
@@ -150,7 +150,7 @@ async def test_a_long_answer_is_cut_and_says_so() -> None:
     assert result(await agent.run("Go")) == "x" * 100
 
 
-async def test_a_child_that_fails_is_a_failed_call_with_its_error() -> None:
+async def test_b185_a_child_that_fails_is_a_failed_call_with_its_error() -> None:
     agent, _ = agent_of({"critic": lambda _: RuntimeError("the wire is cut")})
     state = await agent.run("Go")
 
@@ -187,18 +187,18 @@ def nesting(depth: int) -> SubagentPolicy:
     return SubagentPolicy(max_depth=depth)
 
 
-async def test_at_the_bottom_no_child_starts() -> None:
+async def test_b177_at_the_bottom_no_child_starts() -> None:
     turns = {"critic": [spawn("writer", "s2"), "No luck."], "writer": ["Never."]}
     agent, model = agent_of(turns, spec(), spec("writer"), policy=nesting(1))
     state = await agent.run("Go")
 
     assert result(state) == "No luck."
     asked = next(r for r in model.requests if len(r.messages) == 3 and speaker(r) == "critic")
-    assert "subagents may nest 1 deep" in asked.messages[-1].text
+    assert asked.messages[-1].text.startswith("Error: subagents may nest 1 deep")
     assert "writer" not in [speaker(r) for r in model.requests]
 
 
-async def test_grandchildren_work_down_to_the_limit() -> None:
+async def test_b189_grandchildren_work_down_to_the_limit() -> None:
     turns = {
         "a": [spawn("b", "s2"), "a done"],
         "b": [spawn("c", "s3"), "b done"],
@@ -233,7 +233,7 @@ async def test_a_child_without_the_tool_spawns_nothing() -> None:
 # Events
 
 
-async def test_spawning_and_completion_are_told_with_the_ids_of_both() -> None:
+async def test_b180_spawning_and_completion_are_told_with_the_ids_of_both() -> None:
     agent, _ = agent_of({"critic": [call("look"), "Good."]}, tools=[MockTool.returning("look", 1)])
     events = EventRecorder()
     agent.wiretap(events)

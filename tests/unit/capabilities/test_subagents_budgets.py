@@ -95,7 +95,7 @@ def steps_of(name: str, model: ScriptedModel) -> int:
         (Budget(tokens=0), "token_limit", 0),
     ],
 )
-async def test_the_budget_of_the_spec_caps_the_child(
+async def test_b184_the_budget_of_the_spec_caps_the_child(
     budget: Budget, reason: str, steps: int
 ) -> None:
     agent, model, _ = agent_of({}, spec(budget=budget), cost=0.25)
@@ -148,6 +148,25 @@ async def test_cost_of_the_parent_caps_the_child() -> None:
     agent, model, _ = agent_of({}, max_cost=1.0, cost=0.25)
     state = await agent.run("Go")
     assert (steps_of("worker", model), state.cost) == (3, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "steps"),
+    [({"max_steps": 4}, 3), ({"max_tokens": 6 * TURN}, 4), ({"max_cost": 1.5}, 4)],
+)
+async def test_b184_without_a_budget_the_child_has_what_the_parent_has_left(
+    limit: dict[str, Any], steps: int
+) -> None:
+    agent, model, _ = agent_of({"main": [[call("look")], spawn(), "Done."]}, cost=0.25, **limit)
+    await agent.run("Go")
+    assert steps_of("worker", model) == steps
+
+
+async def test_b184_without_a_budget_the_child_has_the_time_that_the_parent_has_left() -> None:
+    agent, model, _ = agent_of({"worker": ["ok"]}, timeout=60)
+    await agent.run("Go")
+    of_parent, of_child, _ = [request.seconds_left or 0.0 for request in model.requests]
+    assert 0 < of_child <= of_parent <= 60
 
 
 async def test_what_earlier_children_spent_is_gone() -> None:

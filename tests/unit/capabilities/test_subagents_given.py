@@ -284,7 +284,7 @@ class Library:
         return Skill(self.bodies[name])
 
 
-async def test_skills_stand_before_the_prompt() -> None:
+async def test_b186_skills_stand_before_the_prompt() -> None:
     library = Library(pdf="How to read PDFs.", git="How to use git.")
     agent, model = agent_of(spec(skills=("git", "pdf")), skills=library)
     await agent.run("Go")

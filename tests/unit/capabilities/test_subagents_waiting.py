@@ -81,7 +81,7 @@ def heard_by(name: str, model: ScriptedModel) -> list[str]:
     return [m.text for m in last.messages if m.is_tool()]
 
 
-async def test_what_the_parent_blocks_is_blocked_in_its_children() -> None:
+async def test_b188_what_the_parent_blocks_is_blocked_in_its_children() -> None:
     def refuse(context: HookContext) -> HookContext | None:
         assert context.call is not None
         return context.block("not here") if context.call.name == "delete" else None
@@ -128,7 +128,7 @@ async def test_a_hook_that_is_inherited_goes_with_the_child_whole() -> None:
     assert steps == [state.agent_id, None, None]
 
 
-async def test_the_parent_waits_with_the_child_and_says_who_asks() -> None:
+async def test_b188_the_parent_waits_with_the_child_and_says_who_asks() -> None:
     agent, delete, _ = deleting()
     events = EventRecorder()
     agent.wiretap(events)
@@ -165,7 +165,7 @@ async def test_the_parent_waits_with_the_child_and_says_who_asks() -> None:
         ),
     ],
 )
-async def test_the_answer_reaches_the_call_of_the_child(
+async def test_b188_the_answer_reaches_the_call_of_the_child(
     answer: Any, calls: list[Any], heard: str
 ) -> None:
     agent, delete, model = deleting()

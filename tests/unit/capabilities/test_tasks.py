@@ -63,13 +63,13 @@ def without(task: dict[str, str], field: str) -> dict[str, str]:
 # What is accepted
 
 
-async def test_an_accepted_plan_is_in_the_metadata() -> None:
+async def test_b212_an_accepted_plan_is_in_the_metadata() -> None:
     state = await written([READ, TEST, SHIP])
 
     assert state.metadata["tasks"] == [READ, TEST, SHIP]
 
 
-async def test_the_model_sees_counts_and_the_rendered_plan() -> None:
+async def test_b210_the_model_sees_counts_and_the_rendered_plan() -> None:
     state = await written([READ, TEST, SHIP])
 
     assert state.steps[0].step.tool_executions[0].text == (
@@ -80,7 +80,7 @@ async def test_the_model_sees_counts_and_the_rendered_plan() -> None:
     )
 
 
-async def test_white_space_around_the_fields_is_trimmed() -> None:
+async def test_b209_white_space_around_the_fields_is_trimmed() -> None:
     padded = {key: f"  {value}\n" for key, value in TEST.items()}
 
     state = await written([padded])
@@ -94,7 +94,7 @@ async def test_fields_that_are_not_asked_for_are_left_out() -> None:
     assert state.metadata["tasks"] == [SHIP]
 
 
-async def test_an_empty_list_clears_the_plan() -> None:
+async def test_b209_an_empty_list_clears_the_plan() -> None:
     state = await written([SHIP], [])
 
     assert state.metadata["tasks"] == []
@@ -128,7 +128,10 @@ async def test_text_that_can_not_be_encoded_does_not_reach_the_state() -> None:
         ({**SHIP, "activeForm": {}}, "activeForm"),
     ],
 )
-async def test_a_bad_field_is_named_with_the_position_of_its_task(task: Any, field: str) -> None:
+async def test_b206_a_bad_field_is_named_with_the_position_of_its_task(
+    task: Any, field: str
+) -> None:
+    """B206, B207, B208: content, status and activeForm."""
     told = await refused([READ, task])
 
     assert f"task 2: {field} is" in told
@@ -164,17 +167,17 @@ async def test_a_call_without_arguments_is_a_failure_and_not_an_error_of_the_run
     assert state.status is AgentStatus.COMPLETED
 
 
-async def test_twenty_tasks_are_fine_and_twenty_one_are_not() -> None:
+async def test_b209_twenty_tasks_are_fine_and_twenty_one_are_not() -> None:
     assert len(tasks_of(await written(many(20)))) == 20
     assert "21 tasks are too many, at most 20" in await refused(many(21))
 
 
-async def test_one_task_in_progress_is_fine_and_two_are_not() -> None:
+async def test_b209_one_task_in_progress_is_fine_and_two_are_not() -> None:
     assert len(tasks_of(await written(many(1, "in_progress")))) == 1
     assert "2 tasks are in_progress, at most 1" in await refused(many(2, "in_progress"))
 
 
-async def test_the_limits_come_from_the_policy() -> None:
+async def test_b211_the_limits_come_from_the_policy() -> None:
     policy = TodoPolicy(max_items=2, max_in_progress=2)
 
     assert len(tasks_of(await written(many(2, "in_progress"), policy=policy))) == 2
@@ -197,7 +200,7 @@ async def test_a_plan_replaces_the_one_before() -> None:
     assert (await agent.run("Work.")).metadata["tasks"] == [SHIP]
 
 
-async def test_the_last_of_several_plans_in_one_response_stays() -> None:
+async def test_b212_the_last_of_several_plans_in_one_response_stays() -> None:
     state = await written([READ], [TEST], [SHIP])
 
     assert state.metadata["tasks"] == [SHIP]
@@ -218,7 +221,7 @@ async def test_the_next_call_of_the_same_response_sees_the_plan() -> None:
     assert told == "1 task: 0 completed, 1 in progress, 0 pending"
 
 
-async def test_a_refused_plan_and_other_tools_leave_the_plan_as_it_was() -> None:
+async def test_b212_a_refused_plan_and_other_tools_leave_the_plan_as_it_was() -> None:
     other = MockTool.returning("look", "seen")
     calls = [call("todo_write", todos=[TEST]), call("todo_write", todos=[{}]), call("look")]
     agent = Agent(ScriptedModel([calls, "Done."]), tools=[other], capabilities=[UseTaskPlanning()])
@@ -257,7 +260,7 @@ def tasks(*items: dict[str, str]) -> Iterable[Task]:
     return tasks_of(AgentState.empty().with_metadata({"tasks": list(items)}))
 
 
-def test_nothing_is_rendered_as_no_tasks() -> None:
+def test_b210_nothing_is_rendered_as_no_tasks() -> None:
     assert render_tasks(()) == "(no tasks)"
     assert summarize_tasks(()) == "(no tasks)"
 
@@ -268,7 +271,7 @@ def test_each_task_is_one_line_whatever_its_words() -> None:
     assert render_tasks(tuple(tasks(READ, broken))) == "1. ● Read the code\n2. ○ Ship it"
 
 
-def test_the_summary_counts_each_status() -> None:
+def test_b210_the_summary_counts_each_status() -> None:
     found = tuple(tasks(READ, READ, TEST, SHIP))
 
     assert summarize_tasks(found) == "4 tasks: 2 completed, 1 in progress, 1 pending"

@@ -164,6 +164,28 @@ async def test_the_wrap_up_instruction_is_not_kept_in_the_conversation() -> None
     assert not any(message.is_system() for message in state.messages)
 
 
+async def test_b267_the_request_holds_the_conversation_and_what_this_execution_did() -> None:
+    """SPEC 5 wins: calls and results are messages and messages stay, so the calls of an earlier
+    execution are sent as well; what was said for its turns only is not."""
+    model = ScriptedModel([call("look"), "A cat, I think.", call("look"), "A dog."])
+    agent = Agent(
+        model, tools=[MockTool.returning("look", "seen")], max_steps=1, at_limit="wrap_up"
+    )
+    first = await agent.run("What is it?")
+    again = first.with_user_message("Look again.")
+    second = await agent.run(again)
+
+    assert [message.role for message in again.messages] == [
+        *("user", "assistant", "tool", "assistant", "user")
+    ]
+    *_, before, after = (list(request.messages) for request in model.requests)
+    assert before == list(again.messages)
+    assert after == [*again.messages, *second.steps[0].step.messages]
+    assert [request.instruction is None for request in model.requests] == [
+        *(True, False, True, False)
+    ]
+
+
 class SilentDriver:
     async def use_tools(self, state: AgentState) -> AgentState:
         return state

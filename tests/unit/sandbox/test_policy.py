@@ -32,6 +32,16 @@ def test_there_is_no_half_byte_or_process(part: str) -> None:
         policy(**{part: 2.5})
 
 
+@pytest.mark.parametrize(
+    ("part", "most"), [("max_memory", 2**63 - 1), ("max_processes", 4_000_000)]
+)
+def test_a_limit_that_linux_can_not_count_is_refused(part: str, most: int) -> None:
+    assert getattr(policy(**{part: most}), part) == most
+    for value in (most + 1, 2**64 + 1):  # of which the kernel may see the 1
+        with pytest.raises(ConfigurationError, match=f"{part} is at most {most}, or None"):
+            policy(**{part: value})
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, None, True])
 def test_the_output_limit_is_a_number_of_bytes(value: object) -> None:
     with pytest.raises(ConfigurationError, match="max_output is a number of bytes"):

@@ -67,7 +67,7 @@ async def run_with_tools() -> AgentState:
     return await agent.run("What does a.txt say?")
 
 
-def test_the_presets_have_the_numbers_of_the_schema() -> None:
+def test_b098_the_presets_have_the_numbers_of_the_schema() -> None:
     config = SlimSerializationConfig
     assert config.minimal() == config(
         max_messages=20,
@@ -209,7 +209,7 @@ async def test_a_failed_step_is_shown_as_an_error_with_its_time() -> None:
     assert document["execution"]["cumulative_seconds"] == pytest.approx(1.2505)
 
 
-async def test_only_the_newest_steps_are_kept_with_their_true_numbers() -> None:
+async def test_b096_only_the_newest_steps_are_kept_with_their_true_numbers() -> None:
     state = await run_with_tools()
     assert [step["step_number"] for step in slim(state, max_steps=1)["steps"]] == [2]
     assert slim(state, max_steps=0)["steps"] == []
@@ -222,7 +222,7 @@ async def test_the_decision_is_shown_only_if_asked_for() -> None:
     assert slim(said(), include_continuation_trace=True)["last_continuation"] is None
 
 
-def test_content_is_cut_by_characters_and_ends_with_dots() -> None:
+def test_b093_content_is_cut_by_characters_and_ends_with_dots() -> None:
     document = slim(
         said(*(Message.user(text) for text in ("hello", "hell", "", "🙂🙂🙂🙂🙂"))),
         max_content_length=4,
@@ -321,7 +321,7 @@ def test_images_and_files_are_named_and_thinking_is_left_out() -> None:
     assert "canary" not in json.dumps(document)
 
 
-def test_redaction_reduces_calls_to_id_and_name() -> None:
+def test_b095_redaction_reduces_calls_to_id_and_name() -> None:
     asks = Message.assistant(
         "",
         [
@@ -337,7 +337,7 @@ def test_redaction_reduces_calls_to_id_and_name() -> None:
     assert [c.arguments for c in restored(document).messages[0].tool_calls] == [{}, {}]
 
 
-def test_redaction_reaches_calls_that_an_application_noted() -> None:
+def test_b095_redaction_reaches_calls_that_an_application_noted() -> None:
     noted = [
         {"id": "a", "function": {"name": "read", "arguments": '{"canary": 1}'}},
         {"id": "b", "name": "write", "args": "canary"},
@@ -364,7 +364,7 @@ def test_noted_calls_of_no_known_shape_are_redacted_whole() -> None:
     assert shown == {"tool_calls": "[redacted]"}
 
 
-def test_times_are_kept_to_the_microsecond_and_told_in_utc() -> None:
+def test_b099_times_are_kept_to_the_microsecond_and_told_in_utc() -> None:
     east = timezone(timedelta(hours=5, minutes=30))
     state = replace(
         said(),
@@ -380,7 +380,7 @@ def test_times_are_kept_to_the_microsecond_and_told_in_utc() -> None:
     assert restored(document) == state
 
 
-async def test_what_restores_is_the_conversation_not_the_execution() -> None:
+async def test_b099_what_restores_is_the_conversation_not_the_execution() -> None:
     state = (await run_with_tools()).with_metadata({"topic": {"id": 7}})
     back = restored(slim(state))
     assert back == replace(state, execution=None)

@@ -118,7 +118,7 @@ def test_another_definition_has_another_hash(changed: dict[str, Any]) -> None:
     assert hash_of(agent(**changed)) != hash_of(agent())
 
 
-def test_a_secret_header_changes_no_hash_and_is_in_no_config() -> None:
+def test_b109_a_secret_header_changes_no_hash_and_is_in_no_config() -> None:
     one = agent(settings=ModelSettings(extra_headers={"x-key": "secret-1"}))
     other = agent(settings=ModelSettings(extra_headers={"x-key": "secret-2"}))
     assert hash_of(one) == hash_of(other)

@@ -1,8 +1,10 @@
 """The critic: a model that is asked apart from the conversation for a verdict on an answer.
 
-Nothing it says is streamed. What goes wrong with it is a judgement as well, never an exception.
+Nothing it says is streamed. What its model raises is a judgement as well; only what ends the run,
+and errors of our own, are exceptions.
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,9 +12,16 @@ from msgspec import Struct, json
 
 from stepwell.agent.output_type import unfenced
 from stepwell.drivers.apart import ask_apart, between_tags
-from stepwell.errors import ModelError, text_of
+from stepwell.errors import ModelError, StepwellError, described, text_of
 from stepwell.messages import Message, Usage
-from stepwell.models import CachedContext, Model, ModelRequest, ModelSettings, ResponseFormat
+from stepwell.models import (
+    CachedContext,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ResponseFormat,
+)
 from stepwell.state import AgentState
 
 NO_USAGE = Usage()
@@ -101,14 +110,18 @@ class Critic:
             response_format=_VERDICT,
             settings=self._settings,
         )
-        try:
-            response = await ask_apart(self._model, request, state, within=self._timeout, left=left)
-        except ModelError as error:
-            usage += error.usage if isinstance(error.usage, Usage) else NO_USAGE
-            failure = f"the critic failed: {text_of(error)}"
-            return Judgement(approved=True, failure=failure, usage=usage, cost=cost + error.cost)
-        usage, cost = usage + response.usage, cost + response.cost
-        return _read(response.text, usage, cost)
+        asking = ask_apart(self._model, request, state, within=self._timeout, left=left)
+        # The model is foreign code: whatever it raises must not end the run.
+        [given] = await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(given, ModelResponse):
+            return _read(given.text, usage + given.usage, cost + given.cost)
+        if isinstance(given, ModelError):
+            usage += given.usage if isinstance(given.usage, Usage) else NO_USAGE
+            return _failed(text_of(given), usage, cost + given.cost)
+        # A stop is meant, and an error of our own, as of a cassette, is a mistake to be seen.
+        if isinstance(given, StepwellError) or not isinstance(given, Exception):
+            raise given
+        return _failed(described(given), usage, cost)
 
 
 class _Unreadable(Struct, frozen=True, kw_only=True):
@@ -130,6 +143,11 @@ def unjudged(why: str, usage: Usage = NO_USAGE, cost: float = 0.0) -> Judgement:
     return Judgement(
         approved=None, failure=f"the critic was not asked: {why}", usage=usage, cost=cost
     )
+
+
+def _failed(why: str, usage: Usage, cost: float) -> Judgement:
+    """The answer passes, since the critic could not judge it."""
+    return Judgement(approved=True, failure=f"the critic failed: {why}", usage=usage, cost=cost)
 
 
 def _read(text: str, usage: Usage, cost: float) -> Judgement | _Unreadable:

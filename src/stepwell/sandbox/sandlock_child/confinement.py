@@ -151,8 +151,9 @@ class Confinement:
             if name.startswith(ENVIRONMENT_PREFIX):
                 add("env_var", name.removeprefix(ENVIRONMENT_PREFIX), value)
         if order.one("--memory"):
-            # Its own limit counts reserved addresses, and misses pages copied after a fork, so the
-            # keeper limits memory. What is behind such a descriptor is no process's memory.
+            # Its own limit counts reserved addresses, and misses pages copied after a fork, so a
+            # control group or the keeper limits memory. What is behind such a descriptor is no
+            # process's memory.
             add("extra_deny_syscalls", b"memfd_create")
         if order.one("--processes"):
             add("max_processes", ctypes.c_uint32(int(order.one("--processes"))))

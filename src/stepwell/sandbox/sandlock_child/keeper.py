@@ -67,6 +67,7 @@ def _keep(order: Order, lifeline: int) -> int:
     os.kill(supervisor, SIGKILL)
     _, status = os.waitpid(supervisor, 0)
     _end_children()
+    _remove_groups(order)
     if overused:
         limit = order.one("--memory")
         os.write(2, f"stepwell: ended, it used more than the {limit} bytes of memory\n".encode())
@@ -102,6 +103,17 @@ def _end_children() -> None:
             return
 
 
+def _remove_groups(order: Order) -> None:
+    """Remove the control groups, if the host that would do so is gone: nobody hears it any more."""
+    host = select.poll()
+    host.register(order.number("--alive"), 0)
+    for file in order.all("--join") if host.poll(0) else ():
+        try:
+            os.rmdir(os.path.dirname(file))
+        except OSError:
+            return  # the next host does
+
+
 def _exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
@@ -131,7 +143,10 @@ def _join(file: str) -> None:
         with open(file, "wb", buffering=0) as processes:
             processes.write(b"0")
     except OSError as error:
-        raise Refused(f"it can't be put under its limits ({file}: {error.strerror})") from error
+        raise Refused(
+            f"it can't be put under its limits ({file}: {error.strerror}), which max_memory=None "
+            "does without"
+        ) from error
 
 
 def _limit_data(memory: int) -> None:

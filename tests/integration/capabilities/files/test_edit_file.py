@@ -146,7 +146,7 @@ def test_what_can_not_be_edited_says_why(edit: EditFileTool, tmp_path: Path) -> 
     assert "surrogate" in failure(edit("empty", "a", "\udfff"))
 
 
-def test_the_mode_is_kept(edit: EditFileTool, tmp_path: Path) -> None:
+def test_b260_the_mode_is_kept(edit: EditFileTool, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("echo old")
     (tmp_path / "run.sh").chmod(0o750)
     edit("run.sh", "old", "new")
@@ -208,7 +208,9 @@ DEEDS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_change_by_someone_else_is_refused(deed: str, edit: EditFileTool, tmp_path: Path) -> None:
+def test_b260_a_change_by_someone_else_is_refused(
+    deed: str, edit: EditFileTool, tmp_path: Path
+) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\ntwo\n")
     os.utime(file, ns=(1_700_000_000_000_000_000, 1_700_000_000_000_000_000))
@@ -232,7 +234,9 @@ def test_a_change_by_someone_else_is_refused(deed: str, edit: EditFileTool, tmp_
     assert [name for name in os.listdir(tmp_path) if "stepwell" in name] == []
 
 
-def test_a_change_that_moves_no_time_is_refused_as_well(edit: EditFileTool, tmp_path: Path) -> None:
+def test_b260_a_change_that_moves_no_time_is_refused_as_well(
+    edit: EditFileTool, tmp_path: Path
+) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\ntwo\n")
     with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
@@ -336,7 +340,7 @@ def test_the_policy_bounds_the_file(tmp_path: Path) -> None:
     assert "takes at most 100" in failure(edit("a.txt", "x", "y", replace_all=True))
 
 
-def test_100_megabytes_are_edited_in_little_memory(edit: EditFileTool, tmp_path: Path) -> None:
+def test_b260_100_megabytes_are_edited_in_little_memory(edit: EditFileTool, tmp_path: Path) -> None:
     big = tmp_path / "big.txt"
     block = (b"x" * 1000 + b"0123456789abcdefghijklmn")[:1023] + b"\n"
     block = block * 1024

@@ -20,7 +20,7 @@ def listing(tmp_path: Path) -> ListDirTool:
     return ListDirTool.in_directory(tmp_path)
 
 
-def test_directories_come_first_and_case_does_not_matter(
+def test_b262_directories_come_first_and_case_does_not_matter(
     listing: ListDirTool, tmp_path: Path
 ) -> None:
     for directory in ("zoo", "Alpha", ".git"):
@@ -34,7 +34,7 @@ def test_directories_come_first_and_case_does_not_matter(
     ]
 
 
-def test_more_than_the_limit_is_counted(tmp_path: Path) -> None:
+def test_b262_more_than_the_limit_is_counted(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for number in range(60):
         (tmp_path / f"f{number:02}").write_text("")
@@ -68,7 +68,7 @@ def test_a_cancelled_listing_stops(listing: ListDirTool, tmp_path: Path) -> None
     assert "was cancelled" in failure(listing(context=cancelled()))
 
 
-def test_places_are_named_as_for_the_other_tools(listing: ListDirTool, tmp_path: Path) -> None:
+def test_b262_places_are_named_as_for_the_other_tools(listing: ListDirTool, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c.txt").write_text("")
     (tmp_path / "empty").mkdir()
@@ -80,7 +80,7 @@ def test_places_are_named_as_for_the_other_tools(listing: ListDirTool, tmp_path:
     assert listing("empty") == "(empty directory)"
 
 
-def test_what_can_not_be_listed_says_why(listing: ListDirTool, tmp_path: Path) -> None:
+def test_b262_what_can_not_be_listed_says_why(listing: ListDirTool, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "fifo")
 

@@ -96,11 +96,37 @@ def test_the_corpus_is_large() -> None:
 
 
 @pytest.mark.parametrize("case", range(len(PATHS)), ids=lambda case: repr(PATHS[case])[:40])
-def test_no_path_leaves_the_base_directory(case: int, base: Path, opener: Opener) -> None:
+def test_b261_no_path_leaves_the_base_directory(case: int, base: Path, opener: Opener) -> None:
     path = path_of(PATHS[case], base)
     confined = ConfinedDirectory(base, opener)
 
     assert escapes(base, attacks(confined, path)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        *((path, "outside the base directory") for path in ("../outside/secret.txt", "../new.txt")),
+        *((path, "outside the base directory") for path in ("/etc/passwd", "{outer}/outside")),
+        *((path, "outside the base directory") for path in ("file_out", "dir_out/secret.txt")),
+        *((path, "NUL byte") for path in ("inside.txt\0", "../outside/secret.txt\0.png")),
+    ],
+)
+def test_b261_what_leads_outside_is_rejected_by_every_tool(
+    path: str, why: str, base: Path, opener: Opener
+) -> None:
+    confined = ConfinedDirectory(base, opener)
+    path = path_of(path, base)
+    answers = [
+        ReadFileTool(confined)(path),
+        WriteFileTool(confined)(path, "x"),
+        EditFileTool(confined)(path, "second line", "x"),
+        ListDirTool(confined)(path),
+    ]
+
+    for answer in answers:
+        assert isinstance(answer, ToolFailure)
+        assert why in answer.message
 
 
 def test_the_same_judge_catches_tools_that_trust_paths(tmp_path: Path) -> None:
@@ -171,7 +197,7 @@ def test_a_link_to_a_missing_file_inside_makes_it(base: Path, opener: Opener) ->
 @pytest.mark.parametrize(
     "path", ["file_out", "file_out_abs", "missing_out", "missing_out_abs", "missing_dir_out/x"]
 )
-def test_a_link_that_leads_out_is_not_written_through(
+def test_b261_a_link_that_leads_out_is_not_written_through(
     path: str, base: Path, opener: Opener
 ) -> None:
     before = sorted(os.listdir(base))

@@ -28,13 +28,15 @@ def lines(count: int) -> str:
     return "".join(f"line {n}\n" for n in range(1, count + 1))
 
 
-def test_lines_are_numbered_from_one(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b253_lines_are_numbered_from_one(read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\n  three")
 
     assert read("a.txt") == "     1\tone\n     2\t\n     3\t  three"
 
 
-def test_an_offset_skips_lines_and_a_limit_ends_them(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b253_an_offset_skips_lines_and_a_limit_ends_them(
+    read: ReadFileTool, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text(lines(10))
 
     assert read("a.txt", offset=2, limit=2) == (
@@ -46,7 +48,7 @@ def test_an_offset_skips_lines_and_a_limit_ends_them(read: ReadFileTool, tmp_pat
 
 
 @pytest.mark.parametrize("limit", [0, -1, -1000])
-def test_a_limit_that_is_not_positive_shows_one_line(
+def test_b253_a_limit_that_is_not_positive_shows_one_line(
     limit: int, read: ReadFileTool, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text(lines(3))
@@ -61,7 +63,9 @@ def test_a_negative_offset_is_the_start(read: ReadFileTool, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("ending", ["\n", ""])
-def test_exactly_200_lines_have_no_hint(ending: str, read: ReadFileTool, tmp_path: Path) -> None:
+def test_b253_exactly_200_lines_have_no_hint(
+    ending: str, read: ReadFileTool, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text(lines(200)[:-1] + ending)
     shown = str(read("a.txt"))
 
@@ -69,7 +73,9 @@ def test_exactly_200_lines_have_no_hint(ending: str, read: ReadFileTool, tmp_pat
     assert "offset" not in shown
 
 
-def test_line_201_brings_the_hint_and_the_hint_leads_on(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b253_line_201_brings_the_hint_and_the_hint_leads_on(
+    read: ReadFileTool, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text(lines(201))
 
     assert str(read("a.txt")).endswith(
@@ -84,7 +90,7 @@ def test_more_lines_can_be_asked_for(read: ReadFileTool, tmp_path: Path) -> None
     assert str(read("a.txt", limit=500)).endswith("   500\tline 500")
 
 
-def test_32_kib_end_the_window_before_the_lines_do(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b253_32_kib_end_the_window_before_the_lines_do(read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{'x' * 1023}\n" * 100)
     first = str(read("a.txt"))
     second = str(read("a.txt", offset=32))
@@ -93,7 +99,7 @@ def test_32_kib_end_the_window_before_the_lines_do(read: ReadFileTool, tmp_path:
     assert second.startswith("    33\txxx")
 
 
-def test_a_line_over_the_limit_is_previewed(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b255_a_line_over_the_limit_is_previewed(read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"first\n{'é' * 50_000}\nlast\n")
     first, long = str(read("a.txt")), str(read("a.txt", offset=1))
 
@@ -107,7 +113,7 @@ def test_a_line_over_the_limit_is_previewed(read: ReadFileTool, tmp_path: Path) 
     assert read("a.txt", offset=2) == "     3\tlast"
 
 
-def test_a_long_last_line_has_nothing_after_it(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b255_a_long_last_line_has_nothing_after_it(read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * 32_769)
 
     assert str(read("a.txt")).endswith("its first 4096 bytes are shown. It is the last line.)")
@@ -165,7 +171,7 @@ def test_a_cancelled_reading_stops(read: ReadFileTool, tmp_path: Path) -> None:
     assert "was cancelled" in failure(read("a.txt", context=cancelled(after=5)))
 
 
-def test_what_can_not_be_read_says_why(read: ReadFileTool, tmp_path: Path) -> None:
+def test_b256_what_can_not_be_read_says_why(read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     (tmp_path / "empty").write_text("")
     (tmp_path / "three").write_text("1\n2\n3\n")
@@ -191,7 +197,7 @@ def test_what_can_not_be_read_says_why(read: ReadFileTool, tmp_path: Path) -> No
         b"\x01\x02\x03\x04",
     ],
 )
-def test_binary_files_are_refused(content: bytes, read: ReadFileTool, tmp_path: Path) -> None:
+def test_b256_binary_files_are_refused(content: bytes, read: ReadFileTool, tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(content)
 
     assert "is a binary file" in failure(read("a.bin"))

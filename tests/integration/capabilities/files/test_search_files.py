@@ -84,9 +84,10 @@ def hits(answer: str | ToolFailure) -> set[str]:
         ("src", {*(f for f in FILES if "src/" in f)}),
     ],
 )
-def test_patterns_find_what_they_say(
+def test_b264_patterns_find_what_they_say(
     pattern: str, found: set[str], search: SearchFilesTool, tree: Path
 ) -> None:
+    """B264, B265: a directory before ``**`` counts, and so does all that comes after it."""
     assert hits(search(pattern.replace("{tree}", str(tree)))) == found
 
 
@@ -104,7 +105,7 @@ def test_patterns_find_what_they_say(
         ("{a,b}" * 7, "more than 64 alternatives"),
     ],
 )
-def test_patterns_that_can_not_be_are_refused(
+def test_b261_patterns_that_can_not_be_are_refused(
     pattern: str, why: str, search: SearchFilesTool
 ) -> None:
     answer = search(pattern)
@@ -113,7 +114,7 @@ def test_patterns_that_can_not_be_are_refused(
     assert why in answer.message
 
 
-def test_all_hits_up_to_the_limit_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+def test_b265_all_hits_up_to_the_limit_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     for number in range(25):
         (tmp_path / f"f{number:02}.txt").write_text("")
     ten = str(SearchFilesTool.in_directory(tmp_path)("*.txt")).splitlines()
@@ -141,7 +142,7 @@ def test_files_higher_up_come_first(tmp_path: Path) -> None:
     ]
 
 
-def test_links_are_shown_but_not_gone_through(search: SearchFilesTool, tree: Path) -> None:
+def test_b261_links_are_shown_but_not_gone_through(search: SearchFilesTool, tree: Path) -> None:
     (tree / "src" / "loop").symlink_to("..")
     (tree / "link.py").symlink_to("/etc/passwd")
     os.mkfifo(tree / "fifo.py")

@@ -36,7 +36,7 @@ def write(tmp_path: Path) -> WriteFileTool:
         ("a\r\nb\r\n", "6 bytes, 2 lines"),
     ],
 )
-def test_a_new_file_says_bytes_and_lines(
+def test_b258_a_new_file_says_bytes_and_lines(
     content: str, counts: str, write: WriteFileTool, tmp_path: Path
 ) -> None:
     assert write("a.txt", content) == f"Created 'a.txt': {counts}."
@@ -44,16 +44,19 @@ def test_a_new_file_says_bytes_and_lines(
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_missing_directories_are_made(write: WriteFileTool, tmp_path: Path) -> None:
+def test_b258_missing_directories_are_made(write: WriteFileTool, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
 
     assert str(write("there/a/b/c.txt", "x")).startswith("Created")
     assert str(write(f"{tmp_path}/new/d.txt", "x")).startswith("Created")
     assert (tmp_path / "there/a/b/c.txt").read_text() == "x"
     assert (tmp_path / "new/d.txt").read_text() == "x"
+    for path in ("../b258/e.txt", f"{tmp_path.parent}/b258/e.txt"):
+        assert "outside the base directory" in failure(write(path, "x"))
+    assert not (tmp_path.parent / "b258").exists()
 
 
-def test_an_existing_file_is_replaced_and_not_overwritten(
+def test_b258_an_existing_file_is_replaced_and_not_overwritten(
     write: WriteFileTool, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("old content")
@@ -169,7 +172,7 @@ while True:
 """
 
 
-def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_b258_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a" * 300_000)
     for number in range(8):
         writer = subprocess.Popen(

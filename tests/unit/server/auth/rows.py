@@ -17,6 +17,7 @@ class Rows:
         self.told: list[str] = []
         self.writes: list[str] = []
         self.looked_up: list[str] = []
+        self.asked_for: set[str] = set()
         self.before_write: Callable[[], None] = lambda: None
         self.write_fault: Exception | None = None
 
@@ -51,14 +52,17 @@ class Rows:
 
     async def session(self, session_id: str, /) -> Session | None:
         self.looked_up.append("session")
+        self.asked_for.add(session_id)
         return self.session_rows.get(session_id)
 
     async def execution(self, execution_id: str, /) -> Execution | None:
         self.looked_up.append("execution")
+        self.asked_for.add(execution_id)
         return self.execution_rows.get(execution_id)
 
     async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
         self.looked_up.append("snapshot")
+        self.asked_for.add(snapshot_id)
         return self.snapshot_rows.get(snapshot_id)
 
 

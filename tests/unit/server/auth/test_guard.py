@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import httpx2
 import pytest
@@ -202,6 +203,18 @@ async def test_an_id_that_none_can_be_is_missing(id: str) -> None:
     assert answer.status_code == 404
 
 
+@pytest.mark.parametrize("id", ["%00", "e1%00", "e1%0A", "x" * 65, "%F0%9F%98%80", "%ED%A0%80"])
+@pytest.mark.parametrize("path", ["/sessions/", "/executions/", "/executions/e1/snapshots/"])
+async def test_b114_an_id_that_none_can_be_reaches_no_query(path: str, id: str) -> None:
+    store = rows()
+    answer = await get(make_app(store), path + id, "ada")
+
+    assert answer.status_code == 404
+    assert unquote(id) not in store.asked_for
+    assert all(len(it) < 65 and it.isascii() and it.isprintable() for it in store.asked_for)
+    assert store.asked_for
+
+
 async def test_the_applications_own_rule_is_asked_only_about_what_is_theirs() -> None:
     asked: list[tuple[str, str, Any]] = []
 
@@ -286,5 +299,5 @@ async def test_a_stream_is_not_opened_for_a_key_that_was_revoked_meanwhile() -> 
      "private-agent.session.s1.x", "private-agent.session.s1\n", "Private-agent.session.s1",
      "private-agentXsession.s1", "private-agent.session." + "a" * 65, "private-encrypted-x"],
 )  # fmt: skip
-def test_other_channels_can_not_be_joined(channel: str) -> None:
+def test_b114_other_channels_can_not_be_joined(channel: str) -> None:
     assert channel_policy(channel) is None
