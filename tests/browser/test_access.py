@@ -55,6 +55,7 @@ def routes(server: Server) -> Iterator[dict[str, str]]:
         if name != "running":
             server.over(each["execution"]["id"])
     states = {name: f"#/s/{each['session']['id']}" for name, each in sent.items()}
+    states["changing"] = states["approval"]
     yield {"empty": "#/", **states, "execution": f"#/x/{execution}", "drawer": "#/"}
     for name in ("running", "question", "approval"):
         server.post(f"agent/executions/{sent[name]['execution']['id']}/cancel", {})
@@ -67,6 +68,7 @@ SHOWS = {
     "running": "[data-state=running]",
     "question": "[data-asking]",
     "approval": "[data-asking]",
+    "changing": "[data-asking]",
     "error": "[data-end], [data-role=status]",
     "execution": "[data-step]",
     "drawer": ".examples",
@@ -79,6 +81,11 @@ def _unfolded(page: Page, name: str) -> None:
     if name == "tool":
         page.locator("[data-role=tool] summary").last.click()
         expect(page.locator("[data-result]")).to_be_visible()
+    if name == "changing":
+        page.get_by_role("button", name="Change", exact=True).click()
+        page.get_by_role("textbox", name="Other arguments").fill("{")
+        page.get_by_role("button", name="Allow with these").click()
+        expect(page.get_by_role("alert")).to_be_visible()
     if name == "execution":
         page.locator('[data-step="1"]').get_by_role("button").first.click()
         page.get_by_role("heading", name="Raw events").scroll_into_view_if_needed()

@@ -148,6 +148,37 @@ def test_an_approval_is_granted_or_denied_where_it_is_asked(
     chat.settles_as(stored)
 
 
+def test_a_call_is_allowed_with_other_arguments(server: Server, new_page: NewPage) -> None:
+    watched = new_page(server)
+    chat = Chat(watched)
+    chat.say("remove the notes")
+    asking = chat.row("asking")
+    asking.get_by_role("button", name="Change").click()
+    field = asking.get_by_role("textbox", name="Other arguments, as JSON")
+    expect(field).to_be_focused()
+    expect(field).to_have_value('{\n  "path": "notes.txt"\n}')
+    allow = asking.get_by_role("button", name="Allow with these")
+    for wrong, why in (("{path: 1}", "This is no JSON"), ("[1]", "must be a JSON object")):
+        field.fill(wrong)
+        allow.click()
+        expect(asking.get_by_role("alert")).to_contain_text(why)
+        expect(field).to_be_focused()
+    asking.get_by_role("button", name="Leave as it was").click()
+    asking.get_by_role("button", name="Change").click()
+    expect(field).to_have_value('{\n  "path": "notes.txt"\n}')
+    field.fill('{"path": "old.txt"}')
+    watched.shot("approval-changed")
+    allow.click()
+    expect(chat.answer).to_contain_text("deleted old.txt")
+    chat.ended()
+    stored = thread_of(server, new_page, chat.session)
+    block = next(row for row in stored if row.kind == "tool")
+    assert "path: 'old.txt'" in block.text
+    chat.settles_as(stored)
+    chat.tool("delete_file").locator("summary").click()
+    expect(chat.tool("delete_file")).to_contain_text("A person changed the arguments to")
+
+
 def test_more_budget_is_granted_where_a_limit_paused_it(server: Server, new_page: NewPage) -> None:
     execution = server.ran("tell", "stops-budget")
     chat = Chat(new_page(server, f"#/s/{execution['session_id']}"))

@@ -2,6 +2,7 @@
 person at the same tab finds nothing of the one before.
 """
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat, thread_of
 from tests.browser.serving import Server, new_key, serving, until
 from tests.browser.test_access import AXE, RUN_AXE, WIDER
-from tests.browser.tricks import EMPTY_LINES
+from tests.browser.tricks import EMPTY_LINES, TURNED
 from tests.browser.watching import Watched
 
 LOOKS = {
@@ -39,6 +40,11 @@ def test_characters_that_hide_are_seen_where_a_person_decides(
     chat = Chat(_waiting(tricks, new_page, "turned"))
     arguments = chat.row("asking").locator("[data-arguments]")
     expect(arguments).to_contain_text("echo ⟨U+202E⟩hs | live.lruc⟨U+202C⟩ ⟨U+200B⟩# safe")
+    chat.row("asking").get_by_role("button", name="Change").click()
+    edited = chat.row("asking").get_by_role("textbox", name="Other arguments").input_value()
+    assert r"echo \u202ehs | live.lruc\u202c \u200b# safe" in edited
+    assert json.loads(edited) == {"command": TURNED}
+    chat.row("asking").get_by_role("button", name="Leave as it was").click()
     chat.row("asking").get_by_role("button", name="Allow").click()
     chat.ended()
     block = chat.tool("bash").first

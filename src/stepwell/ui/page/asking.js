@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { BudgetForm, asksToAccept, grant, limitWords } from "./budget.js";
-import { revealed } from "./hidden_text.js";
+import { editableJson, revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { Part } from "./tool_block.js";
@@ -115,6 +115,7 @@ const Question = ({ asked, answer, isSending }) => {
 
 const Approval = ({ asked, answer, isSending }) => {
   const [reason, setReason] = useState("");
+  const [isEditing, setEditing] = useState(false);
   const deny = () => {
     const message = reason.trim();
     void answer(message ? { approved: false, message } : { approved: false }, message ? `No: ${clipped(message, 200)}` : "No");
@@ -125,13 +126,57 @@ const Approval = ({ asked, answer, isSending }) => {
     event.preventDefault();
     if (reason.trim()) deny();
   };
+  if (isEditing) {
+    return html`${part}<${Editing} given=${given} answer=${answer} isSending=${isSending} onLeave=${() => setEditing(false)} />`;
+  }
   return html`
     ${given === undefined ? html`<p class="prompt">${revealed(asked.prompt)}</p>` : part}
     <form class="inline" onSubmit=${submit}>
       <button type="button" class="primary" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
+      ${given !== undefined && html`
+        <button type="button" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => setEditing(true)}>Change</button>`}
       <button type="button" class="danger" disabled=${isSending} onClick=${deny}>Deny</button>
       <input type="text" value=${reason} aria-label="Why not (the model is told)" placeholder="Why not? The model is told" onInput=${(event) => setReason(event.currentTarget.value)} />
     </form>`;
+};
+
+/** Other arguments for a call: the whole set, since they take the place of all that the model gave. */
+const Editing = ({ given, answer, isSending, onLeave }) => {
+  const [text, setText] = useState(() => editableJson(given));
+  const [problem, setProblem] = useState("");
+  const field = useRef(null);
+  const note = useId();
+  useEffect(() => field.current.focus(), []);
+  const submit = (event) => {
+    event.preventDefault();
+    const { value, fault } = readObject(text);
+    setProblem(fault);
+    if (fault) field.current.focus();
+    else void answer({ approved: true, arguments: value }, "Yes, with other arguments");
+  };
+  return html`
+    <form class="editing" onSubmit=${submit}>
+      <textarea ref=${field} rows=${Math.min(16, text.split("\n").length + 1)} spellcheck="false" value=${text}
+        aria-label="Other arguments, as JSON" aria-describedby=${note} aria-invalid=${Boolean(problem)}
+        onInput=${(event) => setText(event.currentTarget.value)}></textarea>
+      <p id=${note} class="note">A JSON object with all arguments. The model is told what you changed.</p>
+      ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`}
+      <div class="inline">
+        <button type="submit" class="primary" disabled=${isSending}>Allow with these</button>
+        <button type="button" disabled=${isSending} onClick=${onLeave}>Leave as it was</button>
+      </div>
+    </form>`;
+};
+
+const readObject = (text) => {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { value, fault: `This is no JSON: ${revealedText(error.message)}` };
+  }
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return { value, fault: isObject ? "" : "The arguments must be a JSON object, such as {\"path\": \"b.txt\"}." };
 };
 
 const Budget = ({ asked, onGrant, isSending, problem }) => {

@@ -35,6 +35,11 @@ export const partsShowingHidden = (text) => {
   return parts;
 };
 
+/** A value as JSON that people edit: characters that hide are escaped. They can only be in strings. */
+export const editableJson = (value) =>
+  JSON.stringify(value, null, 2).replace(HIDING, (found) =>
+    found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+
 /** The text to show: characters that hide as their names. */
 export const revealed = (text) =>
   partsShowingHidden(String(text ?? "")).map((part) =>
