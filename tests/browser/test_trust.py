@@ -70,6 +70,34 @@ def test_questions_options_and_titles_hide_nothing(tricks: Server, new_page: New
     expect(nav.locator(f'[data-session="{chat.session}"]')).to_contain_text("a⟨U+202E⟩title")
 
 
+_LATE_LINE = """
+const fetched = fetch;
+globalThis.fetch = async (address, ...more) => {
+  if (`${address}`.includes("/events")) await new Promise((go) => setTimeout(go, 1000));
+  return fetched(address, ...more);
+};
+"""
+
+
+def test_what_is_written_before_the_line_is_open_stays(tricks: Server, new_page: NewPage) -> None:
+    execution = tricks.ran("ask", "tricks")
+    watched = new_page(tricks)
+    watched.context.add_init_script(_LATE_LINE)
+    watched.page.reload()
+    watched.open(f"#/s/{execution['session_id']}")
+    chat = Chat(watched)
+    field = chat.row("asking").get_by_role("textbox")
+    field.fill("the third")
+    expect(chat.page.locator("[data-thread]")).not_to_have_attribute("data-line", "live")
+    chat.page.locator("[data-thread][data-line=live]").wait_for()
+    # What comes from its beginning on is told by then.
+    chat.page.evaluate(
+        "() => new Promise((go) => setTimeout(() => requestAnimationFrame(go), 300))"
+    )
+    expect(field).to_have_value("the third")
+    expect(field).to_be_focused()
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_long_arguments_are_seen_before_they_can_be_allowed(
     tricks: Server, new_page: NewPage, look: str

@@ -274,8 +274,10 @@ export class OpenSession {
     const isBack = type === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
     if (isBack && this._storedExecutions().has(execution)) void this.load();
     this._list = lists.received(this._list, envelope);
-    if (type === "agent.status") this._hearStatus(execution, payload);
-    else if (type === "message.sent") this._hearMessage(payload);
+    if (type === "message.sent") this._hearMessage(payload);
+    // Told once more, it would take a form away from whoever writes in it.
+    else if (this._told.isPast(envelope)) return false;
+    else if (type === "agent.status") this._hearStatus(execution, payload);
     else if (type.startsWith("execution.")) this._hearExecution(type, execution, payload);
     return type === "message.sent" || type.startsWith("execution.");
   }

@@ -22,12 +22,17 @@ export class Told {
   has({ seq, execution_id: id, payload }) {
     if (payload?.parent_execution_id) this._parents.set(id, payload.parent_execution_id);
     if (id) this._newest.set(id, Math.max(seq, this._newest.get(id) ?? 0));
-    return seq <= this._last && this._isOver(id);
+    return this.isPast({ seq }) && this._isOver(id);
+  }
+
+  /** Whether it came before the messages were read: what executions were then is in `unfinished`. */
+  isPast({ seq }) {
+    return seq <= this._last;
   }
 
   /** The executions of which the stored messages tell all that came, subagents among them. */
   get over() {
-    return [...this._newest].filter(([id, seq]) => seq <= this._last && this._isOver(id)).map(([id]) => id);
+    return [...this._newest].filter(([id, seq]) => this.isPast({ seq }) && this._isOver(id)).map(([id]) => id);
   }
 
   /** Whether one of these executions, which were over, was heard of again since. */
