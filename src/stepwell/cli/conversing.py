@@ -30,12 +30,18 @@ SAME_SECONDS = 1.0
 """So soon a second SIGTERM is the first one once more: timeout(1) sends it to the process and to
 its group."""
 NUDGE_SECONDS = 0.2
+NUDGES = 5
 _AT_REST = ("completed", "failed", "stopped", "cancelled", "paused")
 
 
 class InBackground:
     """An application that runs in another thread for the length of a block. Within it SIGTERM is
-    Ctrl-C, and the end of the command."""
+    Ctrl-C, and the end of the command.
+
+    A signal that comes to another thread than the main one, or just before that begins to wait,
+    wakes nobody. Python takes note of it all the same, and the other thread hears of it; so that
+    one wakes the main thread once more, by a signal that means nothing.
+    """
 
     def __init__(self, application: "AgentApp") -> None:
         self.application = application
@@ -43,6 +49,7 @@ class InBackground:
         """Whether the command was told to end."""
         self._clock = SystemClock()
         self._told_at: float | None = None
+        self._is_beginning = self._came_early = False
         self._ending = ExitStack()
         self._loop = asyncio.new_event_loop()
         self._signals, self._signalled = socket.socketpair()
@@ -56,9 +63,12 @@ class InBackground:
         self._thread.start()
         with ExitStack() as unless_started:
             unless_started.callback(self._end)
-            before = signal.signal(signal.SIGTERM, self._terminated)
-            self._ending.callback(signal.signal, signal.SIGTERM, before)
-            self._watch_signals()
+            self._on(signal.SIGTERM, self._terminated)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._on(signal.SIGINT, self._interrupted)
+            if hasattr(signal, "pthread_kill"):  # not on Windows
+                self._on(signal.SIGURG, lambda *_: None)
+                self._watch_signals()
             self.wait(started(self.application))
             unless_started.pop_all()
         return self
@@ -73,7 +83,16 @@ class InBackground:
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at > SAME_SECONDS:
             self.is_ending, self._told_at = True, now
+            self._interrupted()
+
+    def _interrupted(self, *_: object) -> None:
+        if self._is_beginning:
+            self._came_early = True
+        else:
             raise KeyboardInterrupt
+
+    def _on(self, number: signal.Signals, handler: Callable[..., None]) -> None:
+        self._ending.callback(signal.signal, number, signal.signal(number, handler))
 
     def _watch_signals(self) -> None:
         for end in (self._signals, self._signalled):
@@ -83,15 +102,14 @@ class InBackground:
         self._loop.call_soon_threadsafe(self._loop.add_reader, self._signals, self._nudge_later)
 
     def _nudge_later(self) -> None:
-        """A signal that comes to another thread, or just before the main one begins to wait for a
-        person, wakes nobody. Python takes note of it all the same, and this thread hears of it."""
-        if signal.SIGTERM in self._signals.recv(64):
-            self._loop.call_later(NUDGE_SECONDS, self._nudge)
+        if {signal.SIGTERM, signal.SIGINT} & set(self._signals.recv(64)):
+            for times in range(1, NUDGES + 1):
+                self._loop.call_later(times * NUDGE_SECONDS, self._nudge)
 
     def _nudge(self) -> None:
         main = threading.main_thread().ident
-        if not self.is_ending and main is not None:
-            signal.pthread_kill(main, signal.SIGTERM)
+        if main is not None:
+            signal.pthread_kill(main, signal.SIGURG)
 
     def _end(self) -> None:
         self._ending.close()
@@ -110,10 +128,15 @@ class InBackground:
     ) -> Result:
         """The result of the work. The first Ctrl-C calls ``on_interrupt``, and the work goes on to
         its end; the second one leaves at once."""
+        self._is_beginning = True  # an interruption waits until there is something to wait for
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
+            self._is_beginning = False
+            if self._came_early:
+                raise KeyboardInterrupt
             return future.result()
         except KeyboardInterrupt:
+            self._came_early = False
             if on_interrupt is None:
                 leave_at_once()
             try:  # the second one may come while the first is answered

@@ -102,6 +102,16 @@ def send_to_another_thread(pid: int, number: int) -> None:
     assert ctypes.CDLL(None).syscall(TGKILL, pid, thread, number) == 0
 
 
+def test_ctrl_c_that_wakes_no_thread_cancels_a_run(stepwell: CommandLine, tmp_path: Path):
+    running = slow(tmp_path, "early_unheard")
+    read_until(running.stderr, "-> wait")
+    send_to_another_thread(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert running.returncode == ExitCode.CANCELLED
+    assert "left at once" not in err
+    assert how_it_ended(stepwell) == ("cancelled", "user_requested")
+
+
 @pytest.mark.parametrize("is_noticed", [True, False], ids=["at once", "nudged"])
 def test_sigterm_ends_a_conversation_that_waits_for_its_person(tmp_path: Path, is_noticed: bool):
     ours, theirs = pty.openpty()
