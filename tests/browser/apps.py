@@ -74,7 +74,7 @@ def delete_file(path: str) -> str:
 
 @tool
 async def wait(seconds: float) -> str:
-    """Wait, to be cancelled."""
+    """Wait, to be cancelled; longer than the tests of a file take on any machine."""
     await asyncio.sleep(seconds)
     return "waited"
 
@@ -121,7 +121,7 @@ def _removed(scene: Scene) -> Line:
 LOOK = (call("look_up", place="quay"), call("look_up", place="basin"))
 SPAWN = call("spawn_subagent", subagent="surveyor", prompt="look at the basin")
 SCENES: dict[str, Play] = {
-    "tell": then(Line(MARKDOWN, pause=0.02, piece=8)),
+    "tell": then(Line(MARKDOWN, pause=0.03, piece=8)),
     "story": then(Line(story(), pause=0.04, piece=10)),
     "quick": then(Line("Quick answer.")),
     "look": then(Line("Let me look.", LOOK), Line("Both places are known.")),
@@ -132,7 +132,7 @@ SCENES: dict[str, Play] = {
     ),
     "ask": _asked,
     "remove": _removed,
-    "wait": then(Line("I wait.", (call("wait", seconds=60),)), Line("Waited.")),
+    "wait": then(Line("I wait.", (call("wait", seconds=3600),)), Line("Waited.")),
     "delegate": then(Line("Someone else looks.", (SPAWN,)), Line("The surveyor is back.")),
     "helper": then(Line(calls=(LOOK[1],)), Line("The basin is 11 m deep.", pause=0.01)),
     "fail": down,
@@ -184,7 +184,7 @@ def _guard(state: AgentState) -> ContinuationEvaluation:
 
 ON_AND_ON = {"tell": then(Line("On and on.", (call("note", text="again"),)))}
 STUMBLE = {"tell": then(Line(calls=(call("measure", attempt=1),)))}
-SIXTY = {"tell": then(Line(calls=(call("wait", seconds=60),)))}
+AN_HOUR = {"tell": then(Line(calls=(call("wait", seconds=3600),)))}
 QUIT = {"tell": then(Line(calls=(call("finish_early", why="nothing left to do"),)))}
 CUT = {"tell": then(Line("Cut off in the", finish=FinishReason.LENGTH))}
 
@@ -195,13 +195,13 @@ def _going_on(**limits: object) -> Agent:
 
 STOPS: dict[str, Agent] = {
     "error": Agent(StagedModel({"tell": down})),
-    "user_requested": Agent(StagedModel(SIXTY), tools=[wait]),
+    "user_requested": Agent(StagedModel(AN_HOUR), tools=[wait]),
     "stop_requested": Agent(StagedModel(QUIT), tools=[finish_early]),
     "input_required": Agent(StagedModel({"tell": _asked}), capabilities=[UseUserInput()]),
     "guard": _going_on(criteria=[ContinuationCriteria.when(_guard)]),
     "steps_limit": _going_on(max_steps=3),
     "token_limit": _going_on(max_tokens=300),
-    "time_limit": Agent(StagedModel(SIXTY), tools=[wait], timeout=0.3),
+    "time_limit": Agent(StagedModel(AN_HOUR), tools=[wait], timeout=0.3),
     "cost_limit": _going_on(max_cost=0.05),
     "retry_limit": Agent(
         StagedModel(STUMBLE), tools=[measure], error_policy=ErrorPolicy.retry_tool_errors(2)

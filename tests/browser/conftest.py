@@ -8,13 +8,16 @@ one module, in which no test is async.
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.browser.chromium import FLAGS, found_chromium, why_missing
 from tests.browser.serving import Server, serving
-from tests.browser.watching import Watched
+from tests.browser.watching import SECONDS, Watched
 
 NewPage = Callable[..., Watched]
+
+# What is expected has a patience of its own, beside the one of a context: 5 s unless told.
+expect.set_options(timeout=SECONDS * 1000)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Locator, Page, expect
 
+from stepwell.clock import SystemClock
 from tests.browser.serving import Server, until
 from tests.browser.watching import SECONDS, Watched
 
@@ -25,6 +26,7 @@ _ROWS = """() => {
     return [kind, state ?? "", text.replace(/\\s+/g, " ").trim()];
   });
 }"""
+_CLOCK = SystemClock()
 _KINDS = {"end": "[data-end]", "asking": "[data-asking]"}
 
 
@@ -93,11 +95,8 @@ class Chat:
 
     def settles_as(self, wanted: list[Row]) -> None:
         """What was streamed gives way to what is stored, and both are the same in the end."""
-        seen: list[Row] = []
-        for _ in range(100):
-            seen = self.rows()
-            if seen == wanted:
-                return
+        begun = _CLOCK.monotonic()
+        while (seen := self.rows()) != wanted and _CLOCK.monotonic() - begun < SECONDS:
             self.page.wait_for_timeout(50)
         assert seen == wanted
 

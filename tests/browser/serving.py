@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from stepwell.clock import SystemClock
+from tests.browser.stage import HELD
 
 ROOT = Path(__file__).parents[2]
 AGENTS = "tests.browser.apps:agents"
@@ -48,7 +49,8 @@ class Server:
     def __init__(self, folder: Path, app: str = AGENTS, *, path: str = "", **settings: str) -> None:
         self.database = f"sqlite:///{folder / 'stepwell.db'}"
         self._command = ("tests.browser.serve", app, "--db", self.database)
-        self._environment = environment(**settings)
+        self._held = folder / "held"
+        self._environment = environment(**settings, **{HELD: str(self._held)})
         self._output = folder / "server.log"
         self._path = path
         self._port = 0
@@ -117,6 +119,15 @@ class Server:
         finally:
             assert process.stdin is not None
             process.stdin.close()
+
+    @contextmanager
+    def held(self, words: str) -> Iterator[None]:
+        """In the block, no line of the stage goes on behind these words, however slow a page is."""
+        self._held.write_text(words)
+        try:
+            yield
+        finally:
+            self._held.unlink()
 
     def get(self, path: str, **query: Any) -> Any:
         """A document of the API."""

@@ -3,13 +3,19 @@ takes its next line, in pieces and at a pace that a browser can watch.
 """
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from stepwell.errors import ModelError
 from stepwell.messages import FinishReason, Message, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart, TextDelta
+
+HELD = "STAGE_HELD"
+"""The setting that names a file: behind the words in it no line goes on until they are gone."""
+_LOOK_EVERY = 0.02
 
 
 class Line(NamedTuple):
@@ -54,7 +60,11 @@ class StagedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """The line in its pieces."""
         line = self._line(request)
+        said = ""
         for piece in pieces(line.text, line.piece):
+            while _is_held(said):  # noqa: ASYNC110 - another process lets it go on
+                await asyncio.sleep(_LOOK_EVERY)
+            said += piece
             yield TextDelta(piece)
             if line.pause:
                 await asyncio.sleep(line.pause)
@@ -106,6 +116,15 @@ def pieces(text: str, size: int) -> list[str]:
         cut.append(text[:length])
         text = text[length:]
     return cut
+
+
+def _is_held(said: str) -> bool:
+    path = os.environ.get(HELD)  # noqa: TID251 - set by the test that started this process
+    try:
+        words = Path(path).read_text() if path else ""
+    except FileNotFoundError:
+        words = ""
+    return bool(words) and words in said
 
 
 def down(_: Scene) -> Exception:

@@ -187,6 +187,8 @@ def test_all_of_it_can_be_done_by_keyboard_alone(server: Server, new_page: NewPa
     _tab_to(page, "nav a[href='#/']", "Shift+Tab")
     keys.press("Enter")
     until(lambda: chat.session == "")
+    # The address is new before the page is, which then takes the focus.
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     _tab_to(page, f'a[href="#/s/{first}"]')
     # The list is one row for Tab, with its two buttons; the arrows lead to the others.
     keys.press("ArrowDown")

@@ -23,8 +23,11 @@ def test_an_example_begins_a_conversation_and_its_answer_grows_as_it_is_written(
     watched = new_page(server)
     chat = Chat(watched)
     chat.page.evaluate(NOTE_SIZES)
-    chat.page.get_by_role("button", name="Tell me about the harbour").click()
-    until(lambda: chat.session, what="the session in the address")
+    # What is said before the page follows comes in one piece, so the rest waits until it does.
+    with server.held("What I found"):
+        chat.page.get_by_role("button", name="Tell me about the harbour").click()
+        until(lambda: chat.session, what="the session in the address")
+        expect(chat.answer).to_contain_text("What I found")
     chat.ended()
     sizes: list[int] = chat.page.evaluate("globalThis.answerSizes")
     assert len(set(sizes)) >= 4, f"it came in one piece: {sizes}"
@@ -82,10 +85,13 @@ def test_a_subagent_is_shown_inside_of_the_call_that_spawned_it(
 ) -> None:
     watched = new_page(server)
     chat = Chat(watched)
-    chat.say("delegate it")
-    chat.ended()
     block = chat.tool("spawn_subagent").first
     inside = block.get_by_role("group", name="What the subagent")
+    # What it says is not stored: a page that comes when all is over can't show it.
+    with server.held("The basin is"):
+        chat.say("delegate it")
+        expect(inside).to_contain_text("look_up")
+    chat.ended()
     expect(inside).to_contain_text("look_up")
     expect(inside).to_contain_text("The basin is 11 m deep.")
     expect(chat.answer).to_contain_text("The surveyor is back.")

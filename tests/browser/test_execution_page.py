@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from stepwell.clock import SystemClock
 from stepwell.continuation import StopReason
 from tests.browser.apps import STOPS
 from tests.browser.conftest import NewPage
 from tests.browser.serving import ROOT, Server, environment, until
-
-LONG = 1000
 
 # The words of an element without signs that only decorate, whatever elements they are in.
 WORDS = """(element) => {
@@ -26,12 +23,6 @@ WORDS = """(element) => {
 
 
 VOTES = "(rows) => rows.map((row) => row.dataset.vote)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def long_execution(server: Server) -> str:
-    """One of a thousand steps; it runs beside the other tests."""
-    return server.send(f"long {LONG}", "long")["execution"]["id"]
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +173,7 @@ def test_an_execution_that_runs_is_followed_to_its_end(server: Server, new_page:
     expect(page.locator("[data-stop]")).to_be_visible()
     server.post(f"agent/executions/{sent}/cancel", {"reason": "seen enough"})
     stop = page.locator("[data-stop]")
-    expect(stop).to_have_attribute("data-reason", "user_requested", timeout=20_000)
+    expect(stop).to_have_attribute("data-reason", "user_requested")
     expect(stop).to_contain_text("seen enough")
 
 
@@ -192,25 +183,3 @@ def test_an_execution_that_does_not_exist_is_told(server: Server, new_page: NewP
     expect(watched.page.get_by_role("alert")).to_contain_text(
         re.compile("no .*execution", re.IGNORECASE)
     )
-
-
-def test_an_execution_of_a_thousand_steps_opens_in_a_moment_and_in_parts(
-    server: Server, new_page: NewPage, long_execution: str
-) -> None:
-    execution = server.over(long_execution, seconds=120)
-    assert execution["step_count"] == LONG
-    clock = SystemClock()
-    begun = clock.monotonic()
-    page = new_page(server, f"#/x/{execution['id']}").page
-    expect(page.locator("[data-step]").first).to_be_visible(timeout=30_000)
-    took = clock.monotonic() - begun
-    print(f"an execution of {LONG} steps opened in {took:.2f} s")
-    assert took < 15
-    expect(page.locator("[data-stop]")).to_contain_text(f"{LONG} of 5000 steps")
-    assert page.evaluate("document.querySelectorAll('*').length") < 15_000
-    last = page.locator(f'[data-step="{LONG}"]')
-    for _ in range(12):
-        if last.count():
-            break
-        page.get_by_role("button", name=re.compile("next|later|last", re.IGNORECASE)).first.click()
-    expect(last).to_be_attached()

@@ -36,14 +36,14 @@ async def run_within(seconds: float, agent: Agent, **options: object) -> AgentSt
 
 
 async def test_sync_tools_of_one_response_run_at_the_same_time() -> None:
-    together = threading.Barrier(4, timeout=5)
+    together = threading.Barrier(4, timeout=20)
 
     def meet() -> int:
         together.wait()
         return threading.get_ident()
 
     agent = Agent(ScriptedModel([[call("meet") for _ in range(4)], "ok"]), tools=[meet])
-    state = await run_within(10, agent)
+    state = await run_within(30, agent)
     threads = {execution.value for execution in state.steps[0].step.tool_executions}
 
     assert len(threads) == 4
@@ -51,23 +51,24 @@ async def test_sync_tools_of_one_response_run_at_the_same_time() -> None:
 
 
 async def test_a_sync_tool_does_not_block_the_event_loop() -> None:
-    ticks = 0
+    begun, ticked = threading.Event(), threading.Event()
 
     async def tick() -> None:
-        nonlocal ticks
-        while True:
+        while not begun.is_set():  # noqa: ASYNC110 - a thread sets it
             await asyncio.sleep(0.01)
-            ticks += 1
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+        ticked.set()
 
-    def block() -> str:
-        time.sleep(0.2)
-        return "ok"
+    def block() -> bool:
+        begun.set()
+        return ticked.wait(10)
 
     ticking = asyncio.create_task(tick())
-    await run_within(5, Agent(ScriptedModel([call("block"), "ok"]), tools=[block]))
+    state = await run_within(20, Agent(ScriptedModel([call("block"), "ok"]), tools=[block]))
     ticking.cancel()
 
-    assert ticks >= 5
+    assert state.steps[0].step.tool_executions[0].value is True
 
 
 async def test_a_timeout_of_a_sync_tool_frees_the_run_and_tells_the_thread() -> None:
@@ -88,11 +89,11 @@ async def test_a_timeout_of_a_sync_tool_frees_the_run_and_tells_the_thread() -> 
     state = await run_within(5, agent)
     execution = state.steps[0].step.tool_executions[0]
 
-    assert seconds_now() - started < 1
+    assert seconds_now() - started < 4
     assert execution.outcome is ToolOutcome.TIMED_OUT
-    assert 0.09 < execution.duration_seconds < 1
+    assert 0.09 < execution.duration_seconds < 4
     assert (state.status, state.final_response) == (AgentStatus.COMPLETED, "ok")
-    assert await asyncio.to_thread(noticed.wait, 2)
+    assert await asyncio.to_thread(noticed.wait, 20)
 
 
 async def test_a_late_thread_tells_nothing_after_its_call_was_given_up() -> None:
@@ -100,7 +101,7 @@ async def test_a_late_thread_tells_nothing_after_its_call_was_given_up() -> None
 
     def stubborn(context: ToolContext) -> str:
         context.progress("in time")
-        go_on.wait(5)
+        go_on.wait(30)
         context.progress("too late")
         told.set()
         return "too late"
@@ -108,13 +109,13 @@ async def test_a_late_thread_tells_nothing_after_its_call_was_given_up() -> None
     recorder = EventRecorder()
     agent = Agent(
         ScriptedModel([call("stubborn"), "ok"]),
-        tools=[FunctionTool(stubborn, timeout=0.1)],
+        tools=[FunctionTool(stubborn, timeout=1.0)],
         error_policy=RETRY,
     )
     agent.wiretap(recorder)
-    await run_within(5, agent)
+    await run_within(20, agent)
     go_on.set()
-    assert await asyncio.to_thread(told.wait, 2)
+    assert await asyncio.to_thread(told.wait, 20)
     await asyncio.sleep(0.05)
 
     assert [event.message for event in recorder.of(ToolCallProgressed)] == ["in time"]
@@ -127,7 +128,7 @@ async def test_a_sync_tool_that_raises_a_cancellation_of_its_own_ends_the_call()
         raise asyncio.CancelledError("an inner loop was cancelled")
 
     agent = Agent(ScriptedModel([call("inner_loop"), "ok"]), tools=[inner_loop], error_policy=RETRY)
-    state = await run_within(2, agent)
+    state = await run_within(20, agent)
 
     assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.RAISED
     assert "CancelledError" in state.steps[0].step.tool_executions[0].text
@@ -138,15 +139,15 @@ async def test_b091_the_deadline_of_a_run_does_not_wait_for_a_sync_tool() -> Non
     release = threading.Event()
 
     def block() -> str:
-        release.wait(5)
+        release.wait(30)
         return "too late"
 
-    agent = Agent(ScriptedModel([call("block"), "never"]), tools=[block], timeout=0.1)
+    agent = Agent(ScriptedModel([call("block"), "never"]), tools=[block], timeout=0.3)
     started = seconds_now()
-    state = await run_within(4, agent)
+    state = await run_within(20, agent)
     release.set()
 
-    assert seconds_now() - started < 1
+    assert seconds_now() - started < 4
     assert state.stop is not None
     assert state.stop.stop_reason is StopReason.TIME_LIMIT
     assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.CANCELLED
@@ -177,9 +178,10 @@ async def test_a_cancellation_from_another_thread_ends_a_tool_in_flight() -> Non
 
 
 async def test_cancelling_the_task_around_a_run_passes_through() -> None:
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def hang() -> str:
+        begun.set()
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
@@ -188,10 +190,11 @@ async def test_cancelling_the_task_around_a_run_passes_through() -> None:
         return "never"
 
     for calls in ([call("hang")], [call("hang"), call("hang")]):
+        begun.clear()
         cancelled.clear()
         agent = Agent(ScriptedModel([calls]), tools=[hang])
         running = asyncio.create_task(agent.run("Go"))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(begun.wait(), 20)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -228,12 +231,12 @@ async def test_a_listener_that_never_returns_holds_the_run_up_for_half_a_second_
     agent = Agent(ScriptedModel(["Hi."]))
     agent.on_event(AgentExecutionStarted, hang)
     started = seconds_now()
-    state = await run_within(5, agent)
+    state = await run_within(10, agent)
     spent = seconds_now() - started
     release.set()
 
     assert state.final_response == "Hi."
-    assert spent < 0.9
+    assert spent < 4
     assert "it goes on after the run" in caplog.text
 
 
@@ -264,7 +267,7 @@ def run_program(text: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(text)],
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
         check=False,
     )
 
@@ -277,7 +280,7 @@ def test_an_abandoned_thread_does_not_hold_up_the_end_of_the_program() -> None:
         from stepwell.testing import ScriptedModel, call
 
         def block() -> str:
-            time.sleep(15)
+            time.sleep(300)
             return "never"
 
         agent = Agent(ScriptedModel([call("block")]), tools=[FunctionTool(block, timeout=0.1)])

@@ -15,6 +15,8 @@ from typing import IO
 
 START_SECONDS = 30.0
 STOP_SECONDS = 1.0
+KILL_SECONDS = 30.0
+"""A killed process ends for certain, but a busy machine may take a while."""
 _LOOK_EVERY = 0.02
 
 
@@ -85,4 +87,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             insist()
-    process.wait(STOP_SECONDS)
+    process.wait(KILL_SECONDS)

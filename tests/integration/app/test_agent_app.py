@@ -11,6 +11,8 @@ from fastapi import FastAPI
 
 from stepwell import Agent
 from stepwell.app import AgentApp, DevAuthenticator, NewMessage, NewSession, Principal
+from stepwell.app.supervising import FIRST_PAUSE_SECONDS
+from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.testing import MockTool, ScriptedModel, call
 
@@ -142,17 +144,35 @@ class Unlucky(AgentApp):
         return BrokenOnce() if self.workers == 1 else super().new_worker(*parts)
 
 
+class PausedUntilTold(SystemClock):
+    """The pause before another worker begins lasts as long as a test wants to look at it."""
+
+    def __init__(self) -> None:
+        self.pausing = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == FIRST_PAUSE_SECONDS and not self.goes_on.is_set():
+            self.pausing.set()
+            await self.goes_on.wait()
+        else:
+            await super().sleep(seconds)
+
+
 async def test_a_worker_that_breaks_is_replaced_and_told_of_meanwhile(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = Unlucky({"helper": helper()}, db=f"sqlite:///{tmp_path}/a.db")
+    clock = PausedUntilTold()
+    app = Unlucky({"helper": helper()}, db=f"sqlite:///{tmp_path}/a.db", clock=clock)
     transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
     async with (
         app.running(),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         sent = await app.services.intake.send_message(ADA, NewMessage(content="Look"))
+        await asyncio.wait_for(clock.pausing.wait(), 20)
         meanwhile = await client.get("/ready")
+        clock.goes_on.set()
         assert sent.execution is not None
         async with asyncio.timeout(20):
             assert await ended(app, sent.execution.id) == "completed"

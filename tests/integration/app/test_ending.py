@@ -30,7 +30,10 @@ from stepwell.testing import ScriptedModel, call
 @tool(effect=ToolEffect.PURE)
 async def look() -> str:
     Path("begun").touch()
-    await asyncio.sleep(2)
+    while not Path("ending").exists():
+        await asyncio.sleep(0.02)
+    # Long enough for the worker to be told as well: what delays this delays that, too.
+    await asyncio.sleep(1)
     with Path("ended").open("a") as file:
         file.write("x")
     return "hello"
@@ -61,11 +64,25 @@ async def stopped_amid_a_tool(folder: Path, number: signal.Signals) -> tuple[int
             while not await asyncio.to_thread((folder / "begun").exists):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.02)
         process.send_signal(number)
+        async with asyncio.timeout(20):
+            while await listens(base_url.group()):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+        (folder / "ending").touch()
         return await asyncio.wait_for(process.wait(), 20), sent
     finally:
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+async def listens(base_url: str) -> bool:
+    """Whether anybody takes connections there."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(base_url.rsplit(":", 1)[1]))
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
 
 
 async def execution_of(folder: Path, id: str) -> Execution:

@@ -30,6 +30,8 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "unconfined": UnconfinedSandbox,
 }
 FOREVER = "300"
+# A limit after which a command must have begun; a busy machine may need the longer ones.
+PATIENCE_SECONDS = (0.5, 2.0, 10.0)
 
 
 @pytest.fixture(params=SANDBOXES)
@@ -196,14 +198,15 @@ async def test_b248_a_timeout_ends_all_and_shows_what_was_said(
     sandbox: Sandbox, base: Path, marker: str
 ) -> None:
     command = f"echo begun; setsid nohup sleep {marker} & sleep {marker}"
-    capability = UseBash(execution=ExecutionPolicy.in_(base, timeout=0.5), sandbox=sandbox)
-    state = await run_with(capability, command)
-
-    (execution,) = executions(state)
-    assert "timed out after 0.5 seconds" in execution.text
-    assert "\nbegun" in execution.text
-    assert state.status is AgentStatus.COMPLETED
-    assert running(marker) == []
+    text = ""
+    for seconds in PATIENCE_SECONDS:
+        execution = ExecutionPolicy.in_(base, timeout=seconds)
+        text = await text_of(UseBash(execution=execution, sandbox=sandbox), command)
+        assert f"timed out after {seconds:g} seconds" in text
+        assert running(marker) == []
+        if "begun" in text:
+            break
+    assert "\nbegun" in text
 
 
 async def test_the_model_can_ask_for_less_time(sandbox: Sandbox, base: Path) -> None:
@@ -214,10 +217,13 @@ async def test_the_model_can_ask_for_less_time(sandbox: Sandbox, base: Path) -> 
 
 
 async def test_a_command_that_falls_silent_is_ended(sandbox: Sandbox, base: Path) -> None:
-    quiet = ExecutionPolicy.in_(base, idle_timeout=0.5)
-    text = await text_of(UseBash(execution=quiet, sandbox=sandbox), f"echo begun; sleep {FOREVER}")
-
-    assert "after 0.5 seconds without output" in text
+    text = ""
+    for seconds in PATIENCE_SECONDS:
+        quiet = UseBash(execution=ExecutionPolicy.in_(base, idle_timeout=seconds), sandbox=sandbox)
+        text = await text_of(quiet, f"echo begun; sleep {FOREVER}")
+        assert f"after {seconds:g} seconds without output" in text
+        if "begun" in text:
+            break
     assert text.endswith("\nbegun")
 
 
@@ -247,13 +253,15 @@ async def test_the_deadline_of_a_run_leaves_no_process(
     sandbox: Sandbox, base: Path, marker: str
 ) -> None:
     command = f"touch begun; setsid nohup sleep {marker} & sleep {marker}"
-    state = await run_with(UseBash(base, sandbox=sandbox), command, timeout=1.0)
-
-    assert state.stop is not None
-    assert state.stop.stop_reason is StopReason.TIME_LIMIT
-    assert executions(state)[0].outcome is ToolOutcome.CANCELLED
+    for seconds in PATIENCE_SECONDS:
+        state = await run_with(UseBash(base, sandbox=sandbox), command, timeout=seconds)
+        assert state.stop is not None
+        assert state.stop.stop_reason is StopReason.TIME_LIMIT
+        assert running(marker) == []
+        if (base / "begun").exists():
+            assert executions(state)[0].outcome is ToolOutcome.CANCELLED
+            break
     assert (base / "begun").exists()
-    assert running(marker) == []
 
 
 async def test_a_command_that_begins_at_the_deadline_is_no_error(base: Path) -> None:
@@ -273,16 +281,22 @@ async def test_a_command_that_begins_at_the_deadline_is_no_error(base: Path) -> 
 
 async def test_what_a_long_command_says_is_told_while_it_runs(sandbox: Sandbox, base: Path) -> None:
     recorder = EventRecorder()
-    command = "echo one; sleep 0.4; echo two >&2; sleep 0.4; echo three"
+    # It goes on only when somebody was told, however busy the machine is.
+    command = "; ".join(
+        f"{say}; until [ -e {word} ]; do sleep 0.01; done"
+        for word, say in (("one", "echo one"), ("two", "echo two >&2"))
+    )
     asked = call("bash", command=command, id="c1")
-    agent = Agent(ScriptedModel([asked, "Done."]), capabilities=[UseBash(base, sandbox=sandbox)])
+    capability = UseBash(execution=ExecutionPolicy.in_(base, timeout=20), sandbox=sandbox)
+    agent = Agent(ScriptedModel([asked, "Done."]), capabilities=[capability])
     agent.wiretap(recorder)
-    await agent.run("Go")
+    agent.on_event(ToolCallProgressed, lambda event: (base / event.message).touch())
+    state = await agent.run("Go")
 
+    assert not executions(state)[0].text.startswith("Error")  # it was not left waiting
     told = recorder.of(ToolCallProgressed)
     assert {event.call_id for event in told} == {"c1"}
-    # On a busy machine two intervals may become one.
-    assert "\n".join(event.message for event in told).split("\n")[:2] == ["one", "two"]
+    assert [event.message for event in told][:2] == ["one", "two"]
 
 
 async def test_a_flood_is_told_in_few_and_small_events(sandbox: Sandbox, base: Path) -> None:

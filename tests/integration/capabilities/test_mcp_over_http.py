@@ -27,6 +27,8 @@ from tests.servers.mcp_server import http_server
 
 CANARY = "canary-7f3a9c"
 IGNORE = ErrorPolicy.ignore_tool_errors()
+# By when the server must have begun what it is asked; a busy machine may need the longer ones.
+PATIENCE_SECONDS = (0.4, 2.0, 10.0)
 
 
 @pytest.fixture(scope="module")
@@ -167,16 +169,16 @@ async def noted(path: Path, word: str) -> bool:
 async def test_a_timeout_cancels_the_call_at_the_server_too(url: str, tmp_path: Path) -> None:
     note = tmp_path / "note"
     async with McpServer.http(url) as server:
-        slow, quick = await executed(
-            server,
-            call("sleep", seconds=30, note=str(note), id="1"),
-            call("add", a=1, b=1, id="2"),
-            timeout=0.4,
-        )
+        for seconds in PATIENCE_SECONDS:
+            asleep = call("sleep", seconds=60, note=str(note), id="1")
+            slow = await one(server, asleep, timeout=seconds)
+            assert slow.outcome is ToolOutcome.TIMED_OUT
+            assert slow.duration_seconds < seconds + 10
+            if "began" in words_in(note):
+                break
         assert await noted(note, "cancelled")
+        quick = await one(server, call("add", a=1, b=1, id="2"))
 
-    assert slow.outcome is ToolOutcome.TIMED_OUT
-    assert slow.duration_seconds < 5
     assert quick.text == "2"
 
 
@@ -198,14 +200,19 @@ async def test_a_cancelled_run_cancels_the_call_at_the_server_too(url: str, tmp_
     assert state.steps[0].step.tool_executions[0].outcome is ToolOutcome.CANCELLED
 
 
-async def test_calls_of_one_response_run_beside_each_other(url: str) -> None:
-    asked = [call("sleep", seconds=0.5, id=f"c{n}") for n in range(4)]
+async def test_calls_of_one_response_run_beside_each_other(url: str, tmp_path: Path) -> None:
+    beside_each_other = ["began"] * 4 + ["slept"] * 4
+    words: list[str] = []
     async with McpServer.http(url) as server:
-        model = ScriptedModel([asked, "Done."])
-        state = await Agent(model, capabilities=[UseMcp(server)]).run("Go")
-
-    assert [e.text for e in state.steps[0].step.tool_executions] == ["slept"] * 4
-    assert state.steps[0].duration_seconds < 1.9
+        for seconds in PATIENCE_SECONDS:
+            note = tmp_path / f"{seconds}"
+            asked = [call("sleep", seconds=seconds, note=str(note), id=f"c{n}") for n in range(4)]
+            slept = await executed(server, asked)
+            assert [execution.text for execution in slept] == ["slept"] * 4
+            words = words_in(note)
+            if words == beside_each_other:
+                break
+    assert words == beside_each_other
 
 
 async def test_tools_are_chosen_named_and_rated(url: str) -> None:

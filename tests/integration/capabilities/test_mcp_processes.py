@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -237,12 +238,17 @@ async def test_a_large_message_and_one_that_is_too_large(monkeypatch: pytest.Mon
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
-    with pytest.raises(
-        McpConnectionError, match=r"it did not answer within 0.5 seconds; .* still thinking"
-    ):
-        async with plain("mute", connect_timeout=0.5):
-            pass
-    assert only_this_task()
+    told = ""
+    for seconds in (0.5, 2.0, 10.0):  # a busy machine may need longer to start it
+        with pytest.raises(McpConnectionError) as raised:
+            async with plain("mute", connect_timeout=seconds):
+                pass
+        told = str(raised.value)
+        assert f"it did not answer within {seconds:g} seconds" in told
+        assert only_this_task()
+        if "still thinking" in told:
+            break
+    assert re.search("seconds; .* still thinking", told)
 
 
 async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets() -> None:

@@ -161,15 +161,16 @@ def test_json_is_for_the_check(folder: Path) -> None:
 def test_a_browser_is_given_the_address_where_there_is_a_screen(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    browser = folder.parent / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > "{folder.parent}/opened"\n')
+    browser, opened = folder.parent / "browser", folder.parent / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{opened}"\n')
     browser.chmod(0o755)
     monkeypatch.setenv("DISPLAY", ":99")
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     with shown(folder, "--port", "0") as running:
         for _ in range(100):
-            if (folder.parent / "opened").exists():
+            # The shell makes the file before it writes to it.
+            if opened.exists() and opened.read_text():
                 break
             sleep(0.1)
-        assert (folder.parent / "opened").read_text().strip() == running.address
+        assert opened.read_text().strip() == running.address
         assert running.ended(signal.SIGTERM) == 0

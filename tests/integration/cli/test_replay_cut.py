@@ -9,12 +9,15 @@ import pytest
 
 from stepwell import Agent, tool
 from stepwell.app import AgentApp, NewMessage, Principal
+from stepwell.clock import SystemClock
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
+from stepwell.scope import RunScope
 from stepwell.sessions.intake import NewSession
 from stepwell.sessions.records import Execution, WhenBusy
 from stepwell.testing import call
+from stepwell.tools import ToolContext
 from tests.integration.cli.test_replay import NEVER, ran, replay, script
 
 ADA = Principal(user_id="ada")
@@ -25,6 +28,22 @@ async def nap(seconds: float) -> str:
     """Sleep."""
     await asyncio.sleep(seconds)
     return "slept"
+
+
+class JumpingClock(SystemClock):
+    """An agent's time, which jumps to the deadline: the way there may take as long as it does."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead
+
+    def jump_to_the_deadline(self, scope: RunScope) -> None:
+        left = scope.seconds_left
+        assert left
+        self._ahead += left
+        scope.set_deadline(0)
 
 
 class FallsAsleep:
@@ -65,17 +84,39 @@ async def until(app: AgentApp, id: str, fits: Callable[[Execution], bool]) -> No
 
 @pytest.mark.parametrize("at_limit", ["stop", "wrap_up"])
 async def test_a_deadline_in_a_tool_is_met_again(at_limit: str, tmp_path: Path):
-    limits: dict[str, Any] = {"timeout": 0.4, "at_limit": at_limit}
-    turns = (call("nap", seconds=30.0), "Done.")
-    id = await ran(Agent(script(*turns), tools=[nap], **limits), tmp_path)
-    done = await replay(id, Agent(NEVER, tools=[nap], **limits), tmp_path)
+    clock = JumpingClock()
+
+    @tool
+    async def oversleep(context: ToolContext) -> str:
+        """Sleep for longer than the run has."""
+        clock.jump_to_the_deadline(context.state.scope)
+        await asyncio.sleep(30)
+        return "slept"
+
+    limits: dict[str, Any] = {"timeout": 60.0, "at_limit": at_limit}
+    turns = (call("oversleep"), "Done.")
+    id = await ran(Agent(script(*turns), tools=[oversleep], clock=clock, **limits), tmp_path)
+    done = await replay(id, Agent(NEVER, tools=[oversleep], **limits), tmp_path)
     assert done.is_same, done
     assert done.steps[0].now.evaluation_for("Deadline") is not None
 
 
 async def test_a_deadline_in_a_model_call_is_met_again(tmp_path: Path):
-    id = await ran(Agent(FallsAsleep(), tools=[nap], timeout=0.5), tmp_path)
-    done = await replay(id, Agent(NEVER, tools=[nap], timeout=0.5), tmp_path)
+    clock, model, scopes = JumpingClock(), FallsAsleep(), list[RunScope]()
+
+    @tool(name="nap")
+    async def short_nap(seconds: float, context: ToolContext) -> str:
+        """Sleep."""
+        scopes.append(context.state.scope)
+        return "slept"
+
+    running = asyncio.create_task(
+        ran(Agent(model, tools=[short_nap], timeout=60.0, clock=clock), tmp_path)
+    )
+    await asyncio.wait_for(model.sleeps.wait(), 20)
+    clock.jump_to_the_deadline(scopes[0])
+    id = await running
+    done = await replay(id, Agent(NEVER, tools=[short_nap], timeout=60.0), tmp_path)
     assert done.is_same, done
     assert len(done.steps) == 1
 
@@ -96,13 +137,13 @@ async def test_a_person_cancels_at_the_same_place(tmp_path: Path):
 async def test_messages_that_came_while_it_ran_are_seen_again_and_forks_begin_later(
     tmp_path: Path,
 ):
-    began = asyncio.Event()
+    began, was_hurried = asyncio.Event(), asyncio.Event()
 
     @tool
     async def rest() -> str:
-        """Sleep, and say that it is begun."""
+        """Say that it is begun, and last until the second message is there."""
         began.set()
-        await asyncio.sleep(0.3)
+        await asyncio.wait_for(was_hurried.wait(), 20)
         return "rested"
 
     turns = (call("rest"), call("nap", seconds=0.01), "Done.", "Done as well.")
@@ -116,6 +157,7 @@ async def test_messages_that_came_while_it_ran_are_seen_again_and_forks_begin_la
         await services.intake.send_message(
             ADA, NewMessage(content="Hurry", session_id=sent.session.id)
         )
+        was_hurried.set()
         await until_over(app, sent.execution.id)
         forked = await services.lifecycle.fork(ADA, sent.execution.id, step_number=2)
         assert forked.execution is not None

@@ -283,9 +283,13 @@ async def test_a_limit_that_raises_is_an_end_like_others(tmp_path: Path):
 
 
 async def test_a_deadline_in_the_wait_before_a_retry_is_met_again(tmp_path: Path):
-    slow = type(TOO_FAST)("too fast", kind="rate_limit", retry_after=0.5)
-    more: dict[str, Any] = {"timeout": 0.8, "error_policy": ErrorPolicy.retry_all()}
-    id = await ran(Agent(script(slow, LOOKS[0], slow, "Done."), tools=TOOLS, **more), tmp_path)
+    # Only with the first wait the second is too long, however slow the machine is between them.
+    first, second = (
+        type(TOO_FAST)("too fast", kind="rate_limit", retry_after=seconds)
+        for seconds in (0.5, 18.9)
+    )
+    more: dict[str, Any] = {"timeout": 19.0, "error_policy": ErrorPolicy.retry_all()}
+    id = await ran(Agent(script(first, LOOKS[0], second, "Done."), tools=TOOLS, **more), tmp_path)
     done = await replay(id, Agent(NEVER, tools=TOOLS, **more), tmp_path)
     assert done.is_same, done
     assert len(done.steps) == 3

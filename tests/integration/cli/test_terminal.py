@@ -150,6 +150,7 @@ def test_the_second_ctrl_c_ends_a_server_at_once(tmp_path: Path):
     assert process.returncode in (0, 130)
 
 
+@pytest.mark.alone
 def test_the_help_comes_quickly(tmp_path: Path):
     command = [*COMMAND, "--help"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)  # makes the bytecode

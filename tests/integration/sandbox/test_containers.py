@@ -6,16 +6,18 @@ import asyncio
 import json
 import os
 import stat
-import subprocess
+from collections.abc import Coroutine
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.containers import ContainerProgram, ContainerSandbox
 from stepwell.sandbox.policy import ExecutionPolicy
-from stepwell.sandbox.sandbox import Ending
+from stepwell.sandbox.sandbox import Ending, SandboxResult
+from tests.integration.sandbox.watching import Marker, patiently, until
 
 # Mimics the program: notes each command line, runs the command on the host, and keeps a file for
 # each container that lives, so that one that nobody ends can be seen.
@@ -49,14 +51,19 @@ open(option("--cidfile"), "w").write("an id")
 variables = dict(line.split("=", 1) for line in open(option("--env-file")).read().splitlines())
 os.rename(option("--env-file"), f"{{state}}/variables")
 container = f"{{state}}/container-{{option('--name')}}"
-# Like a service's, its session is not that of the program.
+def note_container():
+    with open(f"{{state}}/unfinished", "w") as note:
+        note.write(str(os.getpid()))
+    os.rename(note.name, container)
+# Like a service's, its session is not that of the program. The container is noted in whole before
+# its command runs, so that neither can be ended without the other.
 try:
     command = subprocess.Popen(words[at + 1:], env=variables, cwd=option("--workdir"),
-                               start_new_session=True)
+                               start_new_session=True, preexec_fn=note_container)
 except FileNotFoundError:
+    os.unlink(container)
     sys.stderr.write("[FATAL tini (7)] exec " + words[at + 1] + " failed: No such file\\n")
     sys.exit(127)
-open(container, "w").write(str(command.pid))
 code = command.wait()
 os.unlink(container)
 sys.exit(code)
@@ -118,10 +125,6 @@ def work(tmp_path: Path) -> Path:
 
 def exists(path: str) -> bool:
     return os.path.exists(path)
-
-
-def process_list() -> str:
-    return subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout.decode()
 
 
 def options(call: list[str]) -> str:
@@ -212,22 +215,29 @@ async def test_b285_the_files_that_tell_variables_are_gone_afterwards(
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancel"])
-async def test_a_container_is_ended_with_its_run(stand_in: StandIn, work: Path, end: str) -> None:
-    policy = ExecutionPolicy.in_(work, timeout=0.6 if end == "timeout" else 20)
-    command = ["sleep", f"97{os.getpid()}"]
-    running = asyncio.ensure_future(stand_in.sandbox().run(command, policy))
+async def test_a_container_is_ended_with_its_run(
+    stand_in: StandIn, work: Path, marker: Marker, end: str
+) -> None:
+    def run(seconds: float) -> Coroutine[Any, Any, SandboxResult]:
+        command = ["sh", "-c", f"echo begun; {marker.sleep}; true"]
+        return stand_in.sandbox().run(command, ExecutionPolicy.in_(work, timeout=seconds))
+
     if end == "cancel":
-        await asyncio.sleep(0.5)
-        assert len(stand_in.living) == 1
+        running = asyncio.create_task(run(60))
+        await until(lambda: len(stand_in.living) == 1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
     else:
-        assert (await running).ending is Ending.TIMED_OUT
-    name = stand_in.run_call[stand_in.run_call.index("--name") + 1]
-    assert stand_in.calls[-2:] == [["kill", name], ["rm", "--force", name]]
+        result = await patiently(run, "begun")
+        assert (result.ending, result.stdout) == (Ending.TIMED_OUT, "begun\n")
+    run_call, *ends = stand_in.calls[-3:]
+    assert run_call[0] == "run"
+    name = run_call[run_call.index("--name") + 1]
+    assert ends == [["kill", name], ["rm", "--force", name]]
     assert stand_in.living == []
-    assert " ".join(command) not in process_list()
+    # It was killed, and is gone as soon as the machine finds the time.
+    await until(lambda: not marker.alive())
 
 
 async def test_a_command_may_exit_as_the_program_does(stand_in: StandIn, work: Path) -> None:

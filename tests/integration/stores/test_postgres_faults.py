@@ -84,13 +84,16 @@ async def test_patience_ends_by_the_clock(server: PostgresServer, own_store: Sto
 async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
     await write(own_store, lambda tx: tx.delete_session("t"))
     await make(own_store, a_session("t"))
-    both = asyncio.Barrier(2)
+    both, one_is_through = asyncio.Barrier(2), asyncio.Event()
     tries = 0
 
     async def lock(first: str, second: str) -> None:
         async def work(tx: Transaction) -> None:
             nonlocal tries
             tries += 1
+            if tries > 2:
+                # It could have its row again before the one that waits for it has woken up.
+                await one_is_through.wait()
             await tx.session(first, lock=True)
             if tries <= 2:
                 await both.wait()
@@ -99,6 +102,7 @@ async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
             await tx.save_session(replace(session, title=first))
 
         await write(own_store, work)
+        one_is_through.set()
 
     await asyncio.gather(lock("s", "t"), lock("t", "s"))
     assert tries == 3
@@ -110,7 +114,7 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
     assert connecting.SETTINGS["idle_in_transaction_session_timeout"] == "4000"
     monkeypatch.setitem(connecting.SETTINGS, "idle_in_transaction_session_timeout", "700")
     freezing = await open_store(server.url)
-    begun = asyncio.Event()
+    begun, thaws = asyncio.Event(), asyncio.Event()
     sessions: list[str] = []
 
     async def frozen(tx: Transaction) -> None:
@@ -119,7 +123,7 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
         sessions.append(str(session.title))
         begun.set()
         if len(sessions) == 1:
-            await asyncio.sleep(1.2)
+            await thaws.wait()
         await tx.save_session(replace(session, title="thawed"))
 
     thawing = asyncio.create_task(write(freezing, frozen))
@@ -130,8 +134,10 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
         assert session is not None
         await tx.save_session(replace(session, title="taken over"))
 
-    async with asyncio.timeout(1.1):
+    # Less than the other's own patience with a lock.
+    async with asyncio.timeout(7):
         await write(own_store, other)
+    thaws.set()
     await thawing
     await freezing.close()
     # Its first try was undone by the server; the second began with the row as it is now.

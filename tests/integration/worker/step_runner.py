@@ -1,6 +1,7 @@
 """A runner of steps that only wait. What it began is in a file that outlives every process.
 
-An execution's input says what to do: ``steps``, ``seconds`` each, and ``breaks`` to raise.
+An execution's input says what to do: ``steps``, ``seconds`` each, ``seconds_again`` for whoever has
+it after the first, and ``breaks`` to raise.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class StepRunner:
             raise RuntimeError("secret words of a defect")
         while execution.step_count < execution.input["steps"]:
             self._note("step", execution)
-            if await self._interrupted(execution.input["seconds"], control):
+            if await self._interrupted(_seconds(execution), control):
                 return await self._finish(execution, ExecutionStatus.CANCELLED)
             execution = replace(execution, step_count=execution.step_count + 1, crashes=0)
             if execution.step_count == execution.input["steps"]:
@@ -101,3 +102,9 @@ class StepRunner:
             os.write(file, line.encode())
         finally:
             os.close(file)
+
+
+def _seconds(execution: Execution) -> float:
+    """How long each step waits."""
+    seconds = execution.input["seconds"]
+    return seconds if execution.attempt == 1 else execution.input.get("seconds_again", seconds)

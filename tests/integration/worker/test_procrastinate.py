@@ -133,7 +133,7 @@ async def test_an_execution_that_lost_its_job_is_found(postgres_place: Place) ->
     await asked(postgres_place, "DELETE FROM procrastinate_jobs")
 
     async with working(postgres_place):
-        await postgres_place.all_over([id], 3.0)
+        await postgres_place.all_over([id])
 
 
 async def test_the_sweeper_puts_what_waited_before_the_others(postgres_place: Place) -> None:
@@ -183,7 +183,8 @@ async def test_two_who_sweep_at_once_make_one_job(postgres_place: Place) -> None
 
 
 async def test_a_worker_whose_connections_are_cut_goes_on(postgres_place: Place) -> None:
-    async with working(postgres_place):
+    # A lease that lasts until it can be renewed over new connections.
+    async with working(postgres_place, lease_seconds=5.0):
         [long] = await postgres_place.send(steps=4, seconds=0.4)
         await postgres_place.noted_soon("step", long)
         await asked(
@@ -192,8 +193,8 @@ async def test_a_worker_whose_connections_are_cut_goes_on(postgres_place: Place)
             "WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         [after] = await postgres_place.send()
-        await postgres_place.all_over([after], 8.0)
-        [row] = await postgres_place.all_over([long], 8.0)
+        await postgres_place.all_over([after])
+        [row] = await postgres_place.all_over([long])
 
     # What ran beside the queue was not touched by its end.
     assert (row.status, row.attempt) == (ExecutionStatus.COMPLETED, 1)
@@ -202,7 +203,7 @@ async def test_a_worker_whose_connections_are_cut_goes_on(postgres_place: Place)
 async def test_a_worker_that_procrastinate_holds_for_dead_goes_on(postgres_place: Place) -> None:
     async with working(postgres_place):
         [first] = await postgres_place.send()
-        await postgres_place.all_over([first], 5.0)
+        await postgres_place.all_over([first])
         await asked(postgres_place, "DELETE FROM procrastinate_workers")
         [second] = await postgres_place.send()
         await postgres_place.all_over([second], 8.0)

@@ -220,7 +220,7 @@ async def test_a_cancellation_that_came_with_the_answer_lets_nobody_be_asked() -
 
 async def test_the_deadline_of_the_run_ends_the_critic() -> None:
     critic = Silent()
-    state = await agent_with(["a"], critic, timeout=0.05).run("Go")
+    state = await agent_with(["a"], critic, timeout=0.5).run("Go")
 
     assert critic.ended
     assert reason_of(state) is StopReason.TIME_LIMIT

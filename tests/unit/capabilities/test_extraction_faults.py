@@ -154,7 +154,7 @@ async def test_a_cancellation_of_the_run_ends_the_question() -> None:
 
 async def test_the_deadline_of_the_run_ends_the_question() -> None:
     helper = Silent()
-    state = await agent_with(helper, timeout=0.05).run("Go")
+    state = await agent_with(helper, timeout=0.5).run("Go")
 
     assert helper.ended
     assert state.stop is not None

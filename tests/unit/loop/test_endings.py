@@ -403,7 +403,7 @@ async def test_a_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureF
 
 async def test_wall_deadline_inside_a_tool_cancels_it() -> None:
     """B91."""
-    agent = agent_with(endless, MockTool("ping", lambda: asyncio.sleep(60)), timeout=0.05)
+    agent = agent_with(endless, MockTool("ping", lambda: asyncio.sleep(60)), timeout=0.5)
     state = await agent.run("Go.")
     assert (state.status, state.step_count) == (AgentStatus.STOPPED, 1)
     assert state.stop is not None

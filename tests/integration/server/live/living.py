@@ -118,7 +118,7 @@ async def _listening(
                 await worker.stop()
                 await working
             server.should_exit = True
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 await serve
 
 
@@ -164,7 +164,7 @@ class Stream:
     async def events(self, count: int) -> list[Told]:
         """The next ones; comments are left out."""
         found: list[Told] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             async for told in self:
                 if told.type != "comment":
                     found.append(told)
@@ -174,7 +174,7 @@ class Stream:
 
     async def rest(self) -> list[Told]:
         """All up to the end, which has to come soon."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             return [told async for told in self if told.type != "comment"]
 
 
@@ -212,7 +212,7 @@ async def raw_stream(live: Live, session: Session) -> AsyncIterator[asyncio.Stre
             await writer.wait_closed()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for something that tells nobody."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - there is nothing to wait on

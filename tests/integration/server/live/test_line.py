@@ -50,8 +50,16 @@ async def patient(
 ) -> AsyncIterator[Live]:
     """One that would wait for a head for a long time."""
     http = type("Patient", (request.param,), {"head_seconds": 60.0})
-    async with living(tmp_path_factory.mktemp("line"), http=http) as made:
+    async with living(tmp_path_factory.mktemp("line"), http=http, max_connections=20) as made:
         yield made
+
+
+@pytest.fixture
+def longer(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Time for a head that comes on a busy machine; gives a pause that outlasts it."""
+    for protocol in (Chosen, OverH11):
+        monkeypatch.setattr(protocol, "head_seconds", 0.8)
+    return 1.0
 
 
 @asynccontextmanager
@@ -68,7 +76,7 @@ async def connection(live: Live) -> AsyncIterator[tuple[asyncio.StreamReader, An
 async def all_of(reader: asyncio.StreamReader) -> bytes:
     """What comes until the server hangs up, which has to be soon."""
     got = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         with contextlib.suppress(ConnectionError):
             while part := await reader.read(65536):
                 got += part
@@ -86,17 +94,21 @@ async def test_who_does_not_say_what_it_wants_is_hung_up_on(live: Live, sent: by
 
 
 async def test_a_head_that_trickles_in_has_no_more_time_than_another(live: Live) -> None:
+    is_all_sent = False
+
     async def trickle(writer: asyncio.StreamWriter) -> None:
+        nonlocal is_all_sent
         with contextlib.suppress(ConnectionError):
-            for byte in HALF * 10:
+            for byte in HALF * 30:
                 writer.write(bytes([byte]))
                 await writer.drain()
                 await asyncio.sleep(0.02)
+            is_all_sent = True
 
     async with connection(live) as (reader, writer):
         trickling = asyncio.create_task(trickle(writer))
         assert await all_of(reader) == b""
-        assert not trickling.done()
+        assert not is_all_sent
         trickling.cancel()
 
 
@@ -122,31 +134,31 @@ async def test_a_head_without_an_end_is_refused(patient: Live, sent: bytes) -> N
     assert got.count(b"HTTP/1.1") == is_second or b"HTTP/1.1 4" in got
 
 
-async def test_who_asks_in_time_is_answered_and_may_ask_again(live: Live) -> None:
+async def test_who_asks_in_time_is_answered_and_may_ask_again(live: Live, longer: float) -> None:
     async with connection(live) as (reader, writer):
-        for _ in range(2):
+        for pause in (longer, 0):
             for part in (GET[:9], GET[9:40], GET[40:]):
                 writer.write(part)
                 await asyncio.sleep(0.02)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200")
             assert await reader.readexactly(15) == b'{"status":"ok"}'
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(pause)
 
 
-async def test_a_body_has_more_time_than_a_head(live: Live) -> None:
+async def test_a_body_has_more_time_than_a_head(live: Live, longer: float) -> None:
     body = b'{"content": "hello"}'
     head = b"POST /agent/messages HTTP/1.1\r\nHost: localhost\r\nX-User: ada\r\nContent-Length: %d"
     async with connection(live) as (reader, writer):
         writer.write(head % len(body) + b"\r\nContent-Type: application/json\r\n\r\n")
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(longer)
         writer.write(body)
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 202")
 
 
-async def test_the_answer_for_a_body_that_nobody_wants_arrives(live: Live) -> None:
+async def test_the_answer_for_a_body_that_nobody_wants_arrives(patient: Live) -> None:
     head = b"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 300000\r\n\r\n"
-    async with connection(live) as (reader, writer):
+    async with connection(patient) as (reader, writer):
         writer.write(head)
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 421")
         writer.write(b"a" * 300_000)
@@ -155,26 +167,39 @@ async def test_the_answer_for_a_body_that_nobody_wants_arrives(live: Live) -> No
         await reader.readuntil(b"HTTP/1.1 200")
 
 
-async def test_a_socket_stays_open(live: Live) -> None:
+async def test_a_socket_stays_open(live: Live, longer: float) -> None:
     async with connection(live) as (reader, writer):
         writer.write(UPGRADE)
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 101")
         await reader.readuntil(b"connection_established")
         await reader.read(1000)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.4):
+            async with asyncio.timeout(longer):
                 await reader.read(1)
 
 
-async def test_more_connections_than_there_may_be_are_hung_up_on(live: Live) -> None:
+async def test_more_connections_than_there_may_be_are_hung_up_on(patient: Live) -> None:
+    connections = patient.server.server_state.connections
     async with contextlib.AsyncExitStack() as stack:
-        open_ones = [await stack.enter_async_context(connection(live)) for _ in range(20)]
-        await until(lambda: len(live.server.server_state.connections) == 20)
-        async with connection(live) as (reader, writer):
+        for _ in range(20):
+            await stack.enter_async_context(connection(patient))
+        await until(lambda: len(connections) == 20)
+        async with connection(patient) as (reader, writer):
             writer.write(GET)
             assert await all_of(reader) == b""
-        for reader, _ in open_ones:
-            assert await all_of(reader) == b""  # they never asked
-    async with connection(live) as (reader, writer):
+        assert len(connections) == 20, "those who came first are left alone"
+    await until(lambda: not connections)
+    async with connection(patient) as (reader, writer):
         writer.write(GET)
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.usefixtures("longer")
+async def test_who_was_hung_up_on_leaves_room_for_others(live: Live) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(connection(live)) for _ in range(20)]
+        for reader, _ in silent:
+            assert await all_of(reader) == b""
+        async with connection(live) as (reader, writer):
+            writer.write(GET)
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
