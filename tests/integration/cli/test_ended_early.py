@@ -97,8 +97,8 @@ def test_a_run_that_cannot_be_cancelled_is_left_at_the_second_signal(tmp_path: P
 def send_to_another_thread(pid: int, number: int) -> None:
     """A signal that does not wake the main thread from what it waits for. So is one that comes just
     before that begins to wait."""
-    thread = max(int(name) for name in os.listdir(f"/proc/{pid}/task"))
-    assert thread != pid
+    # Not the one with the largest id: ids begin anew once they are used up.
+    thread = next(id for id in map(int, os.listdir(f"/proc/{pid}/task")) if id != pid)
     assert ctypes.CDLL(None).syscall(TGKILL, pid, thread, number) == 0
 
 
