@@ -5,7 +5,7 @@ The messages are copied, the state is stored whole under new ids; the old sessio
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,10 +33,12 @@ from stepwell.sessions.records import (
 )
 from stepwell.sessions.sending import Desk, Sent
 from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.state import AgentState, Answered, Pending
+from stepwell.state import AgentState
 
-Asked = TypeVar("Asked", Pending, Answered)
 MOST_EXECUTIONS = 1_000_000
+NOT_APPROVED_HERE = (
+    "Not run in this fork: the answer was for the execution that it was forked from, and holds once"
+)
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -211,7 +213,8 @@ class Forking:
         )
 
     def _forked(self, message: SessionMessage | None) -> AgentState:
-        state = renamed(self._state, derived_id(self._session_id, "agent"), self._new_id)
+        # Two sessions never tell of the same agent.
+        state = replace(self._state, agent_id=derived_id(self._session_id, "agent"))
         if not self._goes_on:
             if state.status is AgentStatus.PAUSED:
                 ended = cancelled("the fork went on without an answer")
@@ -219,6 +222,7 @@ class Forking:
             return state
         if state.execution is not None:
             state = replace(state, execution=replace(state.execution, id=self._execution_id))
+            state = state.with_answers_dropped(NOT_APPROVED_HERE)
         if message is not None:
             state = state.with_message(Message.user(message.content, id=message.id))
         return state
@@ -232,25 +236,3 @@ class Forking:
 
 
 _NOT_COPIED = ("steers", "fingerprint")
-
-
-def renamed(state: AgentState, agent_id: str, new_id: IdFactory) -> AgentState:
-    """The same state under a new agent id, with the subagents that wait or go on within it: two
-    sessions never tell of the same agent."""
-    state = replace(state, agent_id=agent_id)
-    execution = state.execution
-    if execution is None:
-        return state
-    pending = tuple(_kept(it, new_id, agent_id) for it in execution.pending)
-    answered = tuple(_kept(it, new_id, agent_id) for it in execution.answered)
-    return replace(state, execution=replace(execution, pending=pending, answered=answered))
-
-
-def _kept(asked: Asked, new_id: IdFactory, parent_agent_id: str) -> Asked:
-    child = asked.kept
-    if not isinstance(child, AgentState):
-        return asked
-    child = replace(renamed(child, new_id(), new_id), parent_agent_id=parent_agent_id)
-    if child.execution is not None:
-        child = replace(child, execution=replace(child.execution, id=new_id()))
-    return replace(asked, kept=child)

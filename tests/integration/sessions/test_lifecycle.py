@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stepwell import Agent, Approval, UseApprovals, tool
 from stepwell.sessions.errors import ConflictError, NotThereError, RefusedError
 from stepwell.sessions.ports import execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
 from stepwell.sessions.settings import WhenChanged
+from stepwell.testing import ScriptedModel, call
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker
 
 PENDING, PAUSED = ExecutionStatus.PENDING, ExecutionStatus.PAUSED
@@ -311,3 +313,31 @@ async def test_an_answer_leaves_the_newest_execution_the_last(sqlite_desk: Front
     await sqlite_desk.run(asks.id)
     session = await sqlite_desk.session(waits.session.id)
     assert session.last_execution_id == waits.execution.id
+
+
+async def test_a_fork_does_not_run_again_what_was_approved_for_another_execution(
+    tmp_path: Path,
+) -> None:
+    orders: list[int] = []
+
+    @tool
+    def order(item: int) -> str:
+        """Order an item."""
+        orders.append(item)
+        return f"ordered {item}"
+
+    words = ScriptedModel([call("order", id="o1", item=7), "Done.", "As you wish."])
+    agent = Agent(words, tools=[order], capabilities=[UseApprovals("order")])
+    async with desk_at(tmp_path / "a.db", {"shop": agent}) as desk:
+        paused = await ran(desk, "Order item 7.")
+        await desk.lifecycle.answer(paused.id, "o1", Approval.granted())
+        assert await desk.run(paused.id) is COMPLETED
+        fork = await desk.lifecycle.fork(ADA, paused.id, step_number=1)
+        assert fork.execution is not None
+        assert await desk.run(fork.execution.id) is COMPLETED
+        (step, *_) = await desk.reader.steps(fork.execution.id)
+
+    assert orders == [7]
+    (forked,) = step["tool_executions"]
+    assert forked["outcome"] == "not_run"
+    assert "the answer was for the execution that it was forked from" in forked["result"]

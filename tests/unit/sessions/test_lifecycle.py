@@ -10,7 +10,6 @@ from stepwell.capabilities.user_input import UseUserInput
 from stepwell.sessions.answering import answered_by
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import ConflictError, RefusedError
-from stepwell.sessions.forking import renamed
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.resuming import Granted, granted_by
 from stepwell.sessions.taking_up import TakenUp
@@ -177,16 +176,3 @@ async def test_what_was_set_aside_begins_anew_with_a_clean_row() -> None:
     with pytest.raises(ConflictError) as caught:
         granted_by(Granted(), agents, accept_change=False)(gone, state)
     assert caught.value.code == "agent_gone"
-
-
-async def test_a_renamed_state_takes_the_subagents_in_it_along() -> None:
-    child = await asking().run("Go")
-    state = await asking().run("Go")
-    assert state.execution is not None
-    pending = replace(state.pending[0], kept=child)
-    state = replace(state, execution=replace(state.execution, pending=(pending,)))
-    fork = renamed(state, "new", SequentialIds("fork"))
-    assert (fork.agent_id, fork.messages) == ("new", state.messages)
-    kept = fork.pending[0].kept
-    assert (kept.agent_id, kept.parent_agent_id, kept.execution.id) == ("fork-1", "new", "fork-2")
-    assert kept.messages == child.messages
