@@ -46,7 +46,7 @@ def main() -> int:
         os.execv(ZENSICAL, [str(ZENSICAL), "serve", "--dev-addr", address])
     code = built(ROOT)
     if code == 0:
-        print(f"built: {ROOT / 'site' / 'index.html'}")
+        print(f"built: {ROOT / 'site' / 'index.html'} (search works with ./dev docs --serve)")
     return code
 
 

@@ -10,7 +10,8 @@ from stepwell import Agent, InputRequired, make_hook
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
-TREES = dict(re.findall(r"```text ([\w-]+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+TREE = re.compile(r"<!-- run: ([\w-]+) -->\n```text\n(.*?)```", re.DOTALL)
+TREES = dict(TREE.findall(PAGE.read_text(encoding="utf-8")))
 
 
 def agent_for(tool: MockTool, **options: Any) -> Agent:

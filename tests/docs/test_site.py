@@ -35,17 +35,29 @@ LINKS_THAT_LOAD = {"stylesheet", "preload", "prefetch", "preconnect", "dns-prefe
 
 
 class Page(HTMLParser):
-    """What a built page loads, and its ids and links."""
+    """What a built page loads, says and links to."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.ids: set[str] = set()
         self.links: list[str] = []
+        self.sections = self._codes = 0
+        self.text = self.prose = ""
         self.feed(text)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if not self._codes:
+            self.prose += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._codes -= tag == "code"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
+        self.sections += tag == "h2"
+        self._codes += tag == "code"
         if "id" in given:
             self.ids.add(given["id"])
         if tag in LOADING and given.get(LOADING[tag]):
@@ -127,6 +139,23 @@ def test_every_public_name_is_in_the_reference(built: dict[str, Page]) -> None:
 
     assert len(names) > 250
     assert [name for name in names if name not in ids] == []
+
+
+def test_every_block_of_code_and_every_heading_was_understood(built: dict[str, Page]) -> None:
+    def headings(path: Path) -> int:
+        text = re.sub(r"(?ms)^( *)```.*?^\1```", "", path.read_text(encoding="utf-8"))
+        return len(re.findall(r"(?m)^## ", text))
+
+    shown = {path: built[path.relative_to(DOCS).with_suffix(".html").as_posix()] for path in PAGES}
+
+    assert [path.name for path, page in shown.items() if "```" in page.prose] == []
+    assert [path.name for path, page in shown.items() if page.sections < headings(path)] == []
+
+
+def test_classes_are_shown_with_what_they_are_made_of(built: dict[str, Page]) -> None:
+    text = " ".join(built["reference/api/agent.html"].text.split())
+
+    assert re.search(r"Agent ?\( ?model.*max_parallel_tools", text)
 
 
 def test_doctests_of_docstrings_are_shown_as_code(site: Path) -> None:

@@ -12,6 +12,7 @@ from stepwell.capabilities.telemetry.content import (
     input_messages,
     output_message,
     system_instructions,
+    told_text,
 )
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
 from stepwell.capabilities.telemetry.model_names import (
@@ -91,7 +92,7 @@ class ChatSpan:
         if kind is not None:
             about = {**about, names.ERROR_TYPE: kind}
             self._span.set_attribute(names.ERROR_TYPE, kind)
-            said = text_of(error) if self._tells_content and error is not None else None
+            said = told_text(text_of(error)) if self._tells_content and error is not None else None
             self._span.set_status(StatusCode.ERROR, said)
         if usage:
             self._span.set_attributes(of_usage(usage))

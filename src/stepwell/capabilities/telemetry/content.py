@@ -5,8 +5,6 @@ for. Secret arguments are hidden in states and events already; nothing else is r
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import json, to_builtins
-
 from stepwell.messages import (
     FilePart,
     FinishReason,
@@ -19,6 +17,7 @@ from stepwell.messages import (
     ToolResult,
 )
 from stepwell.models import ModelRequest
+from stepwell.tools.formatting import shown
 
 
 def input_messages(messages: Iterable[Message]) -> str:
@@ -43,9 +42,9 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
     return _text(arguments)
 
 
-def result_text(value: Any) -> str:
-    """What a tool returned."""
-    return value if isinstance(value, str) else _text(value)
+def told_text(value: Any) -> str:
+    """What a tool returned, or an error or a vote said."""
+    return _text(value)
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -77,4 +76,5 @@ def _media(part: ImagePart | FilePart, modality: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return json.encode(to_builtins(value, enc_hook=str)).decode()
+    """As a model would see it, and so whole characters only: no exporter can send halves."""
+    return shown(value)[1]

@@ -5,6 +5,7 @@ with the numbers behind it. Words may quote the conversation, so they are conten
 from opentelemetry.trace import Span
 
 from stepwell.capabilities.telemetry import names
+from stepwell.capabilities.telemetry.content import told_text
 from stepwell.capabilities.telemetry.instruments import Attributes
 from stepwell.continuation import ContinuationEvaluation, ContinuationOutcome
 
@@ -50,5 +51,5 @@ def _of_vote(vote: ContinuationEvaluation, *, tells_content: bool) -> Attributes
         if isinstance(value, bool | int | float):
             told[f"{names.EVALUATION_NUMBER}{name}"] = value
     if tells_content:
-        told[names.EVALUATION_REASON] = vote.reason
+        told[names.EVALUATION_REASON] = told_text(vote.reason)
     return told

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
 from stepwell.capabilities.telemetry import names
 from stepwell.capabilities.telemetry.chat_span import ChatSpan, of_usage
-from stepwell.capabilities.telemetry.content import input_messages, output_message
+from stepwell.capabilities.telemetry.content import input_messages, output_message, told_text
 from stepwell.capabilities.telemetry.decisions import tell_decision, tell_votes
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
 from stepwell.capabilities.telemetry.marks import link_to, mark_of
@@ -206,7 +206,7 @@ class RunTrace:
     def _note_failure(self, event: AgentFailed) -> None:
         self._error_type = event.exception_type or None
         if self._tells_content:
-            self._span.set_status(StatusCode.ERROR, event.error)
+            self._span.set_status(StatusCode.ERROR, told_text(event.error))
 
     def _finish(self, event: AgentFinished) -> None:
         if self._tells_content and event.final_response:

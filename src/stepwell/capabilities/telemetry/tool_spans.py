@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 from stepwell.capabilities.telemetry import names
-from stepwell.capabilities.telemetry.content import arguments_text, result_text
+from stepwell.capabilities.telemetry.content import arguments_text, told_text
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.state import ToolOutcome
@@ -88,11 +88,11 @@ class ToolSpans:
         if kind is not None:
             about[names.ERROR_TYPE] = kind
             call.span.set_attribute(names.ERROR_TYPE, kind)
-            said = event.error if self._tells_content else None
+            said = told_text(event.error) if self._tells_content else None
             call.span.set_status(StatusCode.ERROR, said)
         if self._tells_content:
-            told = event.error if event.error is not None else result_text(event.value)
-            call.span.set_attribute(names.TOOL_RESULT, told)
+            told = event.value if event.error is None else event.error
+            call.span.set_attribute(names.TOOL_RESULT, told_text(told))
         seconds = None if call.ended is None else (call.ended - call.started) / 1e9
         self._instruments.called(seconds, str(event.outcome), about)
         self._let_go_of(event.call_id)
@@ -105,7 +105,7 @@ class ToolSpans:
         call.span.set_attribute(names.TOOL_OUTCOME, str(ToolOutcome.BLOCKED))
         if self._tells_content:
             call.span.set_attribute(names.TOOL_ARGUMENTS, arguments_text(event.args))
-            call.span.set_attribute(names.TOOL_RESULT, event.reason)
+            call.span.set_attribute(names.TOOL_RESULT, told_text(event.reason))
         about = {**self._about, names.TOOL_NAME: event.tool}
         self._instruments.called(None, str(ToolOutcome.BLOCKED), about)
         self._let_go_of(event.call_id)

@@ -146,3 +146,26 @@ async def test_data_of_files_stays_out() -> None:
     told = recorded.everything()
     assert "image/png" in told
     assert "QUJDQUJD" not in told
+
+
+async def test_half_characters_cost_neither_the_span_nor_its_content() -> None:
+    recorded = Recorded()
+    agent = Agent(
+        ScriptedModel([call("look", id="c1", path="a\ud800"), call("burn"), "Done \ud800."]),
+        tools=[
+            MockTool.returning("look", "b\ud800"),
+            MockTool.raising("burn", ValueError("c\ud800")),
+        ],
+        capabilities=[recorded.capability(content=True)],
+        error_policy=ErrorPolicy.retry_all(5),
+    )
+    await agent.run("Go \ud800.")
+    assert recorded.opened.open == set()
+    assert recorded.names.count("invoke_agent helper") == 1
+    run = recorded.told("invoke_agent helper")
+    assert run["stepwell.status"] == "completed"
+    assert json.loads(run["gen_ai.input.messages"])[0]["parts"][0]["content"] == r"Go \ud800."
+    assert json.loads(run["gen_ai.output.messages"])[0]["parts"][0]["content"] == r"Done \ud800."
+    for span in recorded.spans:  # as an exporter sends them
+        for value in (*(span.attributes or {}).values(), span.status.description or ""):
+            str(value).encode()
