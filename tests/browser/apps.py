@@ -118,6 +118,13 @@ def _removed(scene: Scene) -> Line:
     return Line(f"The tool said: {scene.last}")
 
 
+def _removed_both(scene: Scene) -> Line:
+    if scene.turn == 0:
+        paths = ("notes.txt", "plans.txt")
+        return Line("Both can go.", tuple(call("delete_file", path=path) for path in paths))
+    return Line("Both are dealt with.")
+
+
 LOOK = (call("look_up", place="quay"), call("look_up", place="basin"))
 SPAWN = call("spawn_subagent", subagent="surveyor", prompt="look at the basin")
 SCENES: dict[str, Play] = {
@@ -132,6 +139,7 @@ SCENES: dict[str, Play] = {
     ),
     "ask": _asked,
     "remove": _removed,
+    "both": _removed_both,
     "wait": then(Line("I wait.", (call("wait", seconds=3600),)), Line("Waited.")),
     "delegate": then(Line("Someone else looks.", (SPAWN,)), Line("The surveyor is back.")),
     "helper": then(Line(calls=(LOOK[1],)), Line("The basin is 11 m deep.", pause=0.01)),

@@ -306,10 +306,10 @@ export class OpenSession {
   _hearExecution(type, execution, payload) {
     const known = this.executions.value.get(execution);
     if (type === "execution.started") this._setExecution(execution, { status: "running" });
-    if (type === "execution.paused") {
-      const pending = payload.metadata?.pending ?? [];
-      this._setExecution(execution, { status: "paused", pending, pauses: (known?.pauses ?? 0) + 1 });
-    }
+    const pending = payload.metadata?.pending;
+    // One of several answers came: the forms of the others stay, with what is written in them.
+    if (type === "execution.paused" && !pending) void this.refreshExecution(execution);
+    else if (type === "execution.paused") this._setExecution(execution, { status: "paused", pending, pauses: (known?.pauses ?? 0) + 1 });
     if (type !== "execution.queued" || this._ended.has(execution)) return;
     if (known?.pending.length) void this.refreshExecution(execution);
     else this._setExecution(execution, { status: "pending" });
