@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from stepwell.continuation import StopReason
 from tests.browser.apps import STOPS
 from tests.browser.conftest import NewPage
-from tests.browser.serving import ROOT, Server, environment, until
+from tests.browser.serving import ROOT, Server, environment, serving, until
 
 # The words of an element without signs that only decorate, whatever elements they are in.
 WORDS = """(element) => {
@@ -175,6 +175,32 @@ def test_an_execution_that_runs_is_followed_to_its_end(server: Server, new_page:
     stop = page.locator("[data-stop]")
     expect(stop).to_have_attribute("data-reason", "user_requested")
     expect(stop).to_contain_text("seen enough")
+
+
+def test_raw_events_go_on_when_the_server_is_back(new_page: NewPage) -> None:
+    with serving() as server:
+        sent = server.send("wait for it")
+        watched = new_page(server, f"#/x/{sent['execution']['id']}")
+        watched.allow(
+            "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY"
+        )
+        page = watched.page
+        page.get_by_role("heading", name="Raw events").scroll_into_view_if_needed()
+        expect(page.locator("[data-event]", has_text="agent.tool.started")).to_be_attached()
+        events = page.locator("section", has=page.get_by_role("heading", name="Raw events"))
+        server.kill()
+        expect(events).to_contain_text("reconnecting")
+        expect(events.get_by_role("alert")).to_have_count(0)
+        server.start()
+        expect(events).not_to_contain_text("reconnecting")
+        # Another worker takes it up, and what that one does is told behind what was seen.
+        assert server.over(sent["execution"]["id"], 60)["status"] == "completed"
+        logged = server.get(f"agent/sessions/{sent['session']['id']}")["last_seq"]
+        expect(page.locator(f'[data-event="{logged}"]')).to_have_count(1)
+        numbers = "(rows) => rows.map((row) => Number(row.dataset.event))"
+        seen = page.locator("[data-event]").evaluate_all(numbers)
+        assert seen == sorted(set(seen))
+        watched.close()
 
 
 def test_an_execution_that_does_not_exist_is_told(server: Server, new_page: NewPage) -> None:

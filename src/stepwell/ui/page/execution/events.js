@@ -1,12 +1,12 @@
 /** The events of an execution as they were told, one after the other. */
 
-import { stream } from "../api.js";
+import { Problem, stream } from "../api.js";
 import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../html.js";
 import { newParser } from "../sse.js";
 import { counted } from "../words.js";
 import { JsonText, usePages } from "./folding.js";
-import { shortValue } from "./formats.js";
+import { isOpen, shortValue } from "./formats.js";
 import { Failure, Nothing } from "./notes.js";
 import { useSeen } from "./seen.js";
 
@@ -14,6 +14,10 @@ const PER_PAGE = 100;
 const MOST = 20_000;
 // Events come in bursts: the page is drawn for a burst, not for each.
 const BURST_MS = 200;
+const [FIRST_WAIT, LONGEST_WAIT] = [500, 10_000];
+const HOPELESS = [401, 403, 404];
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 const parsed = (data) => {
   try {
@@ -23,25 +27,58 @@ const parsed = (data) => {
   }
 };
 
-/** Reads the log behind a number until it ends or is aborted. */
+/** Reads the log from a path until it ends or breaks, or until `hear` has enough. */
 const readLog = async (path, abort, hear) => {
   const response = await stream(path, {}, abort);
+  hear([]); // the line is there, even while nothing happens
   let events = [];
   const take = newParser((event) => events.push(parsed(event.data)));
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await nextOf(reader);
     if (done) return;
     events = [];
     take(decoder.decode(value, { stream: true }));
-    if (!hear(events.filter((event) => event !== null))) return;
+    hear(events.filter((event) => event !== null));
+  }
+};
+
+/** What the browser says of a line that breaks is no sentence for people. */
+const nextOf = (reader) =>
+  reader.read().catch(() => Promise.reject(new Problem(0, "line_broke", "The line to the server broke.")));
+
+/** Reads the log until the execution is over; a line that breaks is taken up again behind the last
+ * event that came, and so is one that ends before: a server that stops in good order ends it too. */
+const followLog = async (pathAfter, first, abort, { hear, onBroken, isOver }) => {
+  let [last, failures] = [first, 0];
+  const hearOn = (events) => {
+    failures = 0;
+    last = Math.max(last, ...events.map(({ seq }) => seq ?? 0));
+    hear(events);
+  };
+  for (;;) {
+    const wasOver = isOver();
+    let atLeast = 0;
+    try {
+      await readLog(pathAfter(last), abort, hearOn);
+      if (wasOver) return;
+    } catch (problem) {
+      if (abort.aborted) return;
+      if (!(problem instanceof Problem) || HOPELESS.includes(problem.status)) throw problem;
+      atLeast = (problem.retryAfter || 0) * 1000;
+      onBroken();
+    }
+    await pause(Math.max(atLeast, Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures++)));
+    if (abort.aborted) return;
   }
 };
 
 const useEvents = (execution, isWanted) => {
-  const [state, setState] = useState({ events: [], problem: null, isCut: false, isEnded: false });
+  const [state, setState] = useState({ events: [], problem: null, isCut: false, isBroken: false });
   const held = useRef([]);
+  const isOver = useRef(false);
+  isOver.current = !isOpen(execution.status);
   useEffect(() => {
     if (!isWanted || !execution.session_id) return undefined;
     held.current = [];
@@ -50,7 +87,7 @@ const useEvents = (execution, isWanted) => {
     const show = (more = {}) => {
       clearTimeout(timer);
       timer = null;
-      setState((before) => ({ ...before, problem: null, ...more, events: held.current.slice() }));
+      setState((before) => ({ ...before, problem: null, isBroken: false, ...more, events: held.current.slice() }));
     };
     const hear = (events) => {
       held.current.push(...events.filter((event) => event.execution_id === execution.id));
@@ -58,17 +95,15 @@ const useEvents = (execution, isWanted) => {
         held.current.length = MOST;
         show({ isCut: true });
         abort.abort();
-        return false;
+      } else {
+        timer ??= setTimeout(show, BURST_MS);
       }
-      timer ??= setTimeout(show, BURST_MS);
-      return true;
     };
     const first = Math.max(0, (execution.metadata?.first_seq ?? 1) - 1);
-    const path = `agent/sessions/${encodeURIComponent(execution.session_id)}/events?after=${first}&execution=${encodeURIComponent(execution.id)}`;
-    readLog(path, abort.signal, hear).then(
-      () => show({ isEnded: true }),
-      (problem) => abort.signal.aborted || show({ problem }),
-    );
+    const path = `agent/sessions/${encodeURIComponent(execution.session_id)}/events?execution=${encodeURIComponent(execution.id)}`;
+    const hearer = { hear, onBroken: () => show({ isBroken: true }), isOver: () => isOver.current };
+    followLog((last) => `${path}&after=${last}`, first, abort.signal, hearer)
+      .catch((problem) => abort.signal.aborted || show({ problem }));
     return () => {
       clearTimeout(timer);
       abort.abort();
@@ -99,7 +134,7 @@ const typesOf = (events) => {
 /** @param {{execution: object}} props */
 export const Events = ({ execution }) => {
   const { place, isSeen } = useSeen();
-  const { events, problem, isCut } = useEvents(execution, isSeen);
+  const { events, problem, isCut, isBroken } = useEvents(execution, isSeen);
   const [type, setType] = useState("");
   const types = useMemo(() => typesOf(events), [events]);
   const fitting = useMemo(() => (type === "" ? events : events.filter((event) => event.type === type)), [events, type]);
@@ -109,6 +144,7 @@ export const Events = ({ execution }) => {
     <h2 id="x-events">Raw events</h2>
     ${!execution.session_id && html`<${Nothing}>Events are told in the conversation of the execution that started this one.<//>`}
     ${problem && html`<${Failure} problem=${problem} />`}
+    ${isBroken && html`<${Nothing}><span role="status">The line to the server broke: reconnecting…</span><//>`}
     ${events.length > 0 && html`<p class="x-row"><label for=${id}>Type <select id=${id} value=${type}
         onChange=${(event) => setType(event.currentTarget.value)}><option value="">all (${events.length})</option>
         ${types.map(([name, number]) => html`<option key=${name} value=${name}>${name} (${number})</option>`)}</select></label>
