@@ -8,9 +8,20 @@ from playwright.sync_api import expect
 from tests.browser.apps import STORY_WORDS
 from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat, Row, thread_of, words_of
-from tests.browser.serving import Server, until
+from tests.browser.serving import Server, serving, until
 
 ALL_WORDS = [f"w{number:03d}" for number in range(1, STORY_WORDS + 1)]
+
+LOST = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY"
+# The line's pauses before it is tried again last for an hour from now on.
+WAIT_LONG = """() => {
+  const set = globalThis.setTimeout;
+  globalThis.setTimeout = (work, time, ...more) => {
+    const isPause = time >= 350 && time <= 12_500;
+    globalThis.isWaitedFor ||= isPause;
+    return set(work, isPause ? 3_600_000 : time, ...more);
+  };
+}"""
 
 
 def _stored_answer(server: Server, session: str) -> list[str]:
@@ -51,7 +62,7 @@ def test_a_server_that_is_killed_and_started_again_is_found_again_by_the_page(
     server: Server, new_page: NewPage
 ) -> None:
     watched = new_page(server)
-    watched.allow("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY")
+    watched.allow(LOST)
     chat = Chat(watched)
     chat.say("story please")
     until(lambda: "w040" in chat.text())
@@ -62,6 +73,26 @@ def test_a_server_that_is_killed_and_started_again_is_found_again_by_the_page(
     server.start()
     expect(line).to_have_attribute("data-line", "live", timeout=30_000)
     _is_whole(chat, server, new_page)
+
+
+def test_a_message_that_was_sent_brings_the_line_back_at_once(new_page: NewPage) -> None:
+    with serving() as server:
+        watched = new_page(server)
+        watched.allow(LOST)
+        chat = Chat(watched)
+        chat.say("quick one")
+        chat.ended()
+        # Nothing but a request that succeeds may bring it back before the test is over.
+        chat.page.evaluate(WAIT_LONG)
+        server.kill()
+        line = chat.page.locator("[data-thread]")
+        until(lambda: chat.page.evaluate("globalThis.isWaitedFor"))
+        expect(line).not_to_have_attribute("data-line", "live")
+        server.start()
+        chat.say("echo again")
+        expect(line).to_have_attribute("data-line", "live")
+        expect(chat.answer).to_contain_text("again")
+        watched.close()
 
 
 def test_two_tabs_show_the_same_session_whoever_writes(server: Server, new_page: NewPage) -> None:

@@ -12,10 +12,10 @@ const HOPELESS = [401, 403, 404];
 /** @typedef {{state: "live" | "connecting" | "offline" | "resting" | "ended", reason: string}} Told
  * @param {string} sessionId @param {number} after
  * @param {{onEnvelope: (envelope: object) => void, onReset: (newest: number) => void, onLine: (told: Told) => void}} hearer
- * @returns {{close: () => void}} */
+ * @returns {{close: () => void, hurry: () => void}} `hurry` is for who knows that the server is there */
 export function follow(sessionId, after, hearer) {
   const line = new Line(sessionId, after, hearer);
-  return { close: () => line.close() };
+  return { close: () => line.close(), hurry: () => line.hurry() };
 }
 
 class Line {
@@ -24,6 +24,7 @@ class Line {
     this._last = after;
     this._hearer = hearer;
     this._failures = 0;
+    this._wait = 0;
     this._current = null;
     this._isResting = false;
     this._onSeen = () => this._rest();
@@ -41,11 +42,17 @@ class Line {
     this._drop();
   }
 
+  /** Does not wait any longer, if it waits. */
+  hurry() {
+    if (this._wait) this._hurry();
+  }
+
   _tell(state, reason = "") {
     this._hearer.onLine({ state, reason });
   }
 
   async _open() {
+    this._wait = 0;
     const own = (this._current = new AbortController());
     try {
       const headers = { "last-event-id": String(this._last) };
@@ -99,6 +106,7 @@ class Line {
 
   _drop() {
     clearTimeout(this._wait);
+    this._wait = 0;
     const old = this._current;
     this._current = null;
     old?.abort();

@@ -151,6 +151,7 @@ export class OpenSession {
     this.sending.value = [...this.sending.value, own];
     try {
       const sent = await post(`${this._path}/messages`, { content }, { "idempotency-key": key });
+      this.reached();
       batch(() => {
         this.session.value = sent.session;
         this._hearMessage({ ...sent.message, message_id: sent.message.id });
@@ -159,6 +160,11 @@ export class OpenSession {
     } finally {
       this.sending.value = this.sending.value.filter((one) => one !== own);
     }
+  }
+
+  /** The server answered: a line that waits before it is tried again need not wait. */
+  reached() {
+    this._follower?.hurry();
   }
 
   /** Looks what an execution waits for now. */

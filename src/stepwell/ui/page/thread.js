@@ -170,8 +170,13 @@ const Opening = ({ open }) => {
 const Waiting = ({ open }) => html`
   ${open.sending.value.map((one) => html`<div class="row user sending" data-sending key=${one.key}><div class="bubble">${one.content}<span class="tag">Sending…</span></div></div>`)}
   ${[...open.executions.value.values()].filter((one) => one.pending?.length).map((one) => html`
-    <${Asking} key=${one.id} execution=${one} onAnswered=${() => open.refreshExecution(one.id)} />`)}
+    <${Asking} key=${one.id} execution=${one} onAnswered=${() => hearAnswered(open, one.id)} />`)}
   ${isQueuedAlone(open) && html`<div class="row status working"><span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>Queued: waits for a worker</div>`}`;
+
+const hearAnswered = (open, execution) => {
+  open.reached();
+  void open.refreshExecution(execution);
+};
 
 const isQueuedAlone = (open) => {
   const all = [...open.executions.value.values()];
@@ -190,6 +195,7 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     problem.value = "";
     try {
       await post(`agent/executions/${encodeURIComponent(current.id)}/cancel`, { reason: "Cancelled in the page" });
+      open.reached();
     } catch (error) {
       // 409: it is over already, which is as good.
       if (error.status !== 409) [cancelled.value, problem.value] = ["", `Not cancelled. ${error.detail ?? error}`];
