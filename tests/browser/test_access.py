@@ -2,6 +2,7 @@
 of it by keyboard alone.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -230,3 +231,19 @@ def test_a_new_answer_is_told_to_screen_readers_once_it_is_whole(
     chat.ended()
     live = chat.page.locator("[aria-live=polite]", has_text="Quick answer.")
     expect(live).to_have_count(1)
+
+
+def test_an_end_without_an_answer_is_told_to_screen_readers(
+    server: Server, new_page: NewPage
+) -> None:
+    chat = Chat(new_page(server))
+    live = chat.page.locator(".thread > [aria-live=polite]")
+    chat.say("quick one")
+    expect(live).to_have_text("Answer: Quick answer.")
+    chat.say("wait for it")
+    expect(chat.tool("wait")).to_have_attribute("data-state", "running")
+    expect(live).to_have_text("")
+    chat.page.get_by_role("textbox", name="Message").press("Escape")
+    expect(live).to_contain_text("Cancelled")
+    chat.say("fail please")
+    expect(live).to_contain_text(re.compile("Failed: .*the provider is down"))

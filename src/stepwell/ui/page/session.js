@@ -6,6 +6,7 @@
 
 import * as lists from "../message_list.js";
 import { get, post } from "./api.js";
+import { endingOf, storedEnding } from "./endings.js";
 import { batch, signal } from "./html.js";
 import { follow } from "./live.js";
 import { begunHere } from "./sessions.js";
@@ -48,8 +49,8 @@ export class OpenSession {
     this.older = signal({ hasMore: false, isLoading: false, problem: null });
     this.newer = signal({ hasMore: false, isLoading: false, problem: null });
     this.sending = signal([]);
-    /** The newest answer, for those who can't see it grow. */
-    this.answer = signal("");
+    /** How the newest execution ended, for those who can't see it: its answer, or why there is none. */
+    this.ending = signal("");
 
     this._path = `agent/sessions/${encodeURIComponent(id)}`;
     this._around = { onNews, isAtEnd };
@@ -101,7 +102,7 @@ export class OpenSession {
       // What the log no longer has can't be told live: then the stored messages tell it.
       this._list = lists.fromHistory(this._history(through === null ? page.unfinished : []), from);
       this._show();
-      if (begunHere.delete(this.id)) this.answer.value = this._stored.items.findLast(({ role }) => role === "assistant")?.content ?? "";
+      if (begunHere.delete(this.id)) this.ending.value = storedEnding(this._stored.items);
     });
     this._follower = follow(this.id, from, {
       onEnvelope: (envelope) => this._receive(envelope),
@@ -297,14 +298,16 @@ export class OpenSession {
     this.users.value = new Map([...this.users.value, [id, execution]]);
   }
 
-  _hearStatus(execution, { status, parent_execution_id: parent, last_response: answer }) {
+  _hearStatus(execution, told) {
+    const { status, parent_execution_id: parent } = told;
     if (parent) return;
     if (OVER.includes(status)) {
       this._ended.add(execution);
       this._setExecution(execution, null);
-      if (status === "completed") this.answer.value = answer ?? "";
+      this.ending.value = endingOf(told);
     } else if (status === "processing") {
       this._ended.delete(execution);
+      this.ending.value = "";
       this._setExecution(execution, { status: "running", pending: [] });
     }
   }

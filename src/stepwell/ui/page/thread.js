@@ -233,9 +233,10 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     </div>`;
 };
 
-/** Says the final answer to screen readers, once and whole; the stream itself is not read out. */
+/** Says the final answer to screen readers, once and whole, or why there is none; the stream itself is
+ * not read out. */
 const Announcer = ({ open }) => {
   const asked = [...open.executions.value.values()].flatMap((one) => one.pending ?? []);
-  const text = asked.length ? `Waits for you: ${revealedText(asked[0].prompt)}` : open.answer.value ? `Answer: ${clipped(open.answer.value, 2000)}` : "";
+  const text = asked.length ? `Waits for you: ${revealedText(asked[0].prompt)}` : clipped(revealedText(open.ending.value), 2000);
   return html`<div class="sr-only" role="status" aria-live="polite">${text}</div>`;
 };
