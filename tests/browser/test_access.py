@@ -247,3 +247,52 @@ def test_an_end_without_an_answer_is_told_to_screen_readers(
     expect(live).to_contain_text("Cancelled")
     chat.say("fail please")
     expect(live).to_contain_text(re.compile("Failed: .*the provider is down"))
+
+
+def test_the_focus_stays_where_the_keyboard_is_used(server: Server, new_page: NewPage) -> None:
+    """What had the focus goes away: the next thing to do has it then."""
+    chat = Chat(new_page(server))
+    page, keys = chat.page, chat.page.keyboard
+    field = page.get_by_role("textbox", name="Message")
+    chat.say("both of them")
+    expect(chat.row("asking")).to_have_count(2)
+    last = chat.row("asking").last.locator("[data-arguments]")
+    chat.row("asking").first.get_by_role("button", name="Allow").focus()
+    keys.press("Enter")
+    expect(last).to_be_focused()
+    chat.row("asking").get_by_role("textbox").focus()
+    keys.type("no")
+    keys.press("Enter")
+    expect(field).to_be_focused()
+    execution = chat.ended()
+
+    chat.end_of(execution).get_by_role("link", name="Why it stopped").focus()
+    keys.press("Enter")
+    expect(page.locator("[data-stop]")).to_be_visible()
+    scroller = page.get_by_role("region", name="Execution")
+    expect(scroller).to_be_focused()
+    keys.press("PageDown")
+    page.wait_for_function("(box) => box.scrollTop > 0", arg=scroller.element_handle())
+
+
+def test_the_focus_stays_in_the_list_of_conversations(server: Server, new_page: NewPage) -> None:
+    for name in ("buoys", "rafts"):
+        server.ran(f"quick {name}")
+    page = new_page(server).page
+    page.get_by_role("searchbox").fill("quick")
+    rows = page.locator(".sessions li")
+    rafts, buoys = rows.filter(has_text="rafts"), rows.filter(has_text="buoys")
+    expect(rafts).to_have_count(1)
+    buoys.get_by_role("link").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Title").fill("quick barrels")
+    page.keyboard.press("Enter")
+    barrels = rows.filter(has_text="barrels")
+    expect(barrels.get_by_role("link")).to_be_focused()
+    rafts.get_by_role("link").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(rafts).to_have_count(0)
+    expect(page.locator(".sessions a:focus")).to_have_count(1)

@@ -2,9 +2,10 @@
 
 import { post } from "./api.js";
 import { BudgetForm, asksToAccept, grant, limitWords } from "./budget.js";
+import { focusAfterForm } from "./focus.js";
 import { editableJson, revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
-import { html, useEffect, useId, useRef, useState } from "./html.js";
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "./html.js";
 import { Part } from "./tool_block.js";
 import { clipped, counted, firstLines, shownArguments, shownValue } from "./words.js";
 
@@ -24,9 +25,11 @@ const Asked = ({ execution, asked, onAnswered }) => {
   const [given, setGiven] = useState("");
   const [problem, setProblem] = useState(null);
   const [isSending, setSending] = useState(false);
-  const id = useId();
+  // A button that is disabled while its answer is sent loses the focus before the form goes.
+  const isUsed = useRef(false);
 
   const send = async (request, words) => {
+    isUsed.current = true;
     setSending(true);
     setProblem(null);
     try {
@@ -38,6 +41,7 @@ const Asked = ({ execution, asked, onAnswered }) => {
         setGiven("It was answered elsewhere meanwhile.");
         onAnswered();
       } else {
+        isUsed.current = false;
         setProblem(error);
       }
     } finally {
@@ -52,11 +56,25 @@ const Asked = ({ execution, asked, onAnswered }) => {
   const title = asked.kind === "approval" ? `May ${asked.tool_name} run?` : asked.kind === "budget" ? "A limit was reached" : "A question for you";
   if (given) return html`<div class="row asking answered" role="status"><${Icon} name="check" /> ${revealed(given)}</div>`;
   return html`
-    <section class="row asking" data-asking=${asked.kind} data-call-id=${asked.call_id} aria-labelledby=${id}>
-      <h2 id=${id}><${Icon} name=${asked.kind === "question" ? "question" : "pause"} /> <span>${revealed(title)}</span></h2>
+    <${Frame} asked=${asked} title=${title} isUsed=${isUsed}>
       <${Form} asked=${asked} answer=${answer} isSending=${isSending} problem=${problem}
         onGrant=${(body, words) => send(() => grant(execution.id, body), `You granted ${words}.`)} />
       ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.detail ?? String(problem)} Nothing was changed; try again.</p>`}
+    <//>`;
+};
+
+/** Around a form; when it goes, by an answer here or elsewhere, the focus that was in it goes on. */
+const Frame = ({ asked, title, isUsed, children }) => {
+  const section = useRef(null);
+  const id = useId();
+  useLayoutEffect(() => () => {
+    const isHeld = isUsed.current || section.current?.contains(document.activeElement);
+    if (isHeld) requestAnimationFrame(focusAfterForm);
+  }, []);
+  return html`
+    <section class="row asking" ref=${section} data-asking=${asked.kind} data-call-id=${asked.call_id} aria-labelledby=${id}>
+      <h2 id=${id}><${Icon} name=${asked.kind === "question" ? "question" : "pause"} /> <span>${revealed(title)}</span></h2>
+      ${children}
     </section>`;
 };
 

@@ -1,8 +1,9 @@
 /** The page: which view the address asks for, and what stands around it. */
 
 import { signInWanted } from "./api.js";
+import { focusAsked } from "./focus.js";
 import { Icon } from "./icons.js";
-import { html, render, signal, useEffect, useState } from "./html.js";
+import { html, render, signal, useEffect, useRef, useState } from "./html.js";
 import { keepFresh, shownExecution } from "./sessions.js";
 import { Shortcuts, listenForKeys } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
@@ -37,11 +38,16 @@ const ExecutionView = ({ id }) => {
 
 const View = ({ hash }) => {
   const [session, execution] = [ownPart(hash, "s"), ownPart(hash, "x")];
+  const scroller = useRef(null);
+  useEffect(() => {
+    // The link that led here is gone, and only this part scrolls: the keys for that should go to it.
+    scroller.current?.focus({ preventScroll: true });
+  }, [execution]);
   if (execution) {
     return html`
       <div class="thread">
         <${WayBack} />
-        <div class="scroller" tabindex="0" role="region" aria-label="Execution"><${ExecutionView} id=${execution} /></div>
+        <div class="scroller" ref=${scroller} tabindex="0" role="region" aria-label="Execution"><${ExecutionView} id=${execution} /></div>
       </div>`;
   }
   return session ? html`<${Thread} key=${session} id=${session} />` : html`<${Start} go=${go} />`;
@@ -62,12 +68,7 @@ const Page = () => {
       requestAnimationFrame(() => document.querySelector(".composer textarea")?.focus());
     },
     onHelp: () => setHelp(true),
-    onAnswer() {
-      // What is asked about comes first, never the button that allows it: whoever types "a " meant neither.
-      const control = document.querySelector("[data-asking] :is(pre, button:not(.primary), input, select):not(:disabled)");
-      control?.focus();
-      return control !== null;
-    },
+    onAnswer: focusAsked,
     onEscape: () => setDrawer(false),
   }), []);
   useEffect(() => {

@@ -1,9 +1,10 @@
 /** The sessions beside the thread; a drawer on phones. */
 
 import { isSignedIn, signOut } from "./api.js";
+import { useFocusInRows } from "./focus.js";
 import { revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { change, loadMore, ownState, refresh, search, sessions, sessionsState, showsArchived } from "./sessions.js";
 import { cycleTheme, theme } from "./theme.js";
 import { ago } from "./words.js";
@@ -18,6 +19,7 @@ export const Sidebar = ({ current, belongsTo, onClose, onShortcuts }) => {
   const active = [focused, current ?? belongsTo].find((id) => sessions.value.some((one) => one.id === id)) ?? sessions.value[0]?.id;
   const onFocus = ({ target }) => setFocused(target.closest("li")?.dataset.session ?? focused);
   const list = useRef(null);
+  useFocusInRows(list, "#search");
   const { isLoading, problem, next } = sessionsState.value;
   const timer = useRef(0);
   const onSearch = (event) => {
@@ -73,6 +75,8 @@ const Entry = ({ session, isCurrent, isAround, isActive, onClose }) => {
   const tabindex = isActive ? 0 : -1;
   const [isRenaming, setRenaming] = useState(false);
   const [problem, setProblem] = useState("");
+  const link = useRef(null);
+  const isRenamedByKey = useRef(false);
   const title = session.title || "Untitled conversation";
   const own = ownState.value;
   const dot = DOTS[own.id === session.id && own.status !== "idle" ? own.status : session.last_execution_status];
@@ -86,15 +90,20 @@ const Entry = ({ session, isCurrent, isAround, isActive, onClose }) => {
       setProblem(error.detail ?? String(error));
     }
   };
+  useLayoutEffect(() => {
+    if (!isRenaming && isRenamedByKey.current) link.current.focus();
+    isRenamedByKey.current = false;
+  }, [isRenaming]);
   if (isRenaming) {
-    return html`<li><${Rename} title=${session.title ?? ""} onEnd=${(text) => {
+    return html`<li data-session=${session.id}><${Rename} title=${session.title ?? ""} onEnd=${(text, isByKey) => {
+      isRenamedByKey.current = isByKey;
       setRenaming(false);
       if (text !== null && text !== session.title) void alter({ title: text || null });
     }} /></li>`;
   }
   return html`
     <li class=${isCurrent || isAround ? "current" : ""} data-session=${session.id}>
-      <a class="session" href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : isAround ? "true" : undefined} tabindex=${tabindex} onClick=${onClose}>
+      <a class="session" ref=${link} href=${`#/s/${session.id}`} aria-current=${isCurrent ? "page" : isAround ? "true" : undefined} tabindex=${tabindex} onClick=${onClose}>
         <span class="title">${dot && html`<i class=${`dot ${dot[0]}`} aria-hidden="true"></i>`}${revealed(title)}</span>
         <span class="about">${dot && html`<span class=${`state ${dot[0]}`}>${dot[1]}</span>`}<span>${session.agent_type}</span><time datetime=${session.updated_at}>${ago(session.last_message_at ?? session.updated_at)}</time></span>
       </a>
@@ -113,15 +122,15 @@ const Rename = ({ title, onEnd }) => {
   const field = useRef(null);
   const isDone = useRef(false);
   useEffect(() => field.current.select(), []);
-  const end = (text) => {
+  const end = (text, isByKey = false) => {
     if (isDone.current) return;
     isDone.current = true;
-    onEnd(text);
+    onEnd(text, isByKey);
   };
   const onKeyDown = (event) => {
-    if (event.key === "Enter") end(event.currentTarget.value.trim());
-    if (event.key === "Escape") end(null);
     event.stopPropagation();
+    if (event.key === "Enter") end(event.currentTarget.value.trim(), true);
+    if (event.key === "Escape") end(null, true);
   };
   return html`<input class="rename" ref=${field} type="text" defaultValue=${title} maxlength="200" aria-label="Title" onKeyDown=${onKeyDown} onBlur=${(event) => end(event.target.value.trim())} />`;
 };
