@@ -296,3 +296,22 @@ def test_the_focus_stays_in_the_list_of_conversations(server: Server, new_page: 
     page.keyboard.press("Enter")
     expect(rafts).to_have_count(0)
     expect(page.locator(".sessions a:focus")).to_have_count(1)
+
+
+def test_the_drawer_takes_the_focus_and_gives_it_back(server: Server, new_page: NewPage) -> None:
+    page = new_page(server, viewport={"width": 390, "height": 740}).page
+    menu = page.get_by_role("button", name="Conversations")
+    main = page.locator("main")
+    menu.focus()
+    for leave in ("Escape", "Enter"):
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Close the list")).to_be_focused()
+        expect(main).to_have_js_property("inert", True)
+        page.keyboard.press(leave)
+        expect(main).to_have_js_property("inert", False)
+        expect(menu).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.set_viewport_size({"width": 1000, "height": 740})
+    expect(main).to_have_js_property("inert", False)
+    expect(page.get_by_role("searchbox")).to_be_focused()

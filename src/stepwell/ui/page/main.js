@@ -12,6 +12,7 @@ import { Start } from "./start.js";
 import { Thread } from "./thread.js";
 import { WayBack } from "./way_back.js";
 
+const narrow = matchMedia("(max-width: 760px)");
 const route = signal(location.hash);
 addEventListener("hashchange", () => {
   route.value = location.hash;
@@ -53,6 +54,17 @@ const View = ({ hash }) => {
   return session ? html`<${Thread} key=${session} id=${session} />` : html`<${Start} go=${go} />`;
 };
 
+/** Whether the list is a drawer: the width is that of the style sheet. */
+const useIsNarrow = () => {
+  const [isNarrow, setNarrow] = useState(narrow.matches);
+  useEffect(() => {
+    const look = () => setNarrow(narrow.matches);
+    narrow.addEventListener("change", look);
+    return () => narrow.removeEventListener("change", look);
+  }, []);
+  return isNarrow;
+};
+
 const Page = () => {
   const [isDrawerOpen, setDrawer] = useState(false);
   const [hasHelp, setHelp] = useState(false);
@@ -71,11 +83,16 @@ const Page = () => {
     onAnswer: focusAsked,
     onEscape: () => setDrawer(false),
   }), []);
+  // On a phone the list covers the page, so that is where the keys should go, and nowhere else.
+  const isCovered = useIsNarrow() && isDrawerOpen;
   useEffect(() => {
-    // On a phone the list covers the page, so that is where the keys should go.
-    const first = document.querySelector(".sidebar .only-phone");
-    if (isDrawerOpen && first?.offsetParent && !document.activeElement.closest(".sidebar")) first.focus();
-  }, [isDrawerOpen]);
+    if (!isCovered) return undefined;
+    const isInList = () => document.activeElement.closest(".sidebar") !== null;
+    if (!isInList()) document.querySelector(".sidebar .only-phone").focus();
+    return () => {
+      if (isInList() || document.activeElement === document.body) document.querySelector(".drawer-button")?.focus();
+    };
+  }, [isCovered]);
   const skip = (event) => {
     event.preventDefault();
     document.getElementById("main").focus();
@@ -85,7 +102,7 @@ const Page = () => {
     <div class=${`page ${isDrawerOpen ? "drawer-open" : ""}`}>
       <${Sidebar} current=${ownPart(route.value, "s")} belongsTo=${shownExecution.value?.session_id} onClose=${() => setDrawer(false)} onShortcuts=${() => setHelp(true)} />
       <div class="shade" onClick=${() => setDrawer(false)}></div>
-      <main id="main" tabindex="-1">
+      <main id="main" tabindex="-1" inert=${isCovered}>
         <button type="button" class="icon-button drawer-button only-phone" aria-label="Conversations" aria-expanded=${String(isDrawerOpen)} onClick=${() => setDrawer(true)}><${Icon} name="menu" /></button>
         <${View} hash=${route.value} />
       </main>
