@@ -29,3 +29,17 @@ def test_an_answer_leaves_the_other_form_as_it_is_in_every_tab(
     for chat in (first, second):
         expect(chat.answer).to_contain_text("Both are dealt with.")
         expect(chat.row("asking")).to_have_count(0)
+
+
+def test_a_call_that_was_unfolded_while_it_waited_shows_what_it_gave(
+    server: Server, new_page: NewPage
+) -> None:
+    chat = Chat(new_page(server))
+    chat.say("ask me")
+    expect(chat.row("asking")).to_be_visible()
+    block = chat.tool("user_input")
+    block.locator("summary").click()
+    expect(block.locator("[data-result]")).to_contain_text("Waiting for an answer.")
+    chat.row("asking").get_by_role("button", name="The old one").click()
+    expect(block).to_have_attribute("data-state", "done")
+    expect(block.locator("[data-result]")).to_have_text("The old one")

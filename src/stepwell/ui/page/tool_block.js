@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
-import { html, signal, useEffect, useState } from "./html.js";
+import { html, signal, useEffect, useRef, useState } from "./html.js";
 import { Markdown } from "./markdown.js";
 import { clipped, counted, shownArguments, shownValue, span } from "./words.js";
 
@@ -12,6 +12,9 @@ const WORDS = {
   running: "running", waiting: "waits for you", done: "done", failed: "failed", blocked: "not allowed", unknown: "outcome unknown",
 };
 const ICONS = { done: "check", failed: "cross", blocked: "blocked", waiting: "pause", unknown: "question" };
+
+const OVER = ["done", "failed", "blocked"];
+const [FIRST_LOOK, SLOWEST_LOOK] = [300, 10_000];
 
 /** What the model is told of a call that did not run: people need only the reason. */
 const BLOCKED = "Error: Blocked: ";
@@ -33,10 +36,12 @@ function callsOf(execution) {
   return fetched.get(execution);
 }
 
-/** Fetches the steps of an execution, unless the call is known: one that runs has more of them later. */
+/** Fetches the steps of an execution, unless the call is known: one that runs has more of them later,
+ * and what a call that waits gives is known when it is answered. */
 async function wantCall(execution, id) {
   const known = callsOf(execution);
-  if (known.peek().isLoading || known.peek().calls.has(id)) return;
+  const call = known.peek().calls.get(id);
+  if (known.peek().isLoading || (call && call.outcome !== "pending")) return;
   known.value = { ...known.peek(), isLoading: true, problem: null };
   try {
     const { items } = await get(`agent/executions/${encodeURIComponent(execution)}/steps`);
@@ -84,11 +89,19 @@ const Child = ({ message }) => {
 
 const Whole = ({ message }) => {
   const { id, content, execution, state, name, children } = message;
+  // That a call is done is told before its step is stored.
+  const looks = useRef(0);
   useEffect(() => {
     if (execution) void wantCall(execution, id);
   }, [execution, id, state]);
   const { isLoading, calls, problem } = callsOf(execution).value;
   const call = calls.get(id);
+  const isBehind = OVER.includes(state) && (!call || call.outcome === "pending") && !isLoading && !problem;
+  useEffect(() => {
+    if (!execution || !isBehind) return undefined;
+    const timer = setTimeout(() => wantCall(execution, id), Math.min(SLOWEST_LOOK, FIRST_LOOK * 2 ** looks.current++));
+    return () => clearTimeout(timer);
+  }, [execution, id, isBehind]);
   if (!call) {
     return html`<div class="whole">
       ${content && html`<${Part} title="Result, in short" text=${content} />`}
