@@ -51,6 +51,22 @@ def test_conversations_are_found_renamed_and_archived(server: Server, new_page: 
     watched.shot("archived")
 
 
+def test_what_runs_in_an_archived_conversation_can_be_cancelled(
+    server: Server, new_page: NewPage
+) -> None:
+    chat = Chat(new_page(server))
+    session = chat.say("wait for the archive")
+    expect(chat.tool("wait")).to_have_attribute("data-state", "running")
+    _entry(chat.page, "the archive").hover()
+    chat.page.get_by_role("button", name=re.compile("^Archive .*the archive")).click()
+    expect(chat.page.get_by_text("This conversation is archived.")).to_be_visible()
+    chat.page.get_by_role("button", name="Cancel what runs").click()
+    execution = chat.ended()
+    assert chat.session == session
+    assert server.over(execution)["status"] == "cancelled"
+    expect(chat.page.get_by_role("button", name="Cancel")).to_have_count(0)
+
+
 def test_a_new_conversation_goes_to_the_chosen_agent(server: Server, new_page: NewPage) -> None:
     chat = Chat(new_page(server))
     chat.page.get_by_role("radio", name="stops-completed").check()

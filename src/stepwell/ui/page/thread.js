@@ -228,7 +228,8 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
       ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
       ${problem.value && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.value}</p>`}
       ${open.problem.value?.status === 404 ? null : session && session.status !== "active"
-        ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}</p>`
+        ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}
+          ${current && html`<button type="button" class="danger" disabled=${isEnding} onClick=${cancel}>${isEnding ? "Cancelling…" : isPaused ? "Cancel what waits" : "Cancel what runs"}</button>`}</p>`
         : html`<${Composer} key=${open.id} id=${open.id} hint=${hint} onSend=${send} onCancel=${current && !isEnding ? cancel : null} />`}
     </div>`;
 };
