@@ -315,3 +315,39 @@ def test_the_drawer_takes_the_focus_and_gives_it_back(server: Server, new_page: 
     page.set_viewport_size({"width": 1000, "height": 740})
     expect(main).to_have_js_property("inert", False)
     expect(page.get_by_role("searchbox")).to_be_focused()
+
+
+def test_keys_do_nothing_behind_the_list_of_shortcuts(server: Server, new_page: NewPage) -> None:
+    session = server.ran("quick help")["session_id"]
+    page = new_page(server, f"#/s/{session}").page
+    expect(page.locator("[data-end]")).to_be_visible()
+    page.locator("#main").focus()
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    for key in ("n", "/", "?"):
+        page.keyboard.press(key)
+    assert page.evaluate("location.hash") == f"#/s/{session}"
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.locator("#main").focus()
+    page.keyboard.press("n")
+    page.wait_for_function("location.hash === '#/'")
+
+
+def test_keys_of_an_input_method_neither_send_nor_cancel(server: Server, new_page: NewPage) -> None:
+    chat = Chat(new_page(server))
+    chat.say("wait for it")
+    expect(chat.tool("wait")).to_have_attribute("data-state", "running")
+    field = chat.page.get_by_role("textbox", name="Message")
+    field.fill("echo ni")
+    for key in ("Escape", "Enter"):
+        field.dispatch_event("keydown", {"key": key, "isComposing": True, "bubbles": True})
+    # What is sent after them is the only thing that was sent, and what runs still runs.
+    field.fill("echo nothing else")
+    field.press("Enter")
+    expect(chat.row("user")).to_have_count(2)
+    expect(chat.tool("wait")).to_have_attribute("data-state", "running")
+    field.press("Escape")
+    expect(chat.answer).to_contain_text("nothing else")
+    expect(chat.row("user")).to_have_count(2)

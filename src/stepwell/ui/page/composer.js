@@ -75,7 +75,9 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
     field.current?.focus();
   };
   const onKeyDown = (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    // Enter and Esc choose and leave what an input method offers, such as Chinese characters.
+    if (event.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send();
     }

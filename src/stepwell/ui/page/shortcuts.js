@@ -20,7 +20,9 @@ const isForAnswer = ({ altKey, code, key, target }) => {
 /** Listens on the whole page; what it returns ends that. */
 export function listenForKeys({ onSearch, onNew, onHelp, onEscape, onAnswer }) {
   const onKeyDown = (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey) return;
+    if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey) return;
+    // What a dialog covers is not to be used, by keys neither.
+    if (document.querySelector("dialog[open]")) return;
     if (isForAnswer(event)) return void (onAnswer() && event.preventDefault());
     if (event.altKey) return;
     if (event.key === "Escape") return onEscape();

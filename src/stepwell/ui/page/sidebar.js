@@ -129,6 +129,7 @@ const Rename = ({ title, onEnd }) => {
   };
   const onKeyDown = (event) => {
     event.stopPropagation();
+    if (event.isComposing) return;
     if (event.key === "Enter") end(event.currentTarget.value.trim(), true);
     if (event.key === "Escape") end(null, true);
   };
