@@ -221,3 +221,15 @@ def test_an_execution_that_failed_says_so(server: Server, new_page: NewPage) -> 
     expect(chat.row("status").last).to_contain_text("the provider is down")
     watched.shot("error")
     chat.settles_as(thread_of(server, new_page, chat.session))
+
+
+def test_hebrew_is_written_and_read_from_the_right(server: Server, new_page: NewPage) -> None:
+    chat = Chat(new_page(server))
+    words = "\u05e9\u05dc\u05d5\u05dd world"
+    field = chat.page.get_by_role("textbox", name="Message")
+    field.fill(words)
+    expect(field).to_have_css("direction", "rtl")
+    chat.say(words)
+    expect(chat.row("user").locator(".bubble")).to_have_css("direction", "rtl")
+    chat.say("echo")
+    expect(chat.row("user").last.locator(".bubble")).to_have_css("direction", "ltr")

@@ -140,6 +140,21 @@ def test_emphasis_and_lists_that_do_not_end_cost_little() -> None:
     assert [each for each in told if each[1]["piece"] > 100] == []
 
 
+def test_what_holds_other_blocks_is_read_from_where_its_words_are() -> None:
+    hebrew = "\u05e9\u05dc\u05d5\u05dd"
+    texts = [
+        *(f"> {hebrew} word", f"- {hebrew}\n- word", f"1. **{hebrew}**", f"- [x] {hebrew}"),
+        *(f"| {hebrew} | b |\n|---|---|\n| c | d |", f"> word {hebrew}", f"- 1\n- word {hebrew}"),
+        "> 1, 2, 3",
+    ]
+    holding = {"blockquote", "ul", "ol", "table"}
+    found = [
+        [given.get("dir") for name, given in shown["elements"] if name in holding]
+        for shown in run("shown", texts)
+    ]
+    assert found == [["rtl"]] * 5 + [["ltr"]] * 2 + [[None]]
+
+
 def test_tables_are_those_that_marked_finds() -> None:
     chance = random.Random(11)
     bits = ["|", "a", " ", "-", ":", "\\", "\\|", "--", "| - ", "|:-:|", "\n", "\n", "\t", "`"]

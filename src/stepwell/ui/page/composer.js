@@ -95,7 +95,7 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
     <form class="composer" onSubmit=${submit} aria-label="Message">
       ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" /><span><b>Not sent.</b> ${problem}</span></p>`}
       <div class="composer-box">
-        <textarea ref=${field} rows="1" value=${text} placeholder=${placeholder} aria-label="Message" aria-describedby="composer-hint"
+        <textarea ref=${field} rows="1" dir="auto" value=${text} placeholder=${placeholder} aria-label="Message" aria-describedby="composer-hint"
           onInput=${(event) => write(event.currentTarget.value)} onKeyDown=${onKeyDown}></textarea>
         ${onCancel && html`<button type="button" class="round danger" onClick=${onCancel} title="Cancel (Esc)" aria-label="Cancel"><${Icon} name="stop" /></button>`}
         <button type="submit" class="round primary" disabled=${!text.trim() || (isFirst && isSending)} title=${text.trim() ? "Send (Enter)" : "Write something first"} aria-label="Send"><${Icon} name="send" /></button>

@@ -6,6 +6,7 @@
 import { revealed } from "./hidden_text.js";
 import { h, html } from "./html.js";
 import { CopyButton } from "./markdown_copy.js";
+import { directionOf } from "./markdown_direction.js";
 import { MOST_DEPTH } from "./markdown_lexer.js";
 import { dereferenced, inPieces, safeTarget, tellsTarget } from "./markdown_text.js";
 
@@ -97,7 +98,7 @@ const BLOCK = {
   heading: (token) => html`<p class=${`md-h${token.depth}`} dir="auto"><strong>${inline(token.tokens, top)}</strong></p>`,
   hr: () => html`<hr />`,
   blockquote: (token, depth) =>
-    html`<blockquote dir="auto">${blocks(token.tokens, depth + 1)}</blockquote>`,
+    html`<blockquote dir=${directionOf([token.text])}>${blocks(token.tokens, depth + 1)}</blockquote>`,
   list: (token, depth) => listNode(token, depth),
   table: (token) => tableNode(token),
   code: (token) => codeNode(token),
@@ -141,8 +142,9 @@ const withoutBox = ([first, ...rest]) => {
 
 const listNode = (token, depth) => {
   const items = token.items.map((item) => itemNode(item, depth));
-  if (!token.ordered) return html`<ul dir="auto">${items}</ul>`;
-  return html`<ol dir="auto" start=${token.start === 1 ? undefined : token.start}>${items}</ol>`;
+  const direction = directionOf(token.items.map(({ text }) => text));
+  if (!token.ordered) return html`<ul dir=${direction}>${items}</ul>`;
+  return html`<ol dir=${direction} start=${token.start === 1 ? undefined : token.start}>${items}</ol>`;
 };
 
 const rowNodes = new WeakMap();
@@ -165,6 +167,6 @@ const tableNode = (token) => {
     html`<th scope="col" class=${cell.align ? `md-${cell.align}` : ""} dir="auto"
       >${inline(cell.tokens, top)}</th>`);
   return html`<div class="md-table" tabindex="0" role="group" aria-label="Table">
-    <table><thead><tr>${heading}</tr></thead><tbody>${token.rows.map(rowNode)}</tbody></table>
+    <table dir=${directionOf(token.header.map(({ text }) => text))}><thead><tr>${heading}</tr></thead><tbody>${token.rows.map(rowNode)}</tbody></table>
   </div>`;
 };

@@ -8,8 +8,8 @@ import { ToolBlock } from "./tool_block.js";
 import { counted } from "./words.js";
 
 const UserMessage = ({ message, tag }) => html`
-  <div class="row user" data-role="user" data-id=${message.id}><div class="bubble">
-    <span class="sr-only">You said: </span>${message.content}
+  <div class="row user" data-role="user" data-id=${message.id}><div class="bubble" dir="auto">
+    <span class="sr-only" dir="ltr">You said: </span>${message.content}
     ${tag && html`<span class="tag">${tag}</span>`}
   </div></div>`;
 
