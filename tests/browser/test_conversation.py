@@ -219,7 +219,22 @@ def test_an_execution_that_failed_says_so(server: Server, new_page: NewPage) -> 
     chat.say("fail please")
     chat.ended()
     expect(chat.row("status").last).to_contain_text("the provider is down")
+    chat.settles_as(thread_of(server, new_page, chat.session))
+    # Once the stored explanation is there, its reason is seen without unfolding it.
+    why = chat.row("status").last.get_by_text("Decided by ErrorPolicyCriterion")
+    expect(why).to_be_visible()
+    expect(why).to_contain_text("the provider is down")
     watched.shot("error")
+
+
+def test_an_answer_that_was_cut_off_says_so(server: Server, new_page: NewPage) -> None:
+    chat = Chat(new_page(server))
+    chat.page.get_by_role("radio", name="stops-finish_reason").check()
+    chat.say("tell me")
+    chat.ended()
+    expect(chat.answer).to_contain_text("Cut off in the")
+    expect(chat.row("status")).to_contain_text("The answer may be incomplete")
+    expect(chat.row("status").get_by_role("link", name="Why it stopped")).to_be_visible()
     chat.settles_as(thread_of(server, new_page, chat.session))
 
 

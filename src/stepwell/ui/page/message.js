@@ -25,13 +25,15 @@ const StatusMessage = ({ message, execution }) => {
   if (isWorking) {
     return html`<div class="row status working" data-role="status" data-id=${message.id}><span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>${message.content}</div>`;
   }
-  const [first, ...rest] = message.content.split("\n");
+  // An explanation says what happened, then why, then how it came to that.
+  const [first, why, ...rest] = message.content.split("\n");
   return html`
     <div class=${`row status stop ${message.error ? "bad" : ""}`} data-role="status" data-id=${message.id}>
       <${Icon} name="alert" />
       <div>
         <p class="headline">${revealed(first)}</p>
-        ${rest.length > 0 && html`<details><summary>All of it</summary><pre>${revealed(rest.join("\n"))}</pre></details>`}
+        ${why && html`<p class="why">${revealed(why.trim())}</p>`}
+        ${rest.length > 0 && html`<details><summary>The rest of it</summary><pre>${revealed(rest.join("\n"))}</pre></details>`}
         ${execution && html`<a href=${`#/x/${execution}`}>Why it stopped</a>`}
       </div>
     </div>`;

@@ -56,10 +56,19 @@ function ofExecution(items) {
       if (!called.has(metadata.call_id)) shown.push(neverCalled(item, asked));
       shown.push(completedOf(item));
     }
+    if (role === "assistant" && isCut(metadata)) shown.push(cutOf(item));
     if (role === "user" || role === "assistant" || NOT_SHOWN.includes(type)) continue;
     shown.push({ id: `${execution ?? ""}:note:${id}`, role, content, metadata });
   }
   return shown;
+}
+
+/** Whether it is an answer that the model did not end by itself, as when it ran out of tokens. */
+const isCut = ({ status, stop_reason: reason }) => status === "completed" && reason === "finish_reason";
+
+function cutOf({ id, agent_execution_id: execution }) {
+  const content = "The answer may be incomplete: the model's finish reason ended the run (reason finish_reason, status completed).";
+  return { id: `${execution}:note:${id}`, role: "notification", content, metadata: { status: "stopped" } };
 }
 
 /** A call that waited has its answer if the execution went on; of one that did not nothing is known. */

@@ -203,7 +203,7 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     }
   };
   const isEnding = current && cancelled.value === current.id;
-  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above (Alt+A leads there). A message sent now is answered afterwards."
+  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above (Alt+A leads there). A message sent now is answered afterwards; Esc cancels."
     : current ? "It is working. A message sent now waits for its turn; Esc cancels." : "";
   const restore = async () => {
     problem.value = "";
