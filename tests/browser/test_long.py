@@ -7,6 +7,7 @@ import re
 import statistics
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,40 @@ LOAD_OLDER = """async () => {
 @pytest.fixture(scope="module")
 def old_server(browser: Browser) -> Iterator[Server]:
     """A server with a session of 10,000 messages."""
+    with _with_past(MESSAGES) as server:
+        yield server
+
+
+@contextmanager
+def _with_past(messages: int) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="stepwell-browser-") as folder:
         server = Server(Path(folder))
-        seed_history(server.database, MESSAGES)
+        seed_history(server.database, messages)
         try:
             server.start()
             yield server
         finally:
             server.stop()
+
+
+def test_a_way_back_to_the_end_that_fails_is_told(browser: Browser, new_page: NewPage) -> None:
+    with _with_past(1_200) as server:
+        watched = new_page(server, f"#/s/{SESSION}")
+        watched.allow("ERR_INTERNET_DISCONNECTED|ERR_INCOMPLETE_CHUNKED|ERR_NETWORK")
+        page, chat = watched.page, Chat(watched)
+        expect(chat.answer).to_contain_text("Answer 299.")
+        # What is that far from the end is no longer in the page, so it has to be fetched.
+        while not page.get_by_role("button", name="newer messages").count():
+            assert page.evaluate(LOAD_OLDER) < 20_000, "no older messages came"
+        watched.context.set_offline(True)
+        page.get_by_role("button", name="Jump to newest").click()
+        told = page.locator(".foot").get_by_role("alert")
+        expect(told).to_contain_text("The newest messages could not be loaded.")
+        watched.context.set_offline(False)
+        page.get_by_role("button", name="Jump to newest").click()
+        expect(chat.answer).to_contain_text("Answer 299.")
+        expect(told).to_have_count(0)
+        watched.close()
 
 
 @pytest.mark.alone

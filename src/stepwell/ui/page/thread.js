@@ -215,9 +215,14 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     }
   };
   const jump = async () => {
-    await open.showNewest();
-    isAtEnd.value = true;
-    toEnd();
+    problem.value = "";
+    try {
+      await open.showNewest();
+      isAtEnd.value = true;
+      toEnd();
+    } catch (error) {
+      problem.value = `The newest messages could not be loaded. ${error.detail ?? error}`;
+    }
   };
   const send = (text, key) => {
     void jump();
