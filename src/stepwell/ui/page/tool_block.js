@@ -14,7 +14,8 @@ const WORDS = {
 const ICONS = { done: "check", failed: "cross", blocked: "blocked", waiting: "pause", unknown: "question" };
 
 const OVER = ["done", "failed", "blocked"];
-const [FIRST_LOOK, SLOWEST_LOOK] = [300, 10_000];
+// A step whose other calls take minutes is stored late, and one that was cut off may never be.
+const [FIRST_LOOK, SLOWEST_LOOK, MOST_LOOKS] = [300, 10_000, 40];
 
 /** What the model is told of a call that did not run: people need only the reason. */
 const BLOCKED = "Error: Blocked: ";
@@ -98,7 +99,7 @@ const Whole = ({ message }) => {
   const call = calls.get(id);
   const isBehind = OVER.includes(state) && (!call || call.outcome === "pending") && !isLoading && !problem;
   useEffect(() => {
-    if (!execution || !isBehind) return undefined;
+    if (!execution || !isBehind || looks.current === MOST_LOOKS) return undefined;
     const timer = setTimeout(() => wantCall(execution, id), Math.min(SLOWEST_LOOK, FIRST_LOOK * 2 ** looks.current++));
     return () => clearTimeout(timer);
   }, [execution, id, isBehind]);
