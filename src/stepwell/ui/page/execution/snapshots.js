@@ -12,6 +12,7 @@ import { pathOf } from "./trace.js";
 
 const DIFFERENCES_PER_PAGE = 100;
 const KINDS = { added: ["+", "added"], removed: ["−", "removed"], changed: ["~", "changed"] };
+const IN_ORDER = Object.keys(KINDS);
 
 const stepName = ({ step_number: number }) => (number === 0 ? "Before the first step" : `After step ${number}`);
 
@@ -57,7 +58,11 @@ const Difference = ({ one }) => {
 };
 
 const Differences = ({ before, after }) => {
-  const { found, isCut } = useMemo(() => differences(before, after), [before, after]);
+  const { found, isCut } = useMemo(() => {
+    // Around the state itself there is only the checksum. What a step added comes before counters and times.
+    const told = differences(before.body ?? before, after.body ?? after);
+    return { ...told, found: told.found.toSorted((one, other) => IN_ORDER.indexOf(one.kind) - IN_ORDER.indexOf(other.kind)) };
+  }, [before, after]);
   const { shown, bar } = usePages(found, DIFFERENCES_PER_PAGE);
   return html`<div data-diff>
     <p role="status">${summary(found)}${isCut && " (only the first are shown)"}</p>${bar}
