@@ -115,6 +115,7 @@ class InBackground:
         self._ending.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.run_until_complete(_ended_all())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
         self._signals.close()
@@ -146,7 +147,7 @@ class InBackground:
                 leave_at_once()
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Have it done, without waiting for it."""
+        """Have it done, without waiting for it; what is not done at the end is cancelled."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
@@ -275,6 +276,14 @@ class Conversation:
     def _wake_worker(self) -> None:
         """It heard nothing, where jobs go through a queue, or before the session was its own."""
         self.application.services.store.bus.publish(WORK_TOPIC)
+
+
+async def _ended_all() -> None:
+    """Cancel what was begun and is not wanted any more, such as waiting for a time limit."""
+    begun = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in begun:
+        task.cancel()
+    await asyncio.gather(*begun, return_exceptions=True)
 
 
 def _unheard(_envelope: Mapping[str, Any]) -> None:

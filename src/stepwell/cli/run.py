@@ -1,6 +1,7 @@
 """``stepwell run``: one prompt, answered by an agent in this process and stored like any other."""
 
 import sys
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,15 @@ class How(Struct, frozen=True, kw_only=True):
         return self.as_json or self.as_jsonl
 
 
+def _finite(
+    _context: click.Context, _option: click.Parameter, seconds: float | None
+) -> float | None:
+    """The seconds; nan and inf are numbers to click, and no time to wait for."""
+    if seconds is not None and not isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is no number of seconds.")
+    return seconds
+
+
 @click.command("run")
 @click.argument("prompt")
 @click.option("--app", help="An AgentApp, an agent, or agents by name, as module:name.")
@@ -38,7 +48,10 @@ class How(Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, at the end.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="The events as they come, one per line.")
 @click.option(
-    "--max-seconds", type=click.FloatRange(0, min_open=True), help="Cancel it then; exit code 3."
+    "--max-seconds",
+    type=click.FloatRange(0, min_open=True),
+    callback=_finite,
+    help="Cancel it then; exit code 3.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 @db_option

@@ -58,6 +58,13 @@ def test_a_run_whose_events_nobody_reads_any_more_is_cancelled(
     assert how_it_ended(stepwell) == ("cancelled", "user_requested")
 
 
+def test_a_run_that_ends_in_time_leaves_nothing_behind_that_waits_for_it(tmp_path: Path):
+    shop = write_shop(tmp_path, "early_in_time")
+    running = process(tmp_path, "run", "--app", shop, "Go", "--max-seconds", "600", "--quiet")
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, out, err) == (0, "Order 7 was shipped.\n", "")
+
+
 @pytest.mark.parametrize("times", [1, 2], ids=["kill", "timeout"])
 def test_sigterm_cancels_a_run(times: int, stepwell: CommandLine, tmp_path: Path):
     running = slow(tmp_path, f"early_term_{times}")

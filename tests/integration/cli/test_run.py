@@ -108,6 +108,8 @@ def test_it_is_cancelled_when_its_time_is_over(stepwell: CommandLine, tmp_path: 
     ("arguments", "code", "told"),
     [
         (["run", "  "], ExitCode.USAGE, "the prompt is empty"),
+        (["run", "x", "--max-seconds", "nan"], ExitCode.USAGE, "nan is no number of seconds"),
+        (["run", "x", "--max-seconds", "inf"], ExitCode.USAGE, "inf is no number of seconds"),
         (["run", "x", "--json", "--jsonl"], ExitCode.USAGE, "exclude each other"),
         (["run", "x", "--app", "nowhere:app"], ExitCode.CONFIGURATION, "no module 'nowhere'"),
         (["run", "x", "--agent", "nobody"], ExitCode.CONFIGURATION, "known: assistant"),
