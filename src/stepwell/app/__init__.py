@@ -1,89 +1,24 @@
 """The app server: ``AgentApp`` puts store, worker and server together. Only this room reads the
 environment. Needs the extra ``stepwell[server]``, on PostgreSQL ``stepwell[postgres]``.
+
+The names are loaded when first used: commands that need no server run without that extra.
 """
 
-from stepwell.app.agent_app import AgentApp
-from stepwell.app.config import (
-    AuthConfig,
-    AuthMode,
-    Config,
-    LogFormat,
-    TelemetryConfig,
-    load_config,
-)
-from stepwell.app.log_ids import RunIdsFilter
-from stepwell.server.auth import (
-    ApiKeys,
-    Authenticator,
-    ClaimNames,
-    DevAuthenticator,
-    JwtAuthenticator,
-    KeyRing,
-    several,
-)
-from stepwell.server.services import Services
-from stepwell.server.settings import ServerSettings
-from stepwell.sessions.contexts import AllowedContexts, Context, ContextResolver
-from stepwell.sessions.errors import (
-    ConflictError,
-    NotThereError,
-    RefusedError,
-    SessionError,
-    TooManyError,
-)
-from stepwell.sessions.intake import NewMessage, NewSession, Sent
-from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    MessageRole,
-    Session,
-    SessionMessage,
-    SessionStatus,
-    WhenBusy,
-)
-from stepwell.sessions.retention import RetentionPolicy
-from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AgentApp",
-    "AllowedContexts",
-    "ApiKeys",
-    "AuthConfig",
-    "AuthMode",
-    "Authenticator",
-    "ClaimNames",
-    "Config",
-    "ConflictError",
-    "Context",
-    "ContextResolver",
-    "DevAuthenticator",
-    "Execution",
-    "ExecutionStatus",
-    "JwtAuthenticator",
-    "KeyRing",
-    "LogFormat",
-    "MessageRole",
-    "NewMessage",
-    "NewSession",
-    "NotThereError",
-    "Principal",
-    "RefusedError",
-    "RetentionPolicy",
-    "RunIdsFilter",
-    "Sent",
-    "ServerSettings",
-    "Services",
-    "Session",
-    "SessionError",
-    "SessionMessage",
-    "SessionSettings",
-    "SessionStatus",
-    "TelemetryConfig",
-    "TooManyError",
-    "WhenBusy",
-    "WhenChanged",
-    "WhenUnknown",
-    "load_config",
-    "several",
-]
+if TYPE_CHECKING:
+    from stepwell.app.public import *  # noqa: F403
+else:  # a type checker that sees it takes every name for a public one
+
+    def __getattr__(name: str) -> Any:
+        import stepwell.app.public as public
+
+        if name == "__all__":
+            return public.__all__
+        if name not in public.__all__:
+            raise AttributeError(f"module 'stepwell.app' has no attribute {name!r}")
+        value = globals()[name] = getattr(public, name)
+        return value
+
+    def __dir__() -> list[str]:
+        return [*globals(), *__getattr__("__all__")]

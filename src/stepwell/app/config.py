@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
 from stepwell.app.config_names import at, check_names, in_words
 from stepwell.errors import ConfigurationError
@@ -118,6 +116,10 @@ def shown_database(url: str) -> str:
     >>> shown_database("sqlite:///data/stepwell.db")
     'data/stepwell.db'
     """
+    # Here: commands that need no database run where SQLAlchemy is not installed.
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

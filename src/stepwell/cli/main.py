@@ -13,7 +13,8 @@ from stepwell.errors import AgentNotFoundError, ConfigurationError, Serializatio
 from stepwell.sessions.errors import SessionError, StoreUnavailableError
 
 EXTRA_OF = {
-    **dict.fromkeys(("aiosqlite", "alembic", "fastapi", "jwt", "sqlalchemy", "uvicorn"), "server"),
+    **dict.fromkeys(("aiosqlite", "alembic", "cryptography", "fastapi", "jwt"), "server"),
+    **dict.fromkeys(("sqlalchemy", "starlette", "uvicorn", "websockets"), "server"),
     **dict.fromkeys(("procrastinate", "psycopg"), "postgres"),
 }
 """Which extra brings a package."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwell.app.config import Config, load_config
 from stepwell.app.diagnosis.finding import Finding, Level, broken, note, ok
-from stepwell.app.diagnosis.packages import package_findings
+from stepwell.app.diagnosis.packages import lacking, package_findings
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ async def diagnosis(
     clock = clock or SystemClock()
     for finding in package_findings():
         yield finding
-    # Only now: without the packages of the server these can't be loaded, and that was told.
+    # Only now: where a package that these need is missing, that was told.
     from stepwell.app.diagnosis.machine import (
         clock_finding,
         disk_finding,
@@ -57,16 +57,32 @@ async def diagnosis(
 async def _configured(
     config: Config, variables: Mapping[str, str], clock: Clock
 ) -> AsyncIterator[Finding]:
+    from stepwell.app.diagnosis.settings import key_finding, port_finding
+
+    has_server = not lacking("server")
+    if has_server:
+        async for finding in _served(config, clock):
+            yield finding
+    else:
+        yield note(
+            "database",
+            "it was not checked, nor auth and app: the extra server is not installed",
+            "pip install 'stepwell[server]'",
+        )
+    yield port_finding(config.host, config.port)
+    yield key_finding(variables, config.model)
+    if has_server and config.app is not None:
+        yield _application(config)
+
+
+async def _served(config: Config, clock: Clock) -> AsyncIterator[Finding]:
+    """What can only be looked at with the packages of the server."""
     from stepwell.app.diagnosis.database import database_findings
-    from stepwell.app.diagnosis.settings import auth_finding, key_finding, port_finding
+    from stepwell.app.diagnosis.settings import auth_finding
 
     for finding in await asyncio.to_thread(lambda: list(database_findings(config, clock))):
         yield finding
     yield auth_finding(config)
-    yield port_finding(config.host, config.port)
-    yield key_finding(variables, config.model)
-    if config.app is not None:
-        yield _application(config)
 
 
 def _application(config: Config) -> Finding:

@@ -35,8 +35,8 @@ def package_findings() -> Iterator[Finding]:
     else:
         yield ok("python", f"Python {shown}, {sys.executable}")
     yield _stepwell()
-    for extra, modules in EXTRAS.items():
-        missing = [name for name in modules if not _is_there(name)]
+    for extra in EXTRAS:
+        missing = lacking(extra)
         if not missing:
             yield ok(f"extra {extra}", f"installed, for {_FOR[extra]}")
         else:
@@ -45,6 +45,11 @@ def package_findings() -> Iterator[Finding]:
                 f"not installed ({', '.join(missing)}); only needed for {_FOR[extra]}",
                 f"pip install 'stepwell[{extra}]'",
             )
+
+
+def lacking(extra: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [name for name in EXTRAS[extra] if not _is_there(name)]
 
 
 def _stepwell() -> Finding:

@@ -9,7 +9,6 @@ from stepwell.app.config import FILE, NOT_SETTINGS, PREFIX, AuthMode, Config, lo
 from stepwell.app.diagnosis.finding import Finding, broken, note, ok
 from stepwell.errors import ConfigurationError
 from stepwell.models.providers import KNOWN_PROVIDERS
-from stepwell.server.auth import DevAuthenticator, refuse_open_bind
 
 _NOWHERE = Path("/nonexistent")
 """A folder without a configuration file."""
@@ -54,6 +53,9 @@ def _without(error: ConfigurationError, value: str) -> str:
 
 def auth_finding(config: Config) -> Finding:
     """Who is let in, and whether that goes with where it listens."""
+    # Here: it needs the packages of the server, and the other checks do not.
+    from stepwell.server.auth import DevAuthenticator, refuse_open_bind
+
     mode, host = config.auth.mode, config.host
     missing = [it for it in ("jwks_url", "issuer", "audience") if not getattr(config.auth, it)]
     if mode is AuthMode.JWT and missing:
