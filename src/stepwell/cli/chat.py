@@ -9,6 +9,7 @@ import click
 
 from stepwell.cli.exit_codes import ExitCode, code_after
 from stepwell.cli.options import config_option, db_option, log_level_option, model_option
+from stepwell.cli.streams import as_utf8
 from stepwell.sessions.errors import SessionError
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ class Chat:
         self._answer_what_waits()
         while (line := self._line()) is not None:
             try:
-                if not self._obeyed(line):
+                if not self._obeyed(as_utf8(line, "not sent: that line")):
                     break
-            except SessionError as error:
+            except (SessionError, click.UsageError) as error:
                 click.echo(self._style.bad(" ".join(str(error).split())), err=True)
         if self._background.is_ending:
             return ExitCode.CANCELLED

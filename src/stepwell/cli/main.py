@@ -9,6 +9,7 @@ import click
 
 from stepwell.cli.closed_pipes import forget_output
 from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.streams import make_usable
 from stepwell.errors import AgentNotFoundError, ConfigurationError, SerializationError
 from stepwell.sessions.errors import SessionError, StoreUnavailableError
 
@@ -107,6 +108,7 @@ def stepwell() -> None:
 
 def main() -> None:
     """Run the command line; whatever a user can put right ends it with a text and a code."""
+    make_usable()
     try:
         # Its result is None: commands that end with another code than 0 exit by themselves.
         code = stepwell.main(standalone_mode=False)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stepwell.cli.exit_codes import ExitCode, code_after
 from stepwell.cli.options import config_option, db_option, log_level_option, model_option
+from stepwell.cli.streams import as_utf8
 
 if TYPE_CHECKING:
     from stepwell.cli.conversing import Conversation, InBackground
@@ -85,7 +86,7 @@ def command(
 
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl exclude each other; leave one out.")
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = as_utf8(sys.stdin.read() if prompt == "-" else prompt, "the prompt")
     if not text.strip():
         raise click.UsageError("the prompt is empty.")
     how = How(as_json=as_json, as_jsonl=as_jsonl, is_quiet=quiet, max_seconds=max_seconds)
