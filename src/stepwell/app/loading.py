@@ -92,6 +92,8 @@ def _imported(module_name: str, here: str) -> ModuleType:
         return importlib.import_module(module_name)
     except ConfigurationError:  # its text says all that is needed
         raise
+    except SystemExit as error:  # a script that runs when it is imported
+        raise ConfigurationError(_fault(module_name, error)) from None
     except Exception as error:  # noqa: BLE001 - foreign code: all it raises is told as text
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and missing in (module_name, module_name.partition(".")[0]):
@@ -101,7 +103,7 @@ def _imported(module_name: str, here: str) -> ModuleType:
         raise ConfigurationError(_fault(module_name, error)) from None
 
 
-def _fault(module_name: str, error: Exception) -> str:
+def _fault(module_name: str, error: Exception | SystemExit) -> str:
     """What an import raised, and where in the user's own code."""
     told = traceback.TracebackException.from_exception(error)
     *place, last = [line.rstrip("\n") for line in told.format_exception_only()]
@@ -110,6 +112,8 @@ def _fault(module_name: str, error: Exception) -> str:
     own = [frame for frame in frames if not frame.filename.startswith(foreign)]
     # A package that is installed has no frame of its own folder: then all but the machinery.
     lines = "".join(traceback.format_list(own or frames[1:])).splitlines()
+    if isinstance(error, SystemExit):
+        last = f"it ended the program ({last})"
     return "\n".join([f"{module_name} can't be imported: {last}", *lines, *place])
 
 

@@ -19,6 +19,7 @@ from tests.integration.cli.command_line import CommandLine
             "ZeroDivisionError: division by zero",
             2,
         ),
+        ("exits", "import sys\n\nsys.exit(3)\n", "it ended the program (SystemExit: 3)", 1),
         ("typo", "x = (\n", "SyntaxError: '(' was never closed", 1),
         ("decodes", "import json\n\njson.loads('x')\n", "JSONDecodeError: Expecting value", 1),
     ],
