@@ -15,7 +15,8 @@ def make_usable() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream: Any = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
+            setattr(sys, name, nowhere)
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="surrogateescape" if mode == "r" else "backslashreplace")
 

@@ -25,6 +25,20 @@ def test_a_database_that_is_not_there_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", [["why"], ["sessions"], ["keys", "list"], ["run", "x"]])
+@pytest.mark.parametrize("sound", [100, 4096, 40960])
+def test_a_damaged_database_is_said_to_be_damaged(
+    command: list[str], sound: int, stepwell: CommandLine, tmp_path: Path
+):
+    say(stepwell, write_shop(tmp_path, "reading_damaged"), "Hello")
+    file = tmp_path / "stepwell.db"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:sound] + b"\x7f" * (len(whole) - sound))
+    ran = stepwell(*command)
+    assert (ran.code, ran.out) == (ExitCode.CONFIGURATION, "")
+    assert ran.err.startswith(f"stepwell: {file} is damaged, or no SQLite database: ")
+
+
 @pytest.mark.parametrize(
     "command",
     [["why"], ["trace", "--events"], ["sessions"], ["sessions", "show"], ["keys", "list"]],

@@ -1,6 +1,5 @@
 """Standard streams that are closed, or that can't hold every letter."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,12 @@ from tests.integration.cli.command_line import CommandLine, say, write_shop
 Ended = "subprocess.CompletedProcess[bytes]"
 
 
-def in_shell(folder: Path, line: str, typed: bytes = b"", **environment: str) -> Ended:
+def in_shell(folder: Path, line: str, typed: bytes = b"", encoding: str = "utf-8") -> Ended:
     """A line of a shell, in which ``stepwell`` is the command."""
-    script = f'stepwell() {{ "{sys.executable}" -m stepwell "$@"; }}\n{line}'
-    variables = {**os.environ, **environment}
-    return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=variables, input=typed, capture_output=True
-    )
+    python = f'PYTHONIOENCODING={encoding} "{sys.executable}"'
+    script = f'stepwell() {{ {python} -m stepwell "$@"; }}\n{line}'
+    command = ["bash", "-c", script]
+    return subprocess.run(command, cwd=folder, input=typed, capture_output=True, check=False)
 
 
 def test_letters_that_a_stream_cannot_hold_are_written_out(tmp_path: Path):
@@ -27,7 +25,7 @@ def test_letters_that_a_stream_cannot_hold_are_written_out(tmp_path: Path):
     ran = in_shell(
         tmp_path,
         f"stepwell run --app {shop} --agent echoes 'h\u00e9llo \U0001f600'",
-        PYTHONIOENCODING="ascii",
+        encoding="ascii",
     )
     assert (ran.returncode, ran.stdout) == (0, rb"You said h\xe9llo \U0001f600" + b"\n"), ran.stderr
 
@@ -37,7 +35,7 @@ def test_what_is_piped_in_is_utf_8_whatever_the_stream_is_set_to(command: str, t
     shop = write_shop(tmp_path, "streams_piped")
     app = f"--app {shop}" if command == "run -" else shop
     line = f"stepwell {command} {app} --agent echoes"
-    ran = in_shell(tmp_path, line, "h\u00e9llo\n".encode(), PYTHONIOENCODING="ascii")
+    ran = in_shell(tmp_path, line, "h\u00e9llo\n".encode(), encoding="ascii")
     assert (ran.returncode, ran.stdout[:16]) == (0, rb"You said h\xe9llo"[:16]), ran.stderr
     wrong = in_shell(tmp_path, line, b"a\xffb\n")
     assert (wrong.returncode, wrong.stdout) == (ExitCode.USAGE if app != shop else 0, b"")

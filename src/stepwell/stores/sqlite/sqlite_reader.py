@@ -6,18 +6,21 @@ connection that can't write never checkpoints, so it needs no lock (see ``file_l
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
+from sqlalchemy.exc import DBAPIError
 
 from stepwell.clock import Clock
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.migrating import check_or_migrate
+from stepwell.stores.sqlite.sqlite_lane import sqlite_faults
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 
 Result = TypeVar("Result")
@@ -69,7 +72,7 @@ class SqliteReader(SqliteStore):
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view."""
         try:
-            result = await super().read(work)
+            result = await self._result(work)
         except DamagedDataError:
             if not self._has_changed():
                 raise
@@ -79,7 +82,14 @@ class SqliteReader(SqliteStore):
         # From now on beside whoever writes. Reads that go on have their connections still.
         self._is_shared = True
         self._idle, self._idle_searchers = [], []
-        return await super().read(work)
+        return await self._result(work)
+
+    async def _result(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
+        async def in_words(tx: Transaction) -> Result:
+            with _faults_in_words(self._path):
+                return await work(tx)
+
+        return await super().read(in_words)
 
     async def close(self) -> None:
         """Let go of the file."""
@@ -90,7 +100,8 @@ class SqliteReader(SqliteStore):
         lane = await self._connect(query_only=True)
         try:
             await lane.command("PRAGMA schema_version")  # says it if it is no database at all
-            await check_or_migrate(lane.connection, migrate=migrate)
+            with _faults_in_words(self._path):
+                await check_or_migrate(lane.connection, migrate=migrate)
         finally:
             await lane.connection.close()
 
@@ -105,3 +116,15 @@ class SqliteReader(SqliteStore):
         status = self._path.stat()
         has_log = self._path.with_name(f"{self._path.name}-wal").exists()
         return _Seen(has_log, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def _faults_in_words(path: Path) -> Generator[None]:
+    """Errors of the driver, sorted as those of a lane are, where SQLAlchemy has wrapped them."""
+    try:
+        yield
+    except DBAPIError as error:
+        if error.orig is None:
+            raise
+        with sqlite_faults(path):
+            raise error.orig from None
