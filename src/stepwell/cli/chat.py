@@ -62,7 +62,7 @@ def command(
     talk = Conversation(application, agent)
     application.agents.get(talk.agent)
     with InBackground(application) as background:
-        chat = Chat(background, talk, Hints(application, app))
+        chat = Chat(background, talk, Hints(application, app, config))
         if session is not None:
             background.wait(talk.go_on_with(session, agent))
             chat.show_last()

@@ -34,24 +34,29 @@ def loaded_app(
 
 
 class Hints:
-    """Commands that can be typed as they are, for the same application and database."""
+    """Commands that can be typed as they are, for the same configuration, application and
+    database."""
 
-    def __init__(self, application: "AgentApp", app: str | None) -> None:
+    def __init__(
+        self, application: "AgentApp", app: str | None, config: Path | None = None
+    ) -> None:
         from stepwell.app.config import load_config, without_password
 
         db = application.config.db
         has_password = without_password(db) != db
         shown = "DATABASE" if has_password else shlex.quote(db)
         self._app = f" {app}" if app else ""
-        self._db = "" if load_config().db == db else f" --db {shown}"
+        file = "" if config is None else f" --config {shlex.quote(str(config))}"
+        # Only what the configuration does not say by itself.
+        self._where = file + ("" if load_config(file=config).db == db else f" --db {shown}")
 
     def why(self, execution_id: str) -> str:
         """Explains an execution."""
-        return f"stepwell why {execution_id}{self._db}"
+        return f"stepwell why {execution_id}{self._where}"
 
     def chat(self, session_id: str | None) -> str:
         """Goes on with a session."""
-        return f"stepwell chat{self._app} --session {session_id}{self._db}"
+        return f"stepwell chat{self._app} --session {session_id}{self._where}"
 
 
 def ending_lines(trace: Mapping[str, Any]) -> list[str]:

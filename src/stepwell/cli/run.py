@@ -96,7 +96,7 @@ def command(
     with InBackground(application) as background:
         if session is not None:
             background.wait(talk.go_on_with(session, agent))
-        one = _OneRun(background, talk, how, Hints(application, app))
+        one = _OneRun(background, talk, how, Hints(application, app, options["config"]))
         code = one.run(text)
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -137,3 +138,23 @@ def test_an_app_with_a_database_of_its_own_is_told_and_hinted_at(
     assert "names its own database" in refused.err
     ran = stepwell("run", "x", "--app", "run_own:app")
     assert ran.err.rstrip().endswith("--db sqlite:///own.db")
+
+
+def test_what_is_hinted_at_has_the_configuration_of_the_run(
+    stepwell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    shop = write_shop(tmp_path, "run_configured")
+    file = tmp_path / "prod env.toml"
+    file.write_text(f'app = "{shop}"\ndb = "sqlite:///prod.db"\n')
+    ran = stepwell("run", "Go", "--agent", "asks", "--config", file.name)
+    assert ran.code == ExitCode.PAUSED
+    hinted = next(line for line in ran.err.splitlines() if line.startswith("Answer it with: "))
+    assert hinted.endswith(" --config 'prod env.toml'")
+    assert "--db" not in ran.err
+    again = stepwell(*shlex.split(hinted.partition("stepwell ")[2]))
+    assert "Which order?" in again.err
+    why = shlex.split(ran.err.splitlines()[-1].partition("stepwell ")[2])
+    assert stepwell(*why).code == ExitCode.COMPLETED
+    other = stepwell("run", "Go", "--config", file.name, "--db", "sqlite:///other.db")
+    assert other.err.rstrip().endswith("--config 'prod env.toml' --db sqlite:///other.db")
