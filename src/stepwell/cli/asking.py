@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,16 +48,27 @@ def asked(prompt: str) -> str:
     return input()
 
 
-def answer_all(background: "InBackground", talk: "Conversation", execution: "Execution") -> bool:
-    """Ask for all that it waits for; whether it goes on. Ctrl-C and Ctrl-D leave it waiting."""
+class Asking(Enum):
+    """What came of asking."""
+
+    ANSWERED = auto()
+    """All of it, so that the execution goes on."""
+    LEFT = auto()
+    """Nobody answers now, by Ctrl-D: the execution waits on."""
+    INTERRUPTED = auto()
+    """The same by Ctrl-C or a signal that ends the command: to wait on loses nothing."""
+
+
+def answer_all(background: "InBackground", talk: "Conversation", execution: "Execution") -> Asking:
+    """Ask for all that it waits for."""
     try:
         for pending in execution.pending:
             while not _answered(background, talk, execution.id, pending):
                 pass
-    except (EOFError, KeyboardInterrupt):
+    except (EOFError, KeyboardInterrupt) as error:
         click.echo("\nleft waiting", err=True)
-        return False
-    return True
+        return Asking.LEFT if isinstance(error, EOFError) else Asking.INTERRUPTED
+    return Asking.ANSWERED
 
 
 def _answered(

@@ -56,6 +56,7 @@ def command(
     stepwell chat my_module:app --session 01a1e4ea
     """
     from stepwell.cli.conversing import Conversation, InBackground
+    from stepwell.cli.following import tell_earlier
     from stepwell.cli.loaded import Hints, loaded_app
 
     application = loaded_app(app, config, log_level, model=model, db=db)
@@ -66,6 +67,7 @@ def command(
         if session is not None:
             background.wait(talk.go_on_with(session, agent))
             chat.show_last()
+            tell_earlier(talk)
         chat.greet()
         code = chat.run()
     sys.exit(code)
@@ -181,14 +183,16 @@ class Chat:
         self._follow(*said(self._background, self._talk, line))
 
     def _answer_what_waits(self) -> None:
-        from stepwell.cli.asking import answer_all
+        from stepwell.cli.asking import Asking, answer_all
 
         waiting = self._background.wait(self._talk.waiting())
-        if waiting is not None and answer_all(self._background, self._talk, waiting):
+        if waiting is None:
+            return
+        if answer_all(self._background, self._talk, waiting) is Asking.ANSWERED:
             self._follow(waiting.id)
 
     def _follow(self, execution_id: str, is_interrupted: bool = False) -> None:
-        from stepwell.cli.asking import answer_all
+        from stepwell.cli.asking import Asking, answer_all
         from stepwell.cli.following import Following, answer_text
         from stepwell.cli.loaded import ending_lines
 
@@ -198,7 +202,7 @@ class Chat:
         self._last = following.until_rest()
         while self._last.status.value == "paused":
             following.live.end_line()
-            if not answer_all(self._background, self._talk, self._last):
+            if answer_all(self._background, self._talk, self._last) is not Asking.ANSWERED:
                 return
             self._last = following.until_rest()
         trace = self._background.wait(self._talk.trace(execution_id))

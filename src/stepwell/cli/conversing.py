@@ -31,12 +31,16 @@ SAME_SECONDS = 1.0
 its group."""
 NUDGE_SECONDS = 0.2
 NUDGES = 5
+_ENDING = tuple(
+    signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__
+)
+"""Windows has no SIGHUP."""
 _AT_REST = ("completed", "failed", "stopped", "cancelled", "paused")
 
 
 class InBackground:
-    """An application that runs in another thread for the length of a block. Within it SIGTERM is
-    Ctrl-C, and the end of the command.
+    """An application that runs in another thread for the length of a block. Within it SIGTERM, and
+    SIGHUP of a terminal that was closed, are Ctrl-C, and the end of the command.
 
     A signal that comes to another thread than the main one, or just before that begins to wait,
     wakes nobody. Python takes note of it all the same, and the other thread hears of it; so that
@@ -45,8 +49,8 @@ class InBackground:
 
     def __init__(self, application: "AgentApp") -> None:
         self.application = application
-        self.is_ending = False
-        """Whether the command was told to end."""
+        self.ended_by: str | None = None
+        """The signal that told the command to end."""
         self._clock = SystemClock()
         self._told_at: float | None = None
         self._is_beginning = self._came_early = False
@@ -63,7 +67,9 @@ class InBackground:
         self._thread.start()
         with ExitStack() as unless_started:
             unless_started.callback(self._end)
-            self._on(signal.SIGTERM, self._terminated)
+            for number in _ENDING:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                    self._on(number, self._terminated)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._on(signal.SIGINT, self._interrupted)
             if hasattr(signal, "pthread_kill"):  # not on Windows
@@ -79,10 +85,15 @@ class InBackground:
         finally:
             self._end()
 
-    def _terminated(self, *_: object) -> None:
+    @property
+    def is_ending(self) -> bool:
+        """Whether the command was told to end."""
+        return self.ended_by is not None
+
+    def _terminated(self, number: int, *_: object) -> None:
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at > SAME_SECONDS:
-            self.is_ending, self._told_at = True, now
+            self.ended_by, self._told_at = signal.Signals(number).name, now
             self._interrupted()
 
     def _interrupted(self, *_: object) -> None:
@@ -102,7 +113,7 @@ class InBackground:
         self._loop.call_soon_threadsafe(self._loop.add_reader, self._signals, self._nudge_later)
 
     def _nudge_later(self) -> None:
-        if {signal.SIGTERM, signal.SIGINT} & set(self._signals.recv(64)):
+        if {*_ENDING, signal.SIGINT} & set(self._signals.recv(64)):
             for times in range(1, NUDGES + 1):
                 self._loop.call_later(times * NUDGE_SECONDS, self._nudge)
 
@@ -163,6 +174,8 @@ class Conversation:
         self.application = application
         self.agent = agent or application.agents.default
         self.session_id: str | None = None
+        self.goes_on_with: str | None = None
+        """The execution that was not over when the session was taken up: it runs first."""
         self._who = Principal(user_id=USER)
         self._position = 0
 
@@ -180,6 +193,9 @@ class Conversation:
             )
         self.application.agents.get(session.agent_type)
         self.agent, self.session_id = session.agent_type, session.id
+        unfinished = await store.read(lambda tx: tx.unfinished(session.id))
+        if unfinished and unfinished[0].status.value != "paused":
+            self.goes_on_with = unfinished[0].id
         self._sessions.add(session.id)
         self._who = Principal(user_id=session.user_id, tenant_id=session.tenant_id)
         _, self._position = await store.read(lambda tx: tx.event_range(session.id))

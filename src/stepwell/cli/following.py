@@ -27,6 +27,12 @@ def said(background: "InBackground", talk: "Conversation", text: str) -> tuple[s
     return execution_id, bool(interruptions)
 
 
+def tell_earlier(talk: "Conversation") -> None:
+    """Say that another execution comes first, which nobody who takes up a session may expect."""
+    if talk.goes_on_with is not None:
+        click.echo(f"first goes on with execution {talk.goes_on_with}", err=True)
+
+
 class Following:
     """Tells what happens in an execution, also after it was paused and goes on."""
 
@@ -74,7 +80,7 @@ class Following:
             self.live.hear(envelope)
 
     def _cancel(self) -> None:
-        word = "SIGTERM" if self._background.is_ending else "Ctrl-C"
+        word = self._background.ended_by or "Ctrl-C"
         self._background.begin(self._talk.cancel(self._execution_id, word))
         again = "once more" if self._background.is_ending else "Ctrl-C again"
         click.echo(f"\ncancelling ({again} leaves at once)", err=True)

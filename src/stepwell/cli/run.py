@@ -74,7 +74,8 @@ def command(
     PROMPT - reads standard input. It is stored: `stepwell why` explains it afterwards. Questions
     and approvals are asked where there is a terminal; otherwise it pauses, and the exit code is 4;
     a conversation that waits for a person takes no further prompt, which is said, with 4 as well.
-    Ctrl-C and SIGTERM cancel it, and so does whoever closes its output (`| head`).
+    Ctrl-C, SIGTERM and SIGHUP cancel it, and so does whoever closes its output (`| head`); while it
+    asks you something they leave it waiting. The exit code is 130.
 
     \b
     stepwell run "What time is it?"
@@ -114,13 +115,15 @@ class _OneRun:
 
     def run(self, text: str) -> ExitCode:
         """Send it, follow it, ask what it asks, tell how it ended."""
-        from stepwell.cli.asking import answer_all, can_ask
-        from stepwell.cli.following import Following, said
+        from stepwell.cli.asking import Asking, answer_all, can_ask
+        from stepwell.cli.following import Following, said, tell_earlier
 
         waiting = self._background.wait(self._talk.waiting())
         if waiting is not None:
             self._tell_waiting(waiting, "Not sent: the conversation waits for a person first:")
             return ExitCode.PAUSED
+        if not self._how.is_quiet:
+            tell_earlier(self._talk)
         execution_id, is_interrupted = said(self._background, self._talk, text)
         how = self._how
         following = Following(
@@ -132,12 +135,15 @@ class _OneRun:
             max_seconds=how.max_seconds,
             is_interrupted=is_interrupted,
         )
-        execution = following.until_rest()
+        execution, asking = following.until_rest(), Asking.ANSWERED
         while execution.status.value == "paused" and not how.is_for_programs and can_ask():
-            if not answer_all(self._background, self._talk, execution):
+            asking = answer_all(self._background, self._talk, execution)
+            if asking is not Asking.ANSWERED:
                 break
             execution = following.until_rest()
         self._tell_end(following, execution)
+        if asking is Asking.INTERRUPTED:
+            return ExitCode.CANCELLED
         if following.has_timed_out and execution.status.value == "cancelled":
             return ExitCode.LIMIT
         return code_after(execution.status.value)

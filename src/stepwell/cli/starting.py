@@ -8,6 +8,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import NoReturn
 
@@ -70,7 +71,8 @@ def on_end_signal(end: Callable[[], None]) -> None:
 
 def leave_at_once() -> NoReturn:
     """End the process as it is: what is stored is whole, and another worker goes on with it."""
-    click.echo("\nleft at once; what was running is taken up by the next worker", err=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # of a terminal that was closed
+        click.echo("\nleft at once; what was running is taken up by the next worker", err=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(ExitCode.CANCELLED)

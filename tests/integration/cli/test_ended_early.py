@@ -78,6 +78,27 @@ def test_sigterm_cancels_a_run(times: int, stepwell: CommandLine, tmp_path: Path
     assert how_it_ended(stepwell) == ("cancelled", "user_requested")
 
 
+def test_a_terminal_that_is_closed_cancels_a_run(stepwell: CommandLine, tmp_path: Path):
+    running = slow(tmp_path, "early_hup")
+    read_until(running.stderr, "-> wait")
+    running.send_signal(signal.SIGHUP)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert running.returncode == ExitCode.CANCELLED
+    assert "Decided by user: SIGHUP" in err
+    assert how_it_ended(stepwell) == ("cancelled", "user_requested")
+
+
+def test_a_run_that_is_to_outlive_its_terminal_does(tmp_path: Path):
+    shop = write_shop(tmp_path, "early_nohup")
+    command = ["nohup", *COMMAND, "run", "--app", shop, "--agent", "slow", "Go"]
+    running = started(command, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    read_until(running.stderr, "-> wait")
+    running.send_signal(signal.SIGHUP)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert "Decided by user: SIGTERM" in err
+
+
 def test_a_run_that_cannot_be_cancelled_is_left_at_the_second_signal(tmp_path: Path):
     shop = write_shop(tmp_path, "early_deaf")
     text = (tmp_path / "early_deaf.py").read_text()

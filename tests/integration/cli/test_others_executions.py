@@ -98,6 +98,24 @@ def test_a_question_that_was_answered_goes_on_on_any_database(
     assert (answered.code, answered.out) == (0, "Done.\n"), answered.err
 
 
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_what_is_not_over_in_a_conversation_goes_on_first_and_that_is_said(
+    command: str, stepwell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url = f"sqlite:///{tmp_path}/stepwell.db"
+    shop = write_shop(tmp_path, f"others_first_{command}")
+    [earlier] = sent_by_others(url, 1)
+    session = stepwell("sessions", "--all-users", "--json").document[0]["id"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Hi\n"))
+    given = ["run", "-", "--app", shop] if command == "run" else ["chat", shop]
+    ran = stepwell(*given, "--session", session)
+    assert (ran.code, ran.out) == (0, "You said Hi\n")
+    assert f"first goes on with execution {earlier}\n" in ran.err
+    assert statuses(url, [earlier]) == [(ExecutionStatus.COMPLETED, 1)]
+    again = stepwell("run", "--app", shop, "Bye", "--session", session)
+    assert "first goes on" not in again.err
+
+
 def test_old_things_are_not_cleared_away_by_somebody_who_asks_something(tmp_path: Path):
     app = AgentApp(
         {"echoes": Agent(ScriptedModel(["Mine."]))},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.cli.exit_codes import ExitCode
 from stepwell.clock import SystemClock
 from tests.integration.cli.command_line import CommandLine, started, write_shop
 
@@ -58,6 +59,20 @@ def test_a_question_is_asked_where_there_is_a_terminal_and_the_run_goes_on(tmp_p
     assert code == 0, seen
     assert "Which order?" in seen
     assert seen.count("Done.") == 1
+
+
+@pytest.mark.parametrize(("key", "code"), [("\x03", ExitCode.CANCELLED), ("\x04", ExitCode.PAUSED)])
+def test_who_leaves_at_a_question_leaves_it_waiting(
+    key: str, code: ExitCode, stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, f"terminal_left_{code}")
+    ended, seen = typed(
+        ["run", "--app", shop, "--agent", "refunds", "Go"], tmp_path, [("[y/n/e] ", key)]
+    )
+    assert ended == code, seen
+    assert "left waiting" in seen
+    assert "Answer it with: stepwell chat" in seen
+    assert stepwell("why", "--json").document["status"] == "paused"
 
 
 def test_ctrl_c_cancels_the_execution_itself(stepwell: CommandLine, tmp_path: Path):
