@@ -95,16 +95,13 @@ class Chat:
 
     def show_last(self) -> None:
         """What was said last in a conversation that goes on."""
+        from stepwell.cli.said import last_said
         from stepwell.cli.terminal import clipped
 
         store, id = self._talk.application.services.store, self._talk.session_id or ""
-
-        async def newest() -> list[tuple[str, str]]:
-            messages = await store.read(lambda tx: tx.messages(id, limit=200))
-            return [(m.role.value, m.content) for m in messages if m.role in ("user", "assistant")]
-
-        for role, content in self._background.wait(newest())[-2:]:
-            click.echo(self._style.dim(f"{role}: {clipped(content, 6)}"), err=True)
+        for message in self._background.wait(last_said(store, id, 2)):
+            text = clipped(message.content, 6, way="")
+            click.echo(self._style.dim(f"{message.role.value}: {text}"), err=True)
 
     def run(self) -> ExitCode:
         """Until Ctrl-D, /quit, SIGTERM, or the end of the input; the code is that of the last

@@ -2,12 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
 
-from stepwell.cli.options import config_option, configuration, db_option
+from stepwell.cli.options import Where, stored_options
 from stepwell.clock import SystemClock
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from stepwell.sessions.ports import Store
 
 
-class Where(Struct, frozen=True):
+class _Database(Struct, frozen=True):
     """Which database, and what of it the command line said."""
 
     db: str
     given: str | None
     config: Path | None
+
+    @classmethod
+    def of(cls, where: Where, db: str | None, config: Path | None) -> "_Database":
+        """The one that the options of a subcommand and of the group mean."""
+        return cls(where.database(db, config), db or where.db, config or where.config)
 
     def require_meant(self) -> None:
         """Raise if a key would make a database that nobody named: that of a wrong folder."""
@@ -32,8 +37,8 @@ class Where(Struct, frozen=True):
             return
         raise ConfigurationError(
             f"there is no database {self.new_file} in {Path.cwd()}, and nothing names another. Go "
-            "to the folder where the server is started, or name it: stepwell keys --db "
-            f"{self.db} create ... makes it here"
+            "to the folder where the server is started, or name it: stepwell keys create --db "
+            f"{self.db} ... makes it here"
         )
 
     @property
@@ -46,10 +51,9 @@ class Where(Struct, frozen=True):
 
 
 @click.group("keys")
-@db_option
-@config_option
+@stored_options
 @click.pass_context
-def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
+def command(ctx: click.Context, db: str | None, config: Path | None, as_json: bool) -> None:
     """Make, list and revoke API keys.
 
     Serve with STEPWELL_AUTH__MODE=keys, or mode = "keys" in the section [auth] of stepwell.toml.
@@ -59,7 +63,7 @@ def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
     stepwell keys list
     stepwell keys revoke KEY_ID
     """
-    ctx.obj = Where(configuration(config, db=db).db, db, config)
+    ctx.obj = Where(db, config, as_json)
 
 
 @command.command("create")
@@ -67,8 +71,11 @@ def command(ctx: click.Context, db: str | None, config: Path | None) -> None:
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
 @click.option("--name", default="command line", show_default=True, help="What it is for.")
 @click.option("--admin", is_flag=True, help="It may see all of its tenant.")
+@stored_options
 @click.pass_obj
-def create(where: Where, user: str, tenant: str, name: str, admin: bool) -> None:
+def create(
+    where: Where, user: str, tenant: str, name: str, admin: bool, as_json: bool, **place: Any
+) -> None:
     """Make a key and print it. It is shown only now; the database keeps a hash of it.
 
     A database that is not there yet is made, if the command line, STEPWELL_DB or a stepwell.toml
@@ -76,27 +83,36 @@ def create(where: Where, user: str, tenant: str, name: str, admin: bool) -> None
     """
     from stepwell.app.config import shown_database
 
-    where.require_meant()
-    new_file = where.new_file
+    database = _Database.of(where, **place)
+    database.require_meant()
+    new_file = database.new_file
     # Whoever has the database in hand may make any key.
     who = Principal(user_id=user, tenant_id=tenant, is_admin=True)
-    key, secret = asyncio.run(_created(where.db, who, name, is_admin=admin))
+    key, secret = asyncio.run(_created(database.db, who, name, is_admin=admin))
     if new_file is not None:
         click.echo(f"made a new database {new_file.absolute()}", err=True)
-    place = f"in the database {shown_database(where.db)}"
-    told = f"key {key.id} of {user} in tenant {tenant}, {place}; it is not shown again:"
+    in_it = f"in the database {shown_database(database.db)}"
+    told = f"key {key.id} of {user} in tenant {tenant}, {in_it}; it is not shown again:"
     click.echo(told, err=True)
-    click.echo(secret)
+    if as_json or where.as_json:
+        _tell_document({**_view(key), "secret": secret})
+    else:
+        click.echo(secret)
 
 
 @command.command("list")
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@stored_options
 @click.pass_obj
-def list_keys(where: Where, tenant: str) -> None:
+def list_keys(where: Where, tenant: str, as_json: bool, **place: Any) -> None:
     """List keys, without their secrets."""
     from stepwell.cli.stored import read_stored
 
-    for key in read_stored(where.db, lambda store: _keys(store).listed(tenant)):
+    keys = read_stored(where.database(**place), lambda store: _keys(store).listed(tenant))
+    if as_json or where.as_json:
+        _tell_document([_view(key) for key in keys])
+        return
+    for key in keys:
         state = "revoked" if key.revoked_at else "valid"
         role = "admin" if key.is_admin else "user"
         click.echo(f"{key.id}  {key.prefix}  {key.user_id}  {role}  {state}  {key.name}")
@@ -105,13 +121,30 @@ def list_keys(where: Where, tenant: str) -> None:
 @command.command("revoke")
 @click.argument("key_id")
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
+@stored_options
 @click.pass_obj
-def revoke(where: Where, key_id: str, tenant: str) -> None:
+def revoke(where: Where, key_id: str, tenant: str, as_json: bool, **place: Any) -> None:
     """Revoke a key; live channels that were opened with it are closed."""
     from stepwell.cli.stored import change_stored
 
-    change_stored(where.db, lambda store: _keys(store).revoke(key_id, tenant_id=tenant))
+    revoked = change_stored(
+        where.database(**place), lambda store: _keys(store).revoke(key_id, tenant_id=tenant)
+    )
     click.echo(f"key {key_id} is revoked", err=True)
+    if as_json or where.as_json:
+        _tell_document(_view(revoked))
+
+
+def _view(key: "ApiKey") -> dict[str, Any]:
+    from stepwell.server.views import key_view
+
+    return dict(key_view(key))
+
+
+def _tell_document(value: Any) -> None:
+    from stepwell.cli.terminal import document
+
+    click.echo(document(value))
 
 
 async def _created(db: str, who: Principal, name: str, *, is_admin: bool) -> "tuple[ApiKey, str]":

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from stepwell.app.config import Config
@@ -55,6 +56,18 @@ def stored_options(command: Command) -> Command:
     for decorate in (json_option, config_option, db_option):
         command = decorate(command)
     return command
+
+
+class Where(Struct, frozen=True):
+    """Which database, and how to answer; an option of a subcommand wins over the group's."""
+
+    db: str | None
+    config: Path | None
+    as_json: bool
+
+    def database(self, db: str | None, config: Path | None) -> str:
+        """The address of the database."""
+        return configuration(config or self.config, db=db or self.db).db
 
 
 def configuration(config: Path | None, **overrides: Any) -> "Config":

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
 
-from stepwell.cli.options import USER, configuration, stored_options
+from stepwell.cli.options import USER, Where, stored_options
 from stepwell.sessions.principal import DEFAULT_TENANT
 
 if TYPE_CHECKING:
@@ -17,18 +16,6 @@ if TYPE_CHECKING:
 _PAGE = 200
 _MOST_MESSAGES = 500
 _FEW_EXECUTIONS = 20
-
-
-class Where(Struct, frozen=True):
-    """Which database, and how to answer; an option of a subcommand wins over the group's."""
-
-    db: str | None
-    config: Path | None
-    as_json: bool
-
-    def database(self, db: str | None, config: Path | None) -> str:
-        """The address of the database."""
-        return configuration(config or self.config, db=db or self.db).db
 
 
 @click.group("sessions", invoke_without_command=True)
@@ -126,7 +113,7 @@ def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
     "--all",
     "whole",
     is_flag=True,
-    help="Also what can be folded away: steps, tools, old executions.",
+    help="Also what can be folded away: steps, tools, old messages and executions.",
 )
 @stored_options
 @click.pass_obj
@@ -141,10 +128,12 @@ def show(
     from stepwell.cli.terminal import document
     from stepwell.server.views import execution_view, message_view, session_view
 
+    as_json = as_json or where.as_json
     found, messages, executions = read_stored(
-        where.database(db, config), lambda store: _conversation(store, session)
+        where.database(db, config),
+        lambda store: _conversation(store, session, everything=whole or as_json),
     )
-    if as_json or where.as_json:
+    if as_json:
         told = {
             "session": session_view(found),
             "messages": [message_view(message) for message in messages],
@@ -157,12 +146,16 @@ def show(
 
 
 async def _conversation(
-    store: "Store", given: str
+    store: "Store", given: str, *, everything: bool
 ) -> "tuple[Session, Sequence[SessionMessage], Sequence[Execution]]":
+    from stepwell.cli.said import all_messages, last_said
     from stepwell.cli.stored import find_session
 
     session = await find_session(store, given)
-    messages = await store.read(lambda tx: tx.messages(session.id, limit=_MOST_MESSAGES))
+    if everything:
+        messages = await all_messages(store, session.id)
+    else:
+        messages = await last_said(store, session.id, _MOST_MESSAGES + 1)
     return session, messages, await _executions(store, session.id)
 
 
@@ -204,21 +197,22 @@ def _print_executions(executions: "Sequence[Execution]", *, whole: bool) -> None
 def _print_conversation(
     session: "Session", messages: "Sequence[SessionMessage]", *, whole: bool
 ) -> None:
+    from stepwell.cli.said import is_said
     from stepwell.cli.terminal import indented, moment, out_style, shown
 
     style = out_style()
     title = shown(session.title or "(no title)")
     click.echo(f"{style.bold(title)}  {session.agent_type}, {session.status}  {session.id}")
-    if len(messages) == _MOST_MESSAGES:
-        click.echo(style.dim(f"(the last {_MOST_MESSAGES} messages; older ones: --json, the API)"))
+    if not whole and len(messages) > _MOST_MESSAGES:
+        messages = messages[-_MOST_MESSAGES:]
+        click.echo(style.dim(f"(the last {_MOST_MESSAGES} messages; older ones: --all)"))
     for message in messages:
-        is_said = message.role.value in ("user", "assistant")
-        if is_said:
+        if is_said(message):
             click.echo(
                 f"\n{style.bold(message.role.value)}  {style.dim(moment(message.created_at))}"
             )
             click.echo(indented(shown(message.content), "  "))
-        elif whole:
+        else:
             click.echo(style.dim(f"  {moment(message.created_at)}  {shown(message.content)}"))
 
 

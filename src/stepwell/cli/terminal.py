@@ -118,11 +118,13 @@ def one_line(text: str, width: int = 100) -> str:
     return flat if len(flat) <= width else f"{flat[: width - 3]}..."
 
 
-def clipped(text: str, lines: int = 12, width: int = 2000) -> str:
-    """The beginning of a long text, and how much of it is left out."""
+def clipped(
+    text: str, lines: int = 12, width: int = 2000, *, way: str = "; --full shows all"
+) -> str:
+    """The beginning of a long text, how much of it is left out, and the way to see that."""
     kept = "\n".join(shown(text).splitlines()[:lines])[:width]
     left = len(shown(text)) - len(kept)
-    return kept if left <= 1 else f"{kept}\n... ({left} more characters; --full shows all)"
+    return kept if left <= 1 else f"{kept}\n... ({left} more characters{way})"
 
 
 def indented(text: str, by: str = "    ") -> str:

@@ -108,11 +108,17 @@ def where_it_stands(trace: Mapping[str, Any]) -> str | None:
 
 
 def reason_lines(trace: Mapping[str, Any], style: Any) -> Iterator[str]:
-    """The text that the page shows, and after the API's way to answer that of the terminal."""
+    """The text that the page shows, and before the API's way to answer that of the terminal."""
     from stepwell.cli.terminal import shown
 
-    yield shown(trace["stop"]["text"])
+    lines = shown(trace["stop"]["text"]).splitlines()
     execution = trace["execution"]
     if execution["status"] == "paused" and execution["session_id"]:
         again = f"stepwell chat [APP] --session {execution['session_id']}"
-        yield style.warm(f"  To answer in the terminal: {again}")
+        ways = (place for place, line in enumerate(lines) if line.startswith(_WAY_OF_THE_API))
+        place = next(ways, len(lines))
+        lines.insert(place, style.warm(f"  To answer in the terminal: {again}"))
+    yield from lines
+
+
+_WAY_OF_THE_API = "  What to change: "

@@ -1,10 +1,13 @@
 """``sessions``, ``why``, ``trace`` and ``tools``: what they show, and that they change nothing."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from stepwell.cli.exit_codes import ExitCode
+from stepwell.cli.said import all_messages, is_said, last_said
+from stepwell.cli.stored import opened
 from tests.integration.cli.command_line import CommandLine, say, write_shop
 
 
@@ -70,6 +73,53 @@ def test_keys_are_made_listed_and_revoked(stepwell: CommandLine, tmp_path: Path)
     assert stepwell("keys", "revoke", "nothing").code == ExitCode.FAILED
 
 
+def test_keys_are_told_to_programs_and_take_their_options_where_others_do(stepwell: CommandLine):
+    where = ("--db", "sqlite:///other.db", "--json")
+    made = stepwell("keys", "create", "--user", "ada", *where).document
+    assert made["prefix"] in made["secret"]
+    [listed] = stepwell("keys", "list", *where).document
+    assert (listed["id"], listed["user_id"], "secret" in listed) == (made["id"], "ada", False)
+    assert stepwell("keys", "revoke", made["id"], *where).document["revoked_at"] is not None
+    assert stepwell("keys", *where, "list").document[0]["revoked_at"] is not None
+
+
+def test_what_was_said_is_found_behind_all_that_happened_meanwhile(
+    stepwell: CommandLine, tmp_path: Path
+):
+    shop = write_shop(tmp_path, "reading_said")
+    ran = stepwell("run", "--app", shop, "--agent", "limited", "Go", "--json")
+    session = ran.document["execution"]["session_id"]
+
+    async def look() -> None:
+        async with opened("sqlite:///stepwell.db", read_only=True) as store:
+            whole = await all_messages(store, session)
+            assert len(whole) > 4
+            assert await all_messages(store, session, page=2) == whole
+            assert [m.content for m in whole if is_said(m)] == ["Go"]
+            assert [m.content for m in await last_said(store, session, 1, page=2)] == ["Go"]
+
+    asyncio.run(look())
+
+
+def test_all_messages_are_shown_where_all_are_wanted(
+    stepwell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("stepwell.cli.sessions._MOST_MESSAGES", 2)
+    shop = write_shop(tmp_path, "reading_all")
+    session = say(stepwell, shop, "First")["session_id"]
+    few = stepwell("sessions", "show", session)
+    assert "(the last" not in few.out
+    say(stepwell, shop, "Second", "--session", session)
+    few = stepwell("sessions", "show", session)
+    assert "(the last 2 messages; older ones: --all)" in few.out
+    assert "First" not in few.out.partition("(the last")[2]
+    assert "Second" in few.out
+    whole = stepwell("sessions", "show", session, "--all").out
+    assert "You said First" in whole
+    told = stepwell("sessions", "show", session, "--json").document["messages"]
+    assert [m["content"] for m in told if m["role"] == "user"] == ["First", "Second"]
+
+
 def test_a_file_that_is_no_database_of_stepwell_is_said(stepwell: CommandLine, tmp_path: Path):
     (tmp_path / "empty.db").touch()
     ran = stepwell("why", "--db", "sqlite:///empty.db")
@@ -128,9 +178,9 @@ def test_a_paused_execution_says_that_it_is_not_over(stepwell: CommandLine, tmp_
     places = [
         next(place for place, line in enumerate(lines) if text in line)
         for text in (
+            f"chat [APP] --session {session}",
             "/answer with call_id",
             "Waits for q1: Which",
-            f"chat [APP] --session {session}",
         )
     ]
     assert places == sorted(places)
