@@ -111,7 +111,7 @@ def whole_step(step: Step, style: Style, *, full: bool) -> Iterator[str]:
         facts.append(f"{usage['cached_tokens']} cached")
     if step["cost"]:
         facts.append(f"${step['cost']:.4f}")
-    facts += [str(fact) for fact in (step["model"], step["finish_reason"]) if fact]
+    facts += [one_line(str(fact)) for fact in (step["model"], step["finish_reason"]) if fact]
     yield style.bold(f"Step {number}") + "  " + style.dim(", ".join(facts))
     if step["thinking"]:
         yield indented(style.dim(f"(thinking) {fit(step['thinking'])}"))
