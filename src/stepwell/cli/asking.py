@@ -193,7 +193,8 @@ def told_waiting(
 ) -> list[str]:
     """What a paused execution waits for, and how to answer it later."""
     asked_for = [
-        f"  {pending['kind']} {one_line(pending['call_id'] or '')}: {prompt_of(pending)}"
+        f"  {one_line(' '.join(filter(None, (pending['kind'], pending['call_id']))))}: "
+        f"{prompt_of(pending)}"
         for pending in execution.pending
     ]
     return [first, *asked_for, f"Answer it with: {again}"]

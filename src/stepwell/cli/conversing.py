@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stepwell.cli.loaded import agent_that_ran
 from stepwell.cli.options import USER
 from stepwell.cli.starting import leave_at_once, started
 from stepwell.clock import SystemClock
@@ -191,7 +192,7 @@ class Conversation:
                 "--agent out",
                 code="other_agent",
             )
-        self.application.agents.get(session.agent_type)
+        agent_that_ran(self.application, session.agent_type)
         self.agent, self.session_id = session.agent_type, session.id
         unfinished = await store.read(lambda tx: tx.unfinished(session.id))
         if unfinished and unfinished[0].status.value != "paused":

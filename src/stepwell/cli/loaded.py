@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.options import configuration, start_logging
+from stepwell.errors import AgentNotFoundError, ConfigurationError
 
 if TYPE_CHECKING:
     from stepwell.app.agent_app import AgentApp
+    from stepwell.sessions.directory import RegisteredAgent
 
 DEFAULT_DB = "sqlite:///stepwell.db"
 
@@ -31,6 +33,14 @@ def loaded_app(
             f"{configured.app} names its own database; leave --db out, or let the app name none."
         )
     return application
+
+
+def agent_that_ran(application: "AgentApp", name: str) -> "RegisteredAgent":
+    """The agent of something stored, which need not have run with this application."""
+    try:
+        return application.agents.get(name)
+    except AgentNotFoundError as error:
+        raise ConfigurationError(f"{error}; name the app it ran with: module:name") from None
 
 
 class Hints:

@@ -3,6 +3,7 @@
 import errno
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -133,12 +134,22 @@ def main() -> None:
     except SessionError as error:
         _refuse(" ".join(str(error).split()), ExitCode.FAILED)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_folder_gone():
+            _refuse("the current folder is gone; go to another one")
         if error.filename is not None or error.errno not in _NOT_WRITTEN:
             raise
         forget_output()
         _refuse(f"the output can't be written: {error.strerror or error}", ExitCode.FAILED)
     else:
         sys.exit(code if isinstance(code, int) else ExitCode.COMPLETED)
+
+
+def _is_folder_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _refuse(text: str, code: ExitCode = ExitCode.CONFIGURATION) -> None:

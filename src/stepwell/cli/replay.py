@@ -51,10 +51,12 @@ def command(
     application = _application(unsigned(configuration(config, app=app, model=model, db=db)))
 
     async def work(store: "Store") -> "Replay":
+        from stepwell.cli.loaded import agent_that_ran
         from stepwell.cli.stored import find_execution
         from stepwell.sessions.replaying import replayed
 
         found = await find_execution(store, execution)
+        agent_that_ran(application, found.agent_type)
         return await replayed(store, application.agents, found.id)
 
     replay = read_stored(db or application.config.db, work)

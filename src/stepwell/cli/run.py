@@ -40,7 +40,21 @@ def _finite(
     return seconds
 
 
-@click.command("run")
+class _Prompted(click.Command):
+    """A command whose argument is anything that people say."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments; what seems to be an option may have been meant to be said."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            told = f"{error.message} A prompt that begins with - goes after --."
+            raise click.NoSuchOption(
+                error.option_name, told, possibilities=error.possibilities, ctx=ctx
+            ) from None
+
+
+@click.command("run", cls=_Prompted)
 @click.argument("prompt")
 @click.option("--app", help="An AgentApp, an agent, or agents by name, as module:name.")
 @click.option("--agent", help="Which agent of the app; otherwise its first.")
@@ -120,6 +134,8 @@ class _OneRun:
 
         waiting = self._background.wait(self._talk.waiting())
         if waiting is not None:
+            if self._how.as_json:
+                self._tell_document(waiting, is_sent=False)
             self._tell_waiting(waiting, "Not sent: the conversation waits for a person first:")
             return ExitCode.PAUSED
         if not self._how.is_quiet:
@@ -151,18 +167,13 @@ class _OneRun:
     def _tell_end(self, following: Any, execution: "Execution") -> None:
         from stepwell.cli.following import answer_text
         from stepwell.cli.loaded import ending_lines
-        from stepwell.cli.terminal import document
-        from stepwell.server.views import execution_view
 
-        trace = self._background.wait(self._talk.trace(execution.id))
-        answer = answer_text(execution, trace)
         if self._how.as_json:
-            told = {"execution": execution_view(execution), "answer": answer, "stop": trace["stop"]}
-            click.echo(document(told))
+            self._tell_document(execution)
+        if self._how.is_for_programs:
             return
-        if self._how.as_jsonl:
-            return
-        following.live.answer(answer)
+        trace = self._background.wait(self._talk.trace(execution.id))
+        following.live.answer(answer_text(execution, trace))
         if execution.status.value == "paused":
             self._tell_waiting(execution)
         elif execution.status.value != "completed":
@@ -170,6 +181,20 @@ class _OneRun:
                 click.echo(line, err=True)
         if not self._how.is_quiet:
             click.echo(f"{execution.id}  {self._hints.why(execution.id)}", err=True)
+
+    def _tell_document(self, execution: "Execution", *, is_sent: bool = True) -> None:
+        from stepwell.cli.following import answer_text
+        from stepwell.cli.terminal import document
+        from stepwell.server.views import execution_view
+
+        trace = self._background.wait(self._talk.trace(execution.id))
+        told = {
+            "sent": is_sent,
+            "execution": execution_view(execution),
+            "answer": answer_text(execution, trace) if is_sent else None,
+            "stop": trace["stop"],
+        }
+        click.echo(document(told))
 
     def _tell_waiting(self, execution: "Execution", first: str = "It waits for a person:") -> None:
         from stepwell.cli.asking import told_waiting

@@ -180,6 +180,10 @@ async def _beginning(tx: "Transaction", table: Any, begins: str) -> list[str]:
     """The newest ids that begin so, a few of them; one that is given whole is among them."""
     from sqlalchemy import select
 
+    try:
+        begins.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8, which no database takes
+        return []
     wanted = select(table.c.id).where(table.c.id.startswith(begins, autoescape=True))
     found = await tx.connection.execute(wanted.order_by(table.c.id.desc()).limit(_AMBIGUOUS))
     return [str(id) for id in found.scalars()]

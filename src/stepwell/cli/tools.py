@@ -147,4 +147,6 @@ def _show_one(agents: "list[RegisteredAgent]", name: str, *, as_json: bool) -> N
             click.echo(document(told if as_json else {**told, "agent": agent.name}))
             return
     known = sorted({each for agent in agents for each in _tools(agent).names})
-    raise click.UsageError(str(ToolNotFoundError(name, known)))
+    raise click.UsageError(
+        f"{ToolNotFoundError(name, known)} An application is written module:name."
+    )

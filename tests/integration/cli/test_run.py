@@ -33,7 +33,7 @@ def test_the_answer_is_on_standard_output_and_progress_on_standard_error(
         ("breaks", ExitCode.FAILED, "an error ended the run"),
         ("limited", ExitCode.LIMIT, "Decided by StepsLimit: 3 of 3 steps used"),
         ("asks", ExitCode.PAUSED, "question q1: Which order?"),
-        ("pausing", ExitCode.PAUSED, "steps_limit was reached; more is needed"),
+        ("pausing", ExitCode.PAUSED, "  budget: steps_limit was reached; more is needed"),
     ],
 )
 def test_the_exit_code_says_how_it_ended(
@@ -54,7 +54,8 @@ def test_one_document_has_the_execution_its_answer_and_why_it_stopped(
     monkeypatch.setattr(sys, "stdin", io.StringIO("What time is it?\n"))
     ran = stepwell("run", "-", "--json")
     assert (ran.code, ran.err) == (ExitCode.COMPLETED, "")
-    assert sorted(ran.document) == ["answer", "execution", "stop"]
+    assert sorted(ran.document) == ["answer", "execution", "sent", "stop"]
+    assert ran.document["sent"] is True
     assert ran.document["execution"]["status"] == "completed"
     assert "What time is it?" in ran.document["answer"]
     assert ran.document["stop"]["reason"] == "completed"
@@ -94,6 +95,9 @@ def test_nothing_is_sent_behind_a_question_that_waits(stepwell: CommandLine, tmp
     assert again.err.startswith("Not sent: the conversation waits for a person first:\n")
     assert "question q1: Which order?" in again.err
     assert f"Answer it with: stepwell chat {shop} --session {session}" in again.err
+    told = stepwell("run", "--app", shop, "--session", session, "More", "--json")
+    assert (told.code, told.document["sent"]) == (ExitCode.PAUSED, False)
+    assert told.document["execution"]["id"] == ran.document["execution"]["id"]
     assert "More" not in stepwell("sessions", "show", session).out
 
 

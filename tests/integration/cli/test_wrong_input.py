@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.cli.exit_codes import ExitCode
-from tests.integration.cli.command_line import CommandLine
+from tests.integration.cli.command_line import CommandLine, say, write_shop
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_key_makes_no_database_in_a_folder_that_nobody_meant(
     assert f"there is no database stepwell.db in {tmp_path}, and nothing names another" in (
         refused.err
     )
-    assert "stepwell keys --db sqlite:///stepwell.db create" in refused.err
+    assert "stepwell keys create --db sqlite:///stepwell.db" in refused.err
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("STEPWELL_DB", "sqlite:///named.db")
     made = stepwell("keys", "create", "--user", "ada")
@@ -88,6 +88,59 @@ def test_a_file_that_is_not_there_is_named_with_its_folder(stepwell: CommandLine
     assert f" in {tmp_path}" not in ran.err
     ran = stepwell("why", "--db", "sqlite:///x.db")
     assert f"there is no database x.db in {tmp_path}; name" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "hi"], ["why"], ["doctor"], ["sessions"], ["keys", "list"]], ids=" ".join
+)
+def test_a_folder_that_is_gone_is_said_to_be(
+    arguments: list[str], stepwell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    ran = stepwell(*arguments)
+    assert (ran.code, ran.out) == (ExitCode.CONFIGURATION, "")
+    assert ran.err == "stepwell: the current folder is gone; go to another one\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["why"], ["trace"], ["sessions", "show"], ["run", "x", "--session"], ["chat", "--session"]],
+    ids=" ".join,
+)
+def test_an_id_that_is_no_text_is_that_of_nothing(arguments: list[str], stepwell: CommandLine):
+    assert stepwell("run", "Hello", "-q").code == ExitCode.COMPLETED
+    ran = stepwell(*arguments, "a\udcffb")
+    assert (ran.code, ran.out) == (ExitCode.FAILED, "")
+    assert "'a\\udcffb'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "-nice"], "A prompt that begins with - goes after --."),
+        (["run", "a\udcffb"], "the prompt is not valid UTF-8."),
+        (["tools", "ag"], "An application is written module:name."),
+    ],
+)
+def test_wrong_usage_is_told_with_the_right_one(
+    arguments: list[str], told: str, stepwell: CommandLine
+):
+    ran = stepwell(*arguments)
+    assert (ran.code, ran.out) == (ExitCode.USAGE, "")
+    assert ran.err.endswith(f"{told}\n")
+
+
+@pytest.mark.parametrize("command", [["run", "x", "--session"], ["chat", "--session"], ["replay"]])
+def test_what_ran_with_another_app_says_so(
+    command: list[str], stepwell: CommandLine, tmp_path: Path
+):
+    session = say(stepwell, write_shop(tmp_path, "wrong_app"), "Hello")["session_id"]
+    ran = stepwell(*command, session)
+    assert ran.code == ExitCode.CONFIGURATION
+    assert "known: assistant; name the app it ran with: module:name\n" in ran.err
 
 
 @pytest.mark.parametrize(
