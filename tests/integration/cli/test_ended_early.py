@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,6 +79,15 @@ def test_sigterm_cancels_a_run(times: int, stepwell: CommandLine, tmp_path: Path
     assert how_it_ended(stepwell) == ("cancelled", "user_requested")
 
 
+@pytest.fixture
+def terminal_can_close() -> Iterator[None]:
+    """What is started hears of it, also where nohup(1) runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("terminal_can_close")
 def test_a_terminal_that_is_closed_cancels_a_run(stepwell: CommandLine, tmp_path: Path):
     running = slow(tmp_path, "early_hup")
     read_until(running.stderr, "-> wait")
