@@ -64,7 +64,6 @@ class Forking:
         self._who = who
         self._from = execution
         self._state = state
-        self._new_id = new_id
         self._session_id = new_id()
         self._execution_id = new_id()
         self._goes_on = state.execution is not None and state.status is AgentStatus.IN_PROGRESS

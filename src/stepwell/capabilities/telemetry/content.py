@@ -2,7 +2,7 @@
 for. Secret arguments are hidden in states and events already; nothing else is read here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from stepwell.messages import (
@@ -22,29 +22,19 @@ from stepwell.tools.formatting import shown
 
 def input_messages(messages: Iterable[Message]) -> str:
     """The conversation that a model is given; instructions among it stay where they are."""
-    return _text([_message(message) for message in messages])
+    return told_text([_message(message) for message in messages])
 
 
 def system_instructions(request: ModelRequest) -> str | None:
     """What a model is told beside the conversation, if anything."""
     told = [*request.context.messages, *([request.instruction] if request.instruction else ())]
     parts = [_part(part) for message in told for part in message.parts]
-    return _text(parts) if parts else None
+    return told_text(parts) if parts else None
 
 
 def output_message(message: Message, reason: FinishReason | None) -> str:
     """What a model answered."""
-    return _text([{**_message(message), "finish_reason": str(reason or FinishReason.OTHER)}])
-
-
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a tool call."""
-    return _text(arguments)
-
-
-def told_text(value: Any) -> str:
-    """What a tool returned, or an error or a vote said."""
-    return _text(value)
+    return told_text([{**_message(message), "finish_reason": str(reason or FinishReason.OTHER)}])
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -75,6 +65,6 @@ def _media(part: ImagePart | FilePart, modality: str) -> dict[str, Any]:
     return {**told, "uri": part.url} if part.url else told
 
 
-def _text(value: Any) -> str:
+def told_text(value: Any) -> str:
     """As a model would see it, and so whole characters only: no exporter can send halves."""
     return shown(value)[1]

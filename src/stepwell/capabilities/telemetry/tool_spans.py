@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 from stepwell.capabilities.telemetry import names
-from stepwell.capabilities.telemetry.content import arguments_text, told_text
+from stepwell.capabilities.telemetry.content import told_text
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
 from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.state import ToolOutcome
@@ -55,7 +55,7 @@ class ToolSpans:
         self._let_go_of(event.call_id)
         call = self._opened(event.tool, event.call_id)
         if self._tells_content:
-            call.span.set_attribute(names.TOOL_ARGUMENTS, arguments_text(event.args))
+            call.span.set_attribute(names.TOOL_ARGUMENTS, told_text(event.args))
 
     def context_of(self, call_id: str) -> Context | None:
         """In which the call runs."""
@@ -104,7 +104,7 @@ class ToolSpans:
         call.ended = call.started
         call.span.set_attribute(names.TOOL_OUTCOME, str(ToolOutcome.BLOCKED))
         if self._tells_content:
-            call.span.set_attribute(names.TOOL_ARGUMENTS, arguments_text(event.args))
+            call.span.set_attribute(names.TOOL_ARGUMENTS, told_text(event.args))
             call.span.set_attribute(names.TOOL_RESULT, told_text(event.reason))
         about = {**self._about, names.TOOL_NAME: event.tool}
         self._instruments.called(None, str(ToolOutcome.BLOCKED), about)

@@ -22,6 +22,9 @@ export class Problem extends Error {
   }
 }
 
+/** After these statuses asking again does not help. */
+export const HOPELESS = [401, 403, 404];
+
 /** Another key may be another person's: then the page begins anew, with nothing of the one before. */
 export function signIn(key) {
   const before = sessionStorage.getItem(KEY);

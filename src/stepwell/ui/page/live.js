@@ -3,11 +3,10 @@
  * A line that breaks is taken up again behind the last event that came, so nothing is lost or doubled.
  */
 
-import { Problem, stream } from "./api.js";
+import { HOPELESS, Problem, stream } from "./api.js";
 import { newParser } from "./sse.js";
 
 const [FIRST_WAIT, LONGEST_WAIT, SILENCE, HIDDEN] = [500, 10_000, 45_000, 30_000];
-const HOPELESS = [401, 403, 404];
 
 /** @typedef {{state: "live" | "connecting" | "offline" | "resting" | "ended", reason: string}} Told
  * @param {string} sessionId @param {number} after

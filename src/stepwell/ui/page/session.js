@@ -5,7 +5,7 @@
  */
 
 import * as lists from "../message_list.js";
-import { get, post } from "./api.js";
+import { HOPELESS, get, post } from "./api.js";
 import { endingOf, storedEnding } from "./endings.js";
 import { batch, signal } from "./html.js";
 import { follow } from "./live.js";
@@ -16,7 +16,6 @@ import { Told } from "./told.js";
 import { steady } from "./turns.js";
 
 const OVER = ["completed", "failed", "cancelled", "stopped"];
-const HOPELESS = [401, 403, 404];
 const [RETRY, SLOWEST_RETRY, WHILE_HIDDEN] = [3000, 10_000, 200];
 
 const later = (work) => {

@@ -1,6 +1,6 @@
 /** The events of an execution as they were told, one after the other. */
 
-import { Problem, stream } from "../api.js";
+import { HOPELESS, Problem, stream } from "../api.js";
 import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../html.js";
 import { newParser } from "../sse.js";
@@ -15,7 +15,6 @@ const MOST = 20_000;
 // Events come in bursts: the page is drawn for a burst, not for each.
 const BURST_MS = 200;
 const [FIRST_WAIT, LONGEST_WAIT] = [500, 10_000];
-const HOPELESS = [401, 403, 404];
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
