@@ -141,7 +141,7 @@ def _is_approval(answered: Answered) -> bool:
 
 def _identity(call: ToolCall, context: HookContext) -> dict[str, Any]:
     """What an approval is bound to."""
-    shown = hidden(call, context.secret_arguments)
+    shown = hidden(call, context.secret_arguments, context.secret_fields)
     return {"tool": call.name, "arguments": dict(shown.arguments)}
 
 

@@ -52,6 +52,9 @@ class HookContext(Struct, frozen=True, kw_only=True):
     result: Any | UnsetType = UNSET
     secret_arguments: frozenset[str] = frozenset()
     """before_tool, after_tool: names of arguments that must not be put where they are kept."""
+    secret_fields: frozenset[str] = frozenset()
+    """before_tool, after_tool: names that the tool's schema declares; the other keys inside of a
+    secret argument are as secret as its values."""
 
     @property
     def answered(self) -> Answered | None:

@@ -25,7 +25,7 @@ from stepwell.state import AgentState, Answered
 from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.ledger import LedgerEntry
 from stepwell.tools.results import Finished
-from stepwell.tools.secrets import Scrubber, what_is_hidden
+from stepwell.tools.secrets import what_is_hidden
 
 Value = TypeVar("Value", bound=Struct)
 
@@ -135,12 +135,12 @@ class SessionLedger:
         calls = response.tool_calls
         if not calls:  # a decision as JSON: with the arguments that may be kept
             return replace(response, text=_decision(call)) if tools.secrets_of(call) else response
-        secret = [(it, tools.secrets_of(it)) for it in calls if tools.secrets_of(it)]
-        if not secret:
+        scrubbers = [(it, scrubber) for it in calls if (scrubber := tools.scrubber_for(it))]
+        if not scrubbers:
             return response
         text = response.text
-        for it, names in secret:
-            text = "" if it.malformed is not None else Scrubber.of(it, names).text(text)
+        for it, scrubber in scrubbers:
+            text = "" if it.malformed is not None else scrubber.text(text)
         shown = tuple([tools.shown(it) for it in calls])
         return replace(response, text=text, tool_calls=shown, thinking=(), parts=())
 

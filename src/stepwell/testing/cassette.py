@@ -27,7 +27,7 @@ from stepwell.testing.cassette_turn import (
     without_secrets,
 )
 from stepwell.testing.redaction import Redaction
-from stepwell.tools.secrets import Scrubber, secret_arguments
+from stepwell.tools.secrets import Scrubber, declared_fields, secret_arguments
 
 
 class CassetteMode(StrEnum):
@@ -193,11 +193,13 @@ class CassetteModel:
 
 def _secret_arguments(request: ModelRequest, response: ModelResponse) -> list[str]:
     """What the model gave for arguments that the tools mark secret."""
-    marked = {schema.name: secret_arguments(schema.parameters) for schema in request.tools}
+    schemas = {schema.name: schema.parameters for schema in request.tools}
+    marked = {name: (secret_arguments(it), declared_fields(it)) for name, it in schemas.items()}
     return [
         value
         for call in response.tool_calls
-        for value in Scrubber.of(call, marked.get(call.name, frozenset())).values
+        if call.name in marked
+        for value in Scrubber.of(call, *marked[call.name]).values
     ]
 
 

@@ -41,7 +41,7 @@ from stepwell.tools.results import (
     refused,
     timed_out,
 )
-from stepwell.tools.secrets import Scrubber, hidden, what_is_hidden
+from stepwell.tools.secrets import what_is_hidden
 from stepwell.tools.tool import InputRequired, Tool, ToolFailure
 
 logger = logging.getLogger("stepwell.tools")
@@ -146,6 +146,7 @@ class ToolExecutor:
             state=batch.state,
             call=wanted,
             secret_arguments=self.tools.secrets_of(wanted),
+            secret_fields=self.tools.secret_fields(wanted),
         )
         answer = await self._run_hooks(context, batch)
         if answer is None:
@@ -311,6 +312,7 @@ class ToolExecutor:
                 call=execution.call,
                 execution=execution,
                 secret_arguments=self.tools.secrets_of(execution.call),
+                secret_fields=self.tools.secret_fields(execution.call),
             )
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:
@@ -333,14 +335,14 @@ class ToolExecutor:
 
     def _without_secrets(self, finished: Finished) -> Finished:
         call = finished.execution.call
-        secret = self.tools.secrets_of(call)
-        if not secret:
+        scrubber = self.tools.scrubber_for(call)
+        if scrubber is None:
             return finished
-        finished = Scrubber.of(call, secret).finished(finished)
+        finished = scrubber.finished(finished)
         if (asked := finished.waits_for) is not None:
             may_store = self.tools.open_arguments(call.name)
             finished = replace(finished, waits_for=replace(asked, may_store=may_store))
-        return replace(finished, execution=replace(finished.execution, call=hidden(call, secret)))
+        return replace(finished, execution=replace(finished.execution, call=self.tools.shown(call)))
 
     async def _run_hooks(self, context: HookContext, batch: Batch) -> HookContext | None:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
@@ -397,8 +399,8 @@ class ToolExecutor:
 
     def _scrubbed(self, call: ToolCall) -> Callable[[str], str]:
         """What takes the secret arguments of a call out of a text."""
-        secret = self.tools.secrets_of(call)
-        return Scrubber.of(call, secret).text if secret else str
+        scrubber = self.tools.scrubber_for(call)
+        return str if scrubber is None else scrubber.text
 
     def _tell_started(self, call: ToolCall, batch: Batch) -> None:
         if batch.scope.emitter.is_heard:

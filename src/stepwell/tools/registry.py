@@ -8,7 +8,7 @@ from stepwell.errors import ConfigurationError, ToolNotFoundError
 from stepwell.messages import ToolCall
 from stepwell.models import ToolSchema
 from stepwell.tools.function_tool import FunctionTool
-from stepwell.tools.secrets import hidden, secret_arguments
+from stepwell.tools.secrets import Scrubber, declared_fields, hidden, secret_arguments
 from stepwell.tools.tool import Tool
 
 ToolLike = Tool | Callable[..., Any]
@@ -133,7 +133,24 @@ class Tools:
 
     def shown(self, call: ToolCall) -> ToolCall:
         """The call as it may be kept and shown: without its secret arguments."""
-        return hidden(call, self.secrets_of(call))
+        secret = self.secrets_of(call)
+        return hidden(call, secret, self.secret_fields(call)) if secret else call
+
+    def scrubber_for(self, call: ToolCall) -> Scrubber | None:
+        """What removes the secret arguments of a call from texts and results; None if it has
+        none."""
+        secret = self.secrets_of(call)
+        return Scrubber.of(call, secret, self.secret_fields(call)) if secret else None
+
+    def secret_fields(self, call: ToolCall) -> frozenset[str]:
+        """The field names that the schema of the called tool declares: known words, no secrets. Of
+        a tool that does not exist, those of all tools; none if the call has no secrets."""
+        if not self.secrets_of(call):
+            return frozenset()
+        names = (call.name,) if call.name in self._tools else self.names
+        return frozenset[str]().union(
+            *(declared_fields(self.get(name).schema.parameters) for name in names)
+        )
 
     def __iter__(self) -> Iterator[Tool]:
         return (self.get(name) for name in self.names)

@@ -31,14 +31,32 @@ def secret_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def hidden(call: ToolCall, secret: frozenset[str]) -> ToolCall:
-    """The call as it may be kept and shown."""
+def declared_fields(parameters: Mapping[str, Any]) -> frozenset[str]:
+    """Every name under ``properties`` in a JSON schema, at any depth.
+
+    Inside a secret argument all keys are data, and may be secret, except for these."""
+    names: set[str] = set()
+    rest: list[Any] = [parameters]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, Mapping):
+            names.update(_mapping(cast("Mapping[str, Any]", node).get("properties")))
+            rest.extend(cast("Mapping[str, Any]", node).values())
+        elif isinstance(node, list):
+            rest.extend(cast("list[Any]", node))
+    return frozenset(names)
+
+
+def hidden(call: ToolCall, secret: frozenset[str], fields: frozenset[str]) -> ToolCall:
+    """The call as it may be kept and shown; ``fields`` are its ``declared_fields``."""
     if not secret:
         return call
     # A model may say the secret in an open argument as well.
-    scrubber = Scrubber.of(call, secret)
+    scrubber = Scrubber.of(call, secret, fields)
     arguments = {
-        name: HIDDEN if name in secret else scrubber.kept(value)
+        name if name in fields else scrubber.text(name): HIDDEN
+        if name in secret
+        else scrubber.kept(value)
         for name, value in call.arguments.items()
     }
     malformed = None if call.malformed is None else HIDDEN
@@ -64,9 +82,12 @@ class Scrubber(Struct, frozen=True):
     values: tuple[str, ...]
 
     @classmethod
-    def of(cls, call: ToolCall, secret: frozenset[str]) -> "Scrubber":
-        """For the secrets of this call; the longest first, since one may contain another."""
-        given = {text for name in secret for text in _texts(call.arguments.get(name))}
+    def of(
+        cls, call: ToolCall, secret: frozenset[str], fields: frozenset[str] = frozenset()
+    ) -> "Scrubber":
+        """For the secrets of this call; the longest first, since one may contain another. The
+        keys of a secret mapping are secret too, unless they are among its declared ``fields``."""
+        given = {text for name in secret for text in _texts(call.arguments.get(name), fields)}
         found = {form for text in given for form in _forms(text)}
         return cls(tuple(sorted(found, key=len, reverse=True)))
 
@@ -189,11 +210,12 @@ def _is_secret(shape: Any, definitions: Mapping[str, Any], seen: set[str]) -> bo
     return any(_is_secret(item, definitions, seen) for item in node.values())
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _texts(value: Any, fields: frozenset[str]) -> Iterable[str]:
     if isinstance(value, Mapping):
-        value = list(cast("Mapping[Any, Any]", value).values())
+        pairs = cast("Mapping[Any, Any]", value)
+        value = [*(key for key in pairs if key not in fields), *pairs.values()]
     if isinstance(value, list | tuple):
         for item in cast("Iterable[Any]", value):
-            yield from _texts(item)
+            yield from _texts(item, fields)
     elif not isinstance(value, bool | None) and len(str(value)) >= SHORTEST:
         yield str(value)

@@ -78,7 +78,20 @@ def asks(password: SecretStr) -> InputRequired:
     )
 
 
-TOOLS = [sign_in, fails, refuses, asks]
+@tool
+def uses_tokens(tokens: dict[SecretStr, Any], note: str = "") -> dict[str, Any]:
+    """Use tokens."""
+    return {token.get_secret_value(): note for token in tokens}
+
+
+@tool
+def uses_nested(accounts: dict[str, dict[str, SecretStr]], context: ToolContext) -> str:
+    """Use accounts."""
+    context.progress(str(list(accounts)))
+    return f"used {list(accounts)}"
+
+
+TOOLS = [sign_in, fails, refuses, asks, uses_tokens, uses_nested]
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("sign_in", {"user": "ada", "password": CANARY}),
     ("fails", {"password": CANARY}),
@@ -86,6 +99,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("asks", {"password": CANARY}),
     ("sign_in", {"user": "ada", "password": [CANARY * 40]}),
     ("sign_in", {"user": "ada", "password": CANARY, "extra": 1}),
+    ("uses_tokens", {"tokens": {CANARY: 1}, "note": f"for {CANARY}"}),
+    ("uses_tokens", {"tokens": {CANARY: {"deep": [{CANARY: 1}]}}, CANARY: 2}),
+    ("uses_tokens", {"tokens": [{CANARY: 1}]}),
+    ("uses_nested", {"accounts": {CANARY: {"password": "long-enough"}}}),
 ]
 
 
@@ -123,6 +140,18 @@ async def test_a_secret_argument_is_nowhere_to_be_found(
     assert state.steps[0].step.tool_executions[0].call.name == name
     assert CANARY not in everything(state, events, caplog)
     assert HIDDEN in repr(state.messages)
+
+
+async def test_a_secret_key_is_removed_from_the_text_but_a_declared_field_name_stays() -> None:
+    login = call("refuses", id="c1", login={"user": "ada-lovelace", "password": CANARY})
+    tokens = call("uses_tokens", id="c2", tokens={"key-of-the-vault": "value-1"}, note="password")
+    text = "The password of user ada-lovelace opens key-of-the-vault."
+    response = ModelResponse(text=text, tool_calls=(login, tokens))
+    state = await Agent(ScriptedModel([response, "Done."]), tools=TOOLS).run("Go")
+
+    assert state.messages[1].text == "The password of user [secret] opens [secret]."
+    assert dict(state.messages[1].tool_calls[1].arguments) == {"tokens": HIDDEN, "note": "password"}
+    assert state.messages[3].text == '{"[secret]":"password"}'
 
 
 async def test_what_is_not_marked_stays_as_it_is() -> None:
