@@ -1,5 +1,5 @@
-"""Requests to providers over httpx2: one client per event loop, no redirects, bounded bodies, and
-every fault of the HTTP library turned into a ``ModelError``.
+"""Requests to providers over httpx2: one client per event loop, no redirects, no cookies, bounded
+bodies, and every fault of the HTTP library turned into a ``ModelError``.
 """
 
 import asyncio
@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary, ref
 
@@ -169,12 +170,21 @@ async def _client() -> "httpx2.AsyncClient":
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
     client = httpx2.AsyncClient(
-        limits=limits, headers={"user-agent": "stepwell"}, verify=certificates()
+        limits=limits,
+        headers={"user-agent": "stepwell"},
+        verify=certificates(),
+        cookies=no_cookies(),
     )
     closer = _closed_with_the_loop(client, ref(loop))
     _clients[loop] = (client, closer)
     await anext(closer)
     return client
+
+
+def no_cookies() -> CookieJar:
+    """A jar that takes no cookies. A client is shared by all users of a process: a cookie kept in
+    it would tie the requests of one to those of another."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 @cache

@@ -125,7 +125,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         client: "httpx2.AsyncClient | None" = None,
         clock: Clock | None = None,
     ) -> "ProviderModel":
-        """One of its models. A client of your own (proxy, certificates) stays yours to close."""
+        """One of its models. A client of your own (proxy, certificates) stays yours to close, and
+        keeps cookies unless you give it a jar that takes none; the built-in client keeps none."""
         chosen = name or self.default_model
         if not chosen:
             raise ConfigurationError(

@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.capabilities.mcp.launch import Address
 from stepwell.capabilities.mcp.process import LONGEST_MESSAGE
+from stepwell.models.http import no_cookies
 
 SECONDS_TO_CONNECT = 30.0
 
@@ -18,7 +19,7 @@ async def web_streams(address: Address) -> AsyncGenerator[Any]:
 
     # How long a call may take is the tool's timeout; a slow server is not a dead one.
     patience = Timeout(SECONDS_TO_CONNECT, read=None)
-    client = AsyncClient(headers=dict(address.headers), timeout=patience)
+    client = AsyncClient(headers=dict(address.headers), timeout=patience, cookies=no_cookies())
     async with (
         client,
         streamable_http_client(
