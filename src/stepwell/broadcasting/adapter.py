@@ -22,7 +22,7 @@ from stepwell.broadcasting.envelope import (
     EnvelopeType,
 )
 from stepwell.broadcasting.executions import Executions, TrackedExecution
-from stepwell.broadcasting.outbox import Outbox
+from stepwell.broadcasting.outbox import Flush, Outbox
 from stepwell.broadcasting.telling import Telling
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus
@@ -152,6 +152,7 @@ class AgentEventEnvelopeAdapter:
         """
         next_id = self.execution_id if execution_id is None else execution_id
         next_id = checked_text(type(self).__name__, "execution_id", next_id)
+        self._send_unsent_ends()
         root, at = self._executions.root, self._clock.now()
         self._tell.close(root, at)
         if root.status in (BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED):
@@ -164,6 +165,7 @@ class AgentEventEnvelopeAdapter:
         A broadcaster that hangs past its time limit is not waited for; what it still has to send is
         ``waiting``.
         """
+        self._send_unsent_ends()
         await self._outbox.flush()
 
     # How it stands
@@ -292,7 +294,11 @@ class AgentEventEnvelopeAdapter:
         self._tell.send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
 
     def on_continuation_evaluated(self, event: ContinuationEvaluated) -> Awaitable[None] | None:
-        """Tell the votes, if the config says so; the status follows from other events.
+        """Tell the votes, if the config says so.
+
+        The status follows from ``AgentFailed`` and ``AgentFinished``, which come right after the
+        last decision. Where neither handler is wired, it follows from that decision, as soon as the
+        returned object is awaited, or at ``flush()`` and ``reset()``.
 
         Between two steps the returned object waits for sending, if it is awaited: whoever steps by
         hand may leave the event loop here.
@@ -305,12 +311,16 @@ class AgentEventEnvelopeAdapter:
         if self.config.include_continuation_trace:
             payload = payloads.continuation(run, event)
             self._tell.send(run, EnvelopeType.CONTINUATION, payload, event.at)
-        return self._flushing(run) if event.outcome.should_continue else None
+        if event.outcome.should_continue:
+            return self._flushing(run)
+        run.unsent_end = (payloads.decided(run, event), event.at)
+        return Flush(self.flush)
 
     def on_stream_chunk(self, event: StreamEventReceived) -> None:
-        """Tell a piece of text, if the config says so."""
+        """Tell a piece of text, if the config says so; one that comes after the execution's end
+        is dropped."""
         run = self._executions.of(event)
-        if run is None or not self.config.include_stream_chunks:
+        if run is None or run.status.is_terminal or not self.config.include_stream_chunks:
             return
         if event.chunk_index == 0:
             self._tell.close_text(run, event.at)
@@ -327,6 +337,7 @@ class AgentEventEnvelopeAdapter:
         if run is None:
             return
         self._tell.close(run, event.at)
+        run.unsent_end = None
         run.steps = event.steps_completed
         self._tell.follow(run, payloads.failed(run, event), event.at)
 
@@ -337,6 +348,7 @@ class AgentEventEnvelopeAdapter:
         if run is None:
             return None
         self._tell.close(run, event.at)
+        run.unsent_end = None
         run.steps = event.total_steps
         is_told = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
         if not is_told:
@@ -362,6 +374,12 @@ class AgentEventEnvelopeAdapter:
         self._tell.move(root, payload, at)
 
     # Sending
+
+    def _send_unsent_ends(self) -> None:
+        for run in self._executions.all():
+            unsent, run.unsent_end = run.unsent_end, None
+            if unsent is not None:
+                self._tell.follow(run, *unsent)
 
     def _flushing(self, run: TrackedExecution) -> Awaitable[None] | None:
         return self._outbox.flushing() if run is self._executions.root else None

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Iterator
+from datetime import datetime
 from typing import NamedTuple, TypedDict
 
-from stepwell.broadcasting.envelope import BroadcastStatus
+from stepwell.broadcasting.envelope import BroadcastStatus, StatusPayload
 from stepwell.continuation import ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
@@ -57,6 +58,8 @@ class TrackedExecution:
         """Calls that were told as completed without a result; one that comes late is not told."""
         self.open_text: StreamEventReceived | None = None
         """The newest chunk of a response that is not complete."""
+        self.unsent_end: tuple[StatusPayload, datetime] | None = None
+        """The status that the last decision leads to, until an event of the end brings it."""
 
     @property
     def whose(self) -> Whose:
@@ -132,6 +135,10 @@ class Executions:
         self.root.agent_id = event.agent_id
         self._known[event.execution_id] = self.root
         return self.root
+
+    def all(self) -> tuple[TrackedExecution, ...]:
+        """Those known so far: the root, its subagents and theirs."""
+        return tuple(self._known.values())
 
     def note_spawning(self, event: SubagentSpawning) -> None:
         """Whose subagent it will be that begins next, and for which call."""

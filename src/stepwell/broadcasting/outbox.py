@@ -64,11 +64,11 @@ class Outbox:
 
     def flushing(self) -> Awaitable[None]:
         """What flushes once somebody awaits it, and does not complain if nobody does."""
-        return _Flush(self.flush)
+        return Flush(self.flush)
 
 
-class _Flush:
-    """A coroutine would complain if nobody awaits it."""
+class Flush:
+    """Flushes when it is awaited. A coroutine would complain if nobody awaits it."""
 
     def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
         self._flush = flush

@@ -213,6 +213,21 @@ def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
     )
 
 
+def decided(run: TrackedExecution, event: ContinuationEvaluated) -> StatusPayload:
+    """The execution ended, or waits, as far as its last decision says: for those who listen to no
+    event of the end."""
+    outcome = event.outcome
+    word = event.status or outcome.status
+    reason = _in_words(outcome, word)
+    return status(
+        run,
+        BroadcastStatus.of(word),
+        stop_reason=outcome.stop_reason,
+        reason=reason,
+        error=reason if word is AgentStatus.FAILED else None,
+    )
+
+
 def left_behind(run: TrackedExecution, *, cancelled: bool) -> StatusPayload:
     """A subagent never told how it ended, and what it belongs to is over."""
     return status(

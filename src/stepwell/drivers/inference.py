@@ -147,9 +147,9 @@ class Inference:
         try:
             async for part in parts:
                 match part:
-                    case TextDelta():
+                    case TextDelta() if part.text:
                         chunks.add(part.text)
-                    case ThinkingDelta():
+                    case ThinkingDelta() if part.text:
                         state.scope.emitter.emit(
                             ThinkingReceived, step_number=state.step_number, content=part.text
                         )

@@ -162,10 +162,12 @@ class TokenUsageReported(AgentEvent, frozen=True, kw_only=True):
 
 
 class ContinuationEvaluated(AgentEvent, frozen=True, kw_only=True):
-    """The decision of one iteration, with every vote."""
+    """The decision of one iteration, with every vote, and the status that the run has by it."""
 
     step_number: int
     outcome: ContinuationOutcome
+    status: AgentStatus | None = None
+    """The run's status; it may be ``paused`` where the outcome alone means ``stopped``."""
 
     def __str__(self) -> str:
         verdict = (

@@ -61,7 +61,12 @@ def tell_step(state: AgentState, scope: RunScope, step: AgentStep, seconds: floa
 def tell_decision(state: AgentState, scope: RunScope, outcome: ContinuationOutcome) -> None:
     """The votes of an iteration were counted and the state was recorded."""
     if scope.emitter.is_heard:
-        scope.emitter.emit(ContinuationEvaluated, step_number=state.step_count, outcome=outcome)
+        scope.emitter.emit(
+            ContinuationEvaluated,
+            step_number=state.step_count,
+            outcome=outcome,
+            status=state.status,
+        )
         scope.emitter.emit(AgentStateUpdated, status=state.status, step_count=state.step_count)
 
 

@@ -17,6 +17,7 @@ from stepwell import (
     ResponseEnd,
     StreamPart,
     TextDelta,
+    ThinkingDelta,
 )
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
@@ -28,6 +29,7 @@ from stepwell.events import (
     AgentStepStarted,
     EventSource,
     StreamEventReceived,
+    ThinkingReceived,
     ToolCallCompleted,
     ToolCallStarted,
 )
@@ -273,3 +275,40 @@ def test_a_handler_may_be_called_where_no_loop_runs() -> None:
     asyncio.run(adapter.flush())
 
     assert screen.of_type("agent.status")[-1]["payload"]["status"] == "completed"
+
+
+async def test_a_chunk_after_the_terminal_status_is_dropped() -> None:
+    followed = Followed(Agent(ScriptedModel(["One two three."])))
+    followed.agent.on_event(
+        StreamEventReceived, lambda _: followed.adapter.on_agent_status_changed("cancelled")
+    )
+
+    await followed.run()
+
+    types = followed.types
+    assert followed.statuses() == ["processing", "cancelled"]
+    assert "stream.chunk" not in types[types.index("status", types.index("status") + 1) :]
+    assert_in_order(followed.envelopes)
+
+
+async def test_empty_chunks_of_a_model_are_not_sent() -> None:
+    model = BreakingModel(
+        [
+            TextDelta(""),
+            TextDelta("Hi"),
+            TextDelta(""),
+            ThinkingDelta(""),
+            TextDelta("!"),
+            ended("Hi!"),
+        ]
+    )
+    followed = Followed(Agent(model))
+    heard: list[AgentEvent] = []
+    followed.agent.wiretap(heard.append)
+
+    await followed.run()
+
+    chunks = followed.payloads("agent.stream.chunk")
+    told = [(c["chunk_index"], c["content"], c["is_complete"]) for c in chunks]
+    assert told == [(0, "Hi", False), (1, "!", False), (2, "", True)]
+    assert not [event for event in heard if isinstance(event, ThinkingReceived)]

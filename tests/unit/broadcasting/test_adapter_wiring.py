@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
+    AgentEvent,
     AgentExecutionStarted,
     AgentFailed,
     AgentFinished,
@@ -81,6 +83,71 @@ async def test_single_handlers_give_the_same_as_the_wiretap() -> None:
 
     assert len(whole.envelopes) > 15
     assert single.envelopes == whole.envelopes
+
+
+def wire_seed_handlers(agent: Agent, adapter: AgentEventEnvelopeAdapter) -> None:
+    """The six handlers that existed before the wiretap: none of them is for the end of a run."""
+    agent.on_event(AgentStepStarted, adapter.on_agent_step_started)
+    agent.on_event(AgentStepCompleted, adapter.on_agent_step_completed)
+    agent.on_event(ToolCallStarted, adapter.on_tool_call_started)
+    agent.on_event(ToolCallCompleted, adapter.on_tool_call_completed)
+    agent.on_event(ContinuationEvaluated, adapter.on_continuation_evaluated)
+    agent.on_event(StreamEventReceived, adapter.on_stream_chunk)
+
+
+@pytest.mark.parametrize(
+    ("turns", "settings", "last"),
+    [
+        (["Hi."], {}, "completed"),
+        ([call("good"), call("bad")], {}, "failed"),
+        ([call("good"), call("good"), "never"], {"max_steps": 2}, "stopped"),
+        ([call("good"), call("good"), "x"], {"max_steps": 2, "at_limit": "pause"}, "paused"),
+    ],
+)
+async def test_wiring_without_the_events_of_the_end_gives_a_last_status(
+    turns: list[Any], settings: dict[str, Any], last: str
+) -> None:
+    agent = Agent(ScriptedModel(turns), tools=GOOD_AND_BAD, **settings)
+    screen = RecordingBroadcaster()
+    adapter = adapter_for(screen, BroadcastConfig.standard())
+    wire_seed_handlers(agent, adapter)
+
+    state = await agent.run("Go.")
+
+    statuses = [envelope["payload"] for envelope in screen.of_type("agent.status")]
+    assert [status["status"] for status in statuses] == ["processing", last]
+    assert state.stop is not None
+    assert statuses[-1]["stop_reason"] == state.stop.stop_reason
+    assert statuses[-1]["step_count"] == state.step_count
+    assert (statuses[-1]["error_message"] is not None) == (last == "failed")
+    assert screen.envelopes[-1]["type"] == "agent.status"
+
+
+def test_it_gives_it_in_a_sync_run_as_well() -> None:
+    agent, screen = Agent(ScriptedModel(["Hi."])), RecordingBroadcaster()
+    wire_seed_handlers(agent, adapter_for(screen, BroadcastConfig.standard()))
+
+    agent.run_sync("Go.")
+
+    assert screen.envelopes[-1]["payload"]["status"] == "completed"
+
+
+async def test_a_handler_called_by_hand_sends_the_last_status_at_reset_at_the_latest() -> None:
+    agent, screen = Agent(ScriptedModel(["One.", "Two."])), RecordingBroadcaster()
+    adapter = adapter_for(screen, BroadcastConfig.minimal())
+    heard: list[AgentEvent] = []
+    agent.wiretap(heard.append)
+    await agent.run("Go.")
+    for event in heard:
+        if isinstance(event, AgentStepStarted):
+            adapter.on_agent_step_started(event)
+        if isinstance(event, ContinuationEvaluated):
+            adapter.on_continuation_evaluated(event)
+    adapter.reset("e2")
+    await adapter.flush()
+
+    told = [envelope["payload"]["status"] for envelope in screen.of_type("agent.status")]
+    assert told == ["processing", "completed"]
 
 
 async def test_tools_alone_can_be_wired_beside_the_step() -> None:
