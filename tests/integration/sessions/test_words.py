@@ -2,29 +2,31 @@
 
 import asyncio
 import logging
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from stepwell.agent import Agent
+from stepwell.clock import Clock
 from stepwell.sessions.reading import Reader
 from stepwell.sessions.runner import Runner
 from stepwell.sessions.settings import SessionSettings
-from stepwell.testing import ScriptedModel, call
+from stepwell.testing import FakeClock, ScriptedModel, call
 from stepwell.tools import FunctionTool
 from stepwell.worker.work import Work
 from tests.integration.sessions.front_desk import desk_at
 from tests.integration.sessions.tried import QUICK, Tried
-from tests.integration.sessions.world import Crash, CrashingStore, World, world
+from tests.integration.sessions.world import CLOCK, Crash, CrashingStore, World, world
 
-BRIEF = SessionSettings(
-    lease_seconds=0.2, heartbeat_seconds=0.1, shutdown_seconds=0.05, flush_seconds=5.0
+PATIENT = SessionSettings(
+    lease_seconds=60.0, heartbeat_seconds=20.0, shutdown_seconds=0.05, flush_seconds=5.0
 )
 
 
-def worker(here: World, name: str, settings: SessionSettings = BRIEF) -> Work:
-    runner = Runner(here.store, here.jobs, here.agents, settings=settings)
-    return Work(here.store, runner, settings=settings, worker_id=name, jobs=here.jobs)
+def worker(here: World, name: str, clock: Clock = CLOCK) -> Work:
+    runner = Runner(here.store, here.jobs, here.agents, settings=PATIENT)
+    return Work(here.store, runner, settings=PATIENT, worker_id=name, jobs=here.jobs, clock=clock)
 
 
 async def test_a_takeover_is_told_kept_and_logged(
@@ -34,10 +36,10 @@ async def test_a_takeover_is_told_kept_and_logged(
     async with world(tmp_path, tried.agent, settings=QUICK) as here:
         id = await here.send("go")
         with pytest.raises(Crash):  # in step 2
-            await here.run(id, store=CrashingStore(here.store, at=7), settings=BRIEF)
-        await asyncio.sleep(0.25)
+            await here.run(id, store=CrashingStore(here.store, at=7), settings=PATIENT)
+        later = FakeClock(CLOCK.now() + timedelta(minutes=5))
         with caplog.at_level(logging.WARNING, "stepwell.worker"):
-            assert await worker(here, "worker-2").take(id)
+            assert await worker(here, "worker-2", later).take(id)
 
         row = await here.execution(id)
         assert row.status == "completed"
@@ -64,7 +66,7 @@ async def test_a_worker_that_was_shut_down_did_not_die(tmp_path: Path) -> None:
 
     tool = FunctionTool(slow, description="Takes long.", effect="external")
     agent = Agent(ScriptedModel([call("slow", id="s"), "I will check."]), tools=[tool])
-    async with world(tmp_path, agent, settings=BRIEF) as here:
+    async with world(tmp_path, agent, settings=PATIENT) as here:
         id = await here.send("go")
         first = worker(here, "worker-1")
         taking = asyncio.create_task(first.take(id))

@@ -22,7 +22,15 @@ from stepwell.stores.opening import open_store
 from stepwell.worker.choice import jobs_for
 from tests.integration.worker import worker_process
 
-QUICK = {"lease_seconds": 0.9, "heartbeat_seconds": 0.3, "poll_seconds": 0.2}
+PATIENT = {"lease_seconds": 60.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.2}
+"""No lease runs out by itself, however slow the machine is. Polls and heartbeats are frequent."""
+
+BRIEF = {"lease_seconds": 3.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.2}
+"""The lease of a worker that the test kills or freezes runs out soon."""
+
+ENOUGH_SECONDS = 90.0
+"""How long a test waits for what has to happen, before it fails."""
+
 CLOCK = SystemClock()
 
 # Workers are forked off a process that has loaded everything: a second each is saved.
@@ -97,7 +105,7 @@ class Place:
         return found
 
     async def until(
-        self, execution_id: str, which: Callable[[Execution], bool], seconds: float = 15.0
+        self, execution_id: str, which: Callable[[Execution], bool], seconds: float = ENOUGH_SECONDS
     ) -> Execution:
         """The row, once it is so."""
         async with asyncio.timeout(seconds):
@@ -106,11 +114,13 @@ class Place:
                 await asyncio.sleep(0.02)
         return found
 
-    async def all_over(self, ids: list[str], seconds: float = 30.0) -> list[Execution]:
+    async def all_over(self, ids: list[str], seconds: float = ENOUGH_SECONDS) -> list[Execution]:
         """The rows, once all are over."""
         return [await self.until(id, lambda found: found.status.is_over, seconds) for id in ids]
 
-    async def all_finished(self, ids: list[str], seconds: float = 30.0) -> list[Execution]:
+    async def all_finished(
+        self, ids: list[str], seconds: float = ENOUGH_SECONDS
+    ) -> list[Execution]:
         """The same, and the witness knows: a runner notes the end after its commit."""
         rows = await self.all_over(ids, seconds)
         async with asyncio.timeout(seconds):
@@ -126,7 +136,9 @@ class Place:
         seen = [Noted(w, i, int(a), int(s), int(p), float(t)) for w, i, a, s, p, t in lines]
         return [n for n in seen if what in {None, n.what} and id in {None, n.id}]
 
-    async def noted_soon(self, what: str, id: str, count: int = 1, seconds: float = 15.0) -> Noted:
+    async def noted_soon(
+        self, what: str, id: str, count: int = 1, seconds: float = ENOUGH_SECONDS
+    ) -> Noted:
         """The nth note of that kind about that execution, waited for."""
         async with asyncio.timeout(seconds):
             while len(found := self.noted(what, id)) < count:  # noqa: ASYNC110
@@ -162,7 +174,7 @@ class WorkerProcess:
         self._ours, theirs = FORKS.Pipe()
         self._process = FORKS.Process(
             target=worker_process.work,
-            args=(place.url, place.witness, {**QUICK, **settings}, theirs),
+            args=(place.url, place.witness, {**PATIENT, **settings}, theirs),
         )
         self._process.start()
         theirs.close()
@@ -191,7 +203,7 @@ class WorkerProcess:
     async def stopped(self) -> int | None:
         """Ask it to end; its exit code."""
         self._process.terminate()
-        await asyncio.to_thread(self._process.join, 15)
+        await asyncio.to_thread(self._process.join, ENOUGH_SECONDS)
         return self._process.exitcode
 
     def end(self) -> None:
@@ -236,8 +248,8 @@ def _send_elsewhere(url: str, witness: Path, sessions: int, parent: Connection) 
 
 
 def settings_of(**changes: object) -> SessionSettings:
-    """Quick ones."""
-    return SessionSettings(**{**QUICK, **changes})  # type: ignore[arg-type]
+    """Settings for a test; leases do not run out unless it says so."""
+    return SessionSettings(**{**PATIENT, **changes})  # type: ignore[arg-type]
 
 
 def _session(id: str) -> Session:

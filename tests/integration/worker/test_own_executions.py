@@ -33,10 +33,10 @@ def work_at(place: Place, clock: SystemClock, **settings: object) -> Work:
 async def test_what_it_runs_is_not_taken_again_after_a_standstill(sqlite_place: Place) -> None:
     clock = Standstill()
     work = work_at(sqlite_place, clock)
-    [id] = await sqlite_place.send(seconds=0.3)
+    [id] = await sqlite_place.send(seconds=1.0)
     [first] = await work.take_some()
     await sqlite_place.noted_soon("step", id)
-    clock.lost = 60.0  # its lease has run out, as far as the database knows
+    clock.lost = 120.0  # its lease has run out, as far as the database knows
 
     assert await work.take_some() == []
     assert not await work.take(id)
@@ -51,7 +51,7 @@ async def test_others_are_still_taken_after_a_standstill(sqlite_place: Place) ->
     work = work_at(sqlite_place, clock)
     await sqlite_place.send(seconds=0.2)
     [first] = await work.take_some()
-    clock.lost = 60.0
+    clock.lost = 120.0
     [other] = await sqlite_place.send()
 
     [second] = await work.take_some()
@@ -61,7 +61,7 @@ async def test_others_are_still_taken_after_a_standstill(sqlite_place: Place) ->
 
 async def test_both_ways_of_taking_share_one_limit(sqlite_place: Place) -> None:
     work = work_at(sqlite_place, SystemClock(), concurrency=1)
-    [first] = await sqlite_place.send(seconds=0.2)
+    [first] = await sqlite_place.send(seconds=2.0)
     [second] = await sqlite_place.send()
 
     [taken] = await work.take_some()

@@ -119,7 +119,7 @@ async def test_a_session_runs_through_by_the_chain_and_leaves_no_jobs(
     caplog.set_level("INFO", "stepwell.worker")
     async with working(postgres_place, poll_seconds=0.5):
         ids = await postgres_place.send(10)
-        rows = await postgres_place.all_finished(ids, 10.0)
+        rows = await postgres_place.all_finished(ids)
 
     assert not [it for it in caplog.messages if "without a job" in it]  # the sweeper had no part
     assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
@@ -183,8 +183,7 @@ async def test_two_who_sweep_at_once_make_one_job(postgres_place: Place) -> None
 
 
 async def test_a_worker_whose_connections_are_cut_goes_on(postgres_place: Place) -> None:
-    # A lease that lasts until it can be renewed over new connections.
-    async with working(postgres_place, lease_seconds=5.0):
+    async with working(postgres_place):
         [long] = await postgres_place.send(steps=4, seconds=0.4)
         await postgres_place.noted_soon("step", long)
         await asked(
@@ -206,7 +205,7 @@ async def test_a_worker_that_procrastinate_holds_for_dead_goes_on(postgres_place
         await postgres_place.all_over([first])
         await asked(postgres_place, "DELETE FROM procrastinate_workers")
         [second] = await postgres_place.send()
-        await postgres_place.all_over([second], 8.0)
+        await postgres_place.all_over([second])
 
 
 @pytest.mark.parametrize(("off", "told"), [(0.0, 0), (60.0, 1), (-60.0, 1)])
