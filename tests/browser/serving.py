@@ -55,7 +55,7 @@ class Server:
         self._path = path
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self.client = httpx2.Client(timeout=30)
+        self.client = httpx2.Client(timeout=90)
 
     @property
     def url(self) -> str:
@@ -112,10 +112,10 @@ class Server:
             return
         how(process)
         try:
-            process.wait(15)
+            process.wait(90)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(90)
         finally:
             assert process.stdin is not None
             process.stdin.close()

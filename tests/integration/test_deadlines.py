@@ -23,10 +23,10 @@ from stepwell.events import AgentFinished, AgentStepCompleted, ToolCallCompleted
 from stepwell.models import ModelResponse, ResponseEnd, TextDelta
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
-LONG = 30.0
-SOON = 0.3
+LONG = 300.0
+SOON = 1.0
 """Enough to begin what the deadline is to cut off, also on a machine that is busy."""
-ENOUGH = 10.0
+ENOUGH = 90.0
 """Far below LONG: a run that takes less was not waiting for it."""
 
 

@@ -157,6 +157,6 @@ def client_running() -> Iterator[ChatClient]:
             if process.stdin is not None:
                 process.stdin.close()
             try:
-                process.wait(5.0)
+                process.wait(90)
             except subprocess.TimeoutExpired:
                 process.kill()

@@ -170,11 +170,11 @@ async def test_a_worker_that_breaks_is_replaced_and_told_of_meanwhile(
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         sent = await app.services.intake.send_message(ADA, NewMessage(content="Look"))
-        await asyncio.wait_for(clock.pausing.wait(), 20)
+        await asyncio.wait_for(clock.pausing.wait(), 90)
         meanwhile = await client.get("/ready")
         clock.goes_on.set()
         assert sent.execution is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert await ended(app, sent.execution.id) == "completed"
         later = await client.get("/ready")
     assert meanwhile.status_code == 503

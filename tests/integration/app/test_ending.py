@@ -60,15 +60,15 @@ async def stopped_amid_a_tool(folder: Path, number: signal.Signals) -> tuple[int
         assert base_url is not None
         async with httpx2.AsyncClient(base_url=base_url.group()) as client:
             sent = (await client.post("/agent/messages", json={"content": "Look"})).json()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not await asyncio.to_thread((folder / "begun").exists):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.02)
         process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while await listens(base_url.group()):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
         (folder / "ending").touch()
-        return await asyncio.wait_for(process.wait(), 20), sent
+        return await asyncio.wait_for(process.wait(), 90), sent
     finally:
         if process.returncode is None:
             process.kill()

@@ -46,7 +46,7 @@ async def stepwell(folder: Path, *arguments: str) -> AsyncIterator[str]:
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        _, errors = await asyncio.wait_for(process.communicate(), 30)
+        _, errors = await asyncio.wait_for(process.communicate(), 90)
     assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors, errors.decode()
 

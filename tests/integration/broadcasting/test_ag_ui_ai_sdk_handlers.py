@@ -53,7 +53,7 @@ async def test_a_page_that_leaves_the_documented_ag_ui_handler_ends_its_run() ->
     async def send(_: dict[str, Any]) -> None:
         """As servers do once the page left: nothing, and no error."""
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         await names["app"]({"type": "http"}, receive, send)
 
     assert slow.ended.is_set()

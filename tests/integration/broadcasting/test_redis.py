@@ -42,7 +42,7 @@ class Subscriber:
         self._pubsub = pubsub
 
     async def next(self) -> tuple[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(90):
             while True:
                 heard = await self._pubsub.get_message(ignore_subscribe_messages=True, timeout=10)
                 if heard is not None:

@@ -28,7 +28,7 @@ from tests.servers.mcp_server import http_server
 CANARY = "canary-7f3a9c"
 IGNORE = ErrorPolicy.ignore_tool_errors()
 # By when the server must have begun what it is asked; a busy machine may need the longer ones.
-PATIENCE_SECONDS = (0.4, 2.0, 10.0)
+PATIENCE_SECONDS = (0.4, 2.0, 10.0, 40.0)
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ async def test_a_process_that_is_to_freeze_stops_and_goes_on_when_it_is_woken_up
         assert os.WIFSTOPPED(status)
         assert told(tmp_path, "thaw") == []
         process.send_signal(signal.SIGCONT)
-        assert await asyncio.to_thread(process.wait, 30) == 0
+        assert await asyncio.to_thread(process.wait, 90) == 0
     assert len(told(tmp_path, "thaw")) == 1
     assert told(tmp_path, "crash") == []
 

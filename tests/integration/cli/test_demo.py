@@ -71,7 +71,7 @@ class Shown:
 
     def ended(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(90)
 
 
 def test_every_part_of_the_demo_happens(folder: Path) -> None:
@@ -103,7 +103,7 @@ def test_it_opens_with_an_agent_at_work_and_leaves_nothing_behind(folder: Path) 
     with shown(folder, "--port", "0") as running:
         root, _, route = running.address.partition("#")
         session = route.removeprefix("/s/")
-        with httpx2.Client(base_url=root, timeout=20, trust_env=False) as client:
+        with httpx2.Client(base_url=root, timeout=90, trust_env=False) as client:
             page = client.get("")
             assert page.status_code == 200
             assert "default-src 'none'" in page.headers["content-security-policy"]

@@ -19,7 +19,7 @@ from stepwell.clock import SystemClock
 from tests.integration.cli.command_line import CommandLine, say, started, write_shop
 
 COMMAND = (sys.executable, "-m", "stepwell")
-PATIENCE = 30.0
+PATIENCE = 90.0
 TGKILL = {"x86_64": 234, "aarch64": 131}[platform.machine()]
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_cannot_be_cancelled_is_left_at_the_second_signal(tmp_path: P
     running.send_signal(signal.SIGTERM)
     read_until(running.stderr, "cancelling")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=10)
+    _, err = running.communicate(timeout=90)
     assert running.returncode == ExitCode.CANCELLED
     assert "left at once" in err
 

@@ -131,7 +131,7 @@ def test_it_is_served_and_answers_without_a_key(tmp_path: Path) -> None:
         said = server.stdout.readline()
         assert said.startswith("Stepwell serves money on http://127.0.0.1:")
         root = said.split()[-1]
-        with httpx2.Client(base_url=root, timeout=30, trust_env=False) as client:
+        with httpx2.Client(base_url=root, timeout=90, trust_env=False) as client:
             agent = client.get("/agent/agents").json()["items"][0]
             assert agent["model"].startswith("scripted")
             body = {"content": agent["examples"][0]}
@@ -143,7 +143,7 @@ def test_it_is_served_and_answers_without_a_key(tmp_path: Path) -> None:
         assert "**25.00 USD**" in ended["output"]
     finally:
         server.terminate()
-        server.communicate(timeout=20)
+        server.communicate(timeout=90)
 
 
 def test_a_model_in_its_configuration_takes_the_place_of_the_script(tmp_path: Path) -> None:

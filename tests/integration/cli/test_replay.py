@@ -93,7 +93,7 @@ async def ran(agent: Agent, folder: Path, answers: dict[str, Any] | None = None)
         )
         assert sent.execution is not None
         id = sent.execution.id
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 row = await services.store.read(lambda tx: tx.execution(id))
                 assert row is not None

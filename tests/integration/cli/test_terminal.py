@@ -17,7 +17,7 @@ from stepwell.clock import SystemClock
 from tests.integration.cli.command_line import CommandLine, started, write_shop
 
 COMMAND = (sys.executable, "-m", "stepwell")
-PATIENCE = 30.0
+PATIENCE = 90.0
 CLOCK = SystemClock()
 
 

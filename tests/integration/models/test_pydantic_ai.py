@@ -320,7 +320,7 @@ async def test_leaving_a_stream_lets_go_of_the_connection(byte_server):
     assert await anext(stream) == TextDelta("It is ")
     await stream.aclose()
 
-    await asyncio.wait_for(byte_server.until(lambda: byte_server.disconnects), 5)
+    await asyncio.wait_for(byte_server.until(lambda: byte_server.disconnects), 90)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stepwell.sandbox import SandboxResult
 
-SECONDS_TO_WAIT = 10.0
-PATIENCE_SECONDS = (0.35, 2.0, 10.0)
+SECONDS_TO_WAIT = 90.0
+PATIENCE_SECONDS = (0.35, 2.0, 10.0, 40.0)
 
 
 class Marker:

@@ -107,11 +107,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     thread = threading.Thread(target=run, name="fuzzed server")
     thread.start()
     try:
-        assert ready.wait(30), "the server did not start"
+        assert ready.wait(90), "the server did not start"
         yield found[0]
     finally:
         loop.call_soon_threadsafe(done.set)
-        thread.join(30)
+        thread.join(90)
         assert not thread.is_alive()
 
 

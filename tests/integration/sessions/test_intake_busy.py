@@ -75,7 +75,7 @@ async def test_an_interrupt_asks_the_worker_of_what_runs_and_waits_for_it(desk: 
     enqueued = len(desk.jobs.enqueued)
     async with desk.store.bus.subscribe(execution_topic(execution_id(first))) as news:
         second = await desk.send("two", first.session.id)
-        assert await news.wait(1)
+        assert await news.wait(90)
     third = await desk.send("three", first.session.id)
 
     running = await desk.execution(execution_id(first))
@@ -91,7 +91,7 @@ async def test_steering_reaches_what_runs_without_a_new_execution(desk: FrontDes
     assert await desk.claim(execution_id(first)) is not None
     async with desk.store.bus.subscribe(execution_topic(execution_id(first))) as news:
         steered = await desk.send("left", first.session.id, idempotency_key="k")
-        assert await news.wait(1)
+        assert await news.wait(90)
 
     assert steered.execution is None
     assert steered.message.metadata["steers"] is True

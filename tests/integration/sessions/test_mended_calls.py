@@ -257,7 +257,7 @@ async def test_a_run_ends_though_a_tool_swallows_its_cancellation(
         """Wait."""
         began.set()
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(20)
+            await asyncio.sleep(600)
         return "did it anyway"
 
     turns = [[call("stubborn", id=str(n)) for n in range(count)], "Done."]
@@ -269,7 +269,7 @@ async def test_a_run_ends_though_a_tool_swallows_its_cancellation(
         run = asyncio.create_task(runner.run(claimed, control))
         await began.wait()
         control.abandon(LostLeaseError(id, 1))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             with pytest.raises(LostLeaseError):
                 await run
         assert (await here.execution(id)).status == "running"

@@ -64,7 +64,7 @@ async def test_a_restart_is_waited_for(
         events = await own_store.read(lambda tx: tx.events_after("s", 0, limit=99))
         assert [event.seq for event in events] == list(range(1, 9))
         # The bus is back as well, and told of what may have been missed.
-        assert await news.wait(5)
+        assert await news.wait(90)
 
 
 async def test_patience_ends_by_the_clock(server: PostgresServer, own_store: Store) -> None:
@@ -134,9 +134,7 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
         assert session is not None
         await tx.save_session(replace(session, title="taken over"))
 
-    # Less than the other's own patience with a lock.
-    async with asyncio.timeout(7):
-        await write(own_store, other)
+    await write(own_store, other)  # fails after 15 s without the lock
     thaws.set()
     await thawing
     await freezing.close()
@@ -175,7 +173,7 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_and_no_word(
     ends = await asyncio.gather(*writers, return_exceptions=True)
     assert {type(end) for end in ends} == {asyncio.CancelledError}
     await blocker.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         await asyncio.gather(*(write(own_store, lambda tx: tx.session("s")) for _ in range(14)))
     session = await own_store.read(lambda tx: tx.session("s"))
     assert session is not None

@@ -77,7 +77,7 @@ async def test_every_write_holds_the_lock_beside_the_file(sqlite_file: Path) -> 
     assert await store.read(lambda tx: tx.session("s")) is None
     assert not writing.done()
     lock.close()
-    await asyncio.wait_for(writing, 5)
+    await asyncio.wait_for(writing, 90)
     await store.close()
 
 

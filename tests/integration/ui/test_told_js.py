@@ -67,7 +67,7 @@ async def opened_mid_run(folder: Path, limit: int) -> dict[str, Any]:
         await gates["a reached"].wait()
         await services.intake.send_message(WHO, NewMessage(content="second", session_id=id))
         gates["a"].set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await gates["b reached"].wait()
         async with await services.feeds.subscribe(id, after=0) as feed:
             async for item in feed:  # what was told by then is in the log

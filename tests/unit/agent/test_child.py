@@ -135,7 +135,7 @@ async def test_a_cancellation_during_the_model_call_of_the_child_ends_it() -> No
 
 
 async def test_the_deadline_of_the_parent_ends_the_child() -> None:
-    waiting = Waiting(timeout=0.25)
+    waiting = Waiting(timeout=1.5)
     state = await waiting.agent.run("Go")
 
     assert state.stop is not None
@@ -146,7 +146,7 @@ async def test_the_deadline_of_the_parent_ends_the_child() -> None:
 
 
 async def test_a_parent_that_wraps_up_after_its_deadline_answers() -> None:
-    waiting = Waiting(timeout=0.25, at_limit="wrap_up")
+    waiting = Waiting(timeout=1.5, at_limit="wrap_up")
     state = await waiting.agent.run("Go")
     assert (state.final_response, waiting.ended) == ("Done.", 1)
 
@@ -154,7 +154,7 @@ async def test_a_parent_that_wraps_up_after_its_deadline_answers() -> None:
 async def test_a_child_that_runs_out_of_its_own_time_leaves_the_parent_going() -> None:
     waiting = Waiting()
     spec = AgentSpec(
-        name="worker", description="w", system_prompt="worker", budget=Budget(seconds=0.25)
+        name="worker", description="w", system_prompt="worker", budget=Budget(seconds=1.5)
     )
     tools = [MockTool.returning("look", "x"), MockTool("wait", waiting.wait)]
     agent = Agent(
@@ -205,7 +205,7 @@ async def test_the_owners_cancellation_is_not_swallowed_by_that_of_the_run() -> 
 async def test_a_timeout_around_the_run_works() -> None:
     waiting = Waiting()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.25):
+        async with asyncio.timeout(1.5):
             await waiting.agent.run("Go")
     assert (waiting.ended, others()) == (1, set())
 

@@ -71,7 +71,7 @@ async def test_a_reader_who_does_not_read_ends_the_run() -> None:
         Agent(model), "Go.", translator, cancellation=None, on_state=None, max_unread=50
     )
     await anext(stream)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(90):
         await model.ended.wait()
     rest = [event async for event in stream]
 

@@ -32,7 +32,7 @@ class Setting:
         )
 
     async def run(self) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(90):
             return await self.agent.run("Pay.", cancellation=self.cancellation)
 
 

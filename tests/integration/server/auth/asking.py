@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-_PATIENCE = 10.0
+_PATIENCE = 90.0
 
 
 class Answer(Struct, frozen=True):

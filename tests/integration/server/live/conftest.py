@@ -12,5 +12,5 @@ from tests.integration.server.live.living import Live, living
 async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
     """A server with a worker, impatient enough for tests."""
     folder = tmp_path_factory.mktemp("live")
-    async with living(folder, works=True, ping_seconds=0.2, live_cut_seconds=0.5) as made:
+    async with living(folder, works=True, ping_seconds=0.2, live_cut_seconds=3.0) as made:
         yield made

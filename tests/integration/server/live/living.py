@@ -49,7 +49,7 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
     def client(self, user: str | None = "ada", **headers: str) -> httpx2.AsyncClient:
         """A client of a user, through a real socket."""
         sent = {**headers_of(user), **headers}
-        return httpx2.AsyncClient(base_url=self.url, headers=sent, timeout=20)
+        return httpx2.AsyncClient(base_url=self.url, headers=sent, timeout=90)
 
     async def session(self, user: str = "ada") -> Session:
         """A new session."""
@@ -118,7 +118,7 @@ async def _listening(
                 await worker.stop()
                 await working
             server.should_exit = True
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 await serve
 
 
@@ -164,7 +164,7 @@ class Stream:
     async def events(self, count: int) -> list[Told]:
         """The next ones; comments are left out."""
         found: list[Told] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             async for told in self:
                 if told.type != "comment":
                     found.append(told)
@@ -174,7 +174,7 @@ class Stream:
 
     async def rest(self) -> list[Told]:
         """All up to the end, which has to come soon."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             return [told async for told in self if told.type != "comment"]
 
 

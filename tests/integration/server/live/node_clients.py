@@ -27,7 +27,7 @@ class NodeClient:
         assert reading is not None
         assert writing is not None
         writing.write(json.dumps(command).encode() + b"\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             line = await reading.readline()
         assert line, "the client ended"
         return json.loads(line)
@@ -51,7 +51,7 @@ async def node_client(script: str) -> AsyncIterator[NodeClient]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(90):
                 await process.wait()
         except TimeoutError:
             process.kill()

@@ -26,13 +26,13 @@ UPGRADE = (
 class Chosen(LiveHttpProtocol):
     """Over the parser that uvicorn chooses, with little patience."""
 
-    head_seconds = 0.2
+    head_seconds = 1.0
 
 
 class OverH11(LiveConnections, H11Protocol):
     """Over the one that is always there."""
 
-    head_seconds = 0.2
+    head_seconds = 1.0
 
 
 @pytest_asyncio.fixture(params=[Chosen, OverH11], scope="module", loop_scope="module")
@@ -58,8 +58,8 @@ async def patient(
 def longer(monkeypatch: pytest.MonkeyPatch) -> float:
     """Time for a head that comes on a busy machine; gives a pause that outlasts it."""
     for protocol in (Chosen, OverH11):
-        monkeypatch.setattr(protocol, "head_seconds", 0.8)
-    return 1.0
+        monkeypatch.setattr(protocol, "head_seconds", 3.0)
+    return 3.5
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ async def connection(live: Live) -> AsyncIterator[tuple[asyncio.StreamReader, An
 async def all_of(reader: asyncio.StreamReader) -> bytes:
     """What comes until the server hangs up, which has to be soon."""
     got = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         with contextlib.suppress(ConnectionError):
             while part := await reader.read(65536):
                 got += part

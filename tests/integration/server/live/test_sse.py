@@ -77,7 +77,7 @@ async def test_a_cursor_that_is_no_number_is_refused(live: Live) -> None:
 
 async def test_a_quiet_stream_is_kept_alive_by_comments(live: Live) -> None:
     session = await live.session()
-    async with streaming(live, session) as stream, asyncio.timeout(5):
+    async with streaming(live, session) as stream, asyncio.timeout(90):
         kinds = [told.type for told in await stream.first(2)]
     assert kinds == ["comment", "comment"]
 

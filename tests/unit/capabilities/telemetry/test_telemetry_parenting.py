@@ -77,7 +77,7 @@ async def test_what_http_clients_trace_is_inside_the_turn(streams: bool) -> None
 
 async def test_parallel_tools_in_threads_and_tasks_have_their_own_spans_inside() -> None:
     recorded = Recorded()
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=90)
 
     def in_thread(name: str) -> str:
         """Runs in a thread."""

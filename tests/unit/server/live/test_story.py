@@ -108,7 +108,7 @@ class World(LogInMemory):
         followed = Followed(session_id="s1", execution_id="e1", after=0, message=ASKED)
         story = Story(services, followed, make, starts_over=starts_over)
         told: list[Json] = []
-        async with await feeds.subscribe("s1", 0) as subscription, asyncio.timeout(5):
+        async with await feeds.subscribe("s1", 0) as subscription, asyncio.timeout(90):
             async for some in story.told(subscription, 1.0):
                 told += some
         await feeds.close()
