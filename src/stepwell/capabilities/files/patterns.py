@@ -1,4 +1,4 @@
-"""Patterns for paths: globs with ``**`` and braces, or a piece of the path. Touches no disk."""
+"""The pattern language of ``search_files``: globs, paths and pieces of a path. Touches no disk."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,14 +15,18 @@ _MAGIC = re.compile(r"[*?\[{]")
 
 
 class PathPattern:
-    """Which paths a search is for.
+    """Which files a search is for. Globs and paths are anchored at the base directory.
 
-    A pattern without ``*``, ``?``, ``[`` or ``{`` is found anywhere in the path, in any case. One
-    without a ``/`` is matched with the name alone, at any depth; others with the whole path.
+    - A glob (it has ``*``, ``?``, ``[`` or ``{``) is matched with the whole path: ``*.py`` means
+      files of the base directory itself, ``**/*.py`` files at any depth.
+    - A path (it has a ``/``, or is ``.``) means that file, or all files beneath that directory.
+    - Any other text is a piece of the path, in any case, at any depth.
 
     >>> PathPattern("src/**/*.{ts,tsx}").matches(("src", "ui", "page.tsx"))
     True
-    >>> PathPattern("*.py").matches(("src", "main.py")), PathPattern("MAIN").matches(("main.py",))
+    >>> [PathPattern(p).matches(("src", "main.py")) for p in ("*.py", "**/*.py", "./main.py")]
+    [False, True, False]
+    >>> PathPattern("./src").matches(("src", "main.py")), PathPattern("MAIN").matches(("main.py",))
     (True, True)
     """
 
@@ -39,8 +43,14 @@ class PathPattern:
                 f"the pattern {shortened(pattern)!r} has '..' in it; a search goes down from the "
                 "base directory only"
             )
-        self._piece = None if _MAGIC.search(pattern) else pattern.removeprefix("./").casefold()
+        is_glob = _MAGIC.search(pattern) is not None
+        is_piece = not is_glob and "/" not in pattern and pattern != "."
+        self._piece = pattern.casefold() if is_piece else None
         self._alternatives = [_names(choice) for choice in choices]
+        if not is_glob:  # a directory stands for the files beneath it
+            self._alternatives += [(*names, ANY_DEPTH, "*") for names in self._alternatives]
+        self.wider = _wider(pattern, is_glob=is_glob) if self._piece is None else ()
+        """Patterns that look for the same at any depth."""
         self._named = {name for names in self._alternatives for name in names}
         matchers = {name: _matcher(name) for name in self._named}
         self._matchers = [[matchers[name] for name in names] for names in self._alternatives]
@@ -106,9 +116,19 @@ def _names(alternative: str) -> tuple[str, ...]:
     names = names_of(alternative)
     if names and names[-1] == ANY_DEPTH:
         names = (*names, "*")  # the files beneath, at any depth
-    if "/" not in alternative.strip("/"):
-        return (ANY_DEPTH, *names)
     return names
+
+
+def _wider(pattern: str, *, is_glob: bool) -> tuple[str, ...]:
+    """What may have been meant by a glob or path that matched nothing.
+
+    >>> _wider("./*.py", is_glob=True), _wider("ui/page", is_glob=False)
+    (('**/*.py',), ('**/ui/page*', '**/ui/page/**'))
+    """
+    anywhere = "/".join((ANY_DEPTH, *names_of(pattern)))
+    if pattern.startswith(ANY_DEPTH) or len(anywhere) > MAX_PATTERN - len("/**"):
+        return ()
+    return (anywhere,) if is_glob else (f"{anywhere}*", f"{anywhere}/**")
 
 
 def alternatives(pattern: str) -> list[str]:

@@ -44,17 +44,19 @@ class SearchFilesTool(FileTool):
         Directories such as .git and node_modules are left out, unless the pattern names them.
 
         Args:
-            pattern: A glob such as '*.py', '**/*.py' or 'src/**/*.{ts,tsx}', or a piece of the
-                path such as 'config'. '*' alone stands for all files.
+            pattern: A glob from the base directory: '*.py' finds files in the base directory
+                only, '**/*.py' at any depth, 'src/**/*.{ts,tsx}' beneath src. Or a path such as
+                './a.py' or 'src/ui/': that file, or the files beneath that directory. Or a piece
+                of a path, without '/', such as 'config': at any depth. '**' finds all files.
             contains: Text that a line must have, letter by letter; shows the lines.
         """
         return answered(pattern, lambda: self._shown(pattern, contains or None, context))
 
     def _shown(self, pattern: str, contains: str | None, context: ToolContext | None) -> str:
         if pattern.startswith("/"):
-            pattern = "/".join(self.directory.names(pattern))
+            pattern = "/".join((".", *self.directory.names(pattern)))
         wanted = PathPattern(pattern)
-        search = _Search(self.directory, wanted, self.policy, lambda: refuse_if_cancelled(context))
+        search = self._search(wanted, context)
         if contains is None:
             hits = (printable("/".join(names)) for names in search.files())
         else:
@@ -71,9 +73,25 @@ class SearchFilesTool(FileTool):
         if not shown:
             what = "files match" if contains is None else f"lines with {contains!r:.80} in files of"
             shown.append(f"No {what} {shortened(pattern)!r}.")
+            if not search.has_matched:
+                shown.extend(self._hints(wanted, context))
         if more:
             shown.append(f"... and {more} more; narrow the pattern to see them")
         return "\n".join((*shown, *search.notes()))
+
+    def _search(self, wanted: PathPattern, context: ToolContext | None) -> "_Search":
+        return _Search(self.directory, wanted, self.policy, lambda: refuse_if_cancelled(context))
+
+    def _hints(self, wanted: PathPattern, context: ToolContext | None) -> Iterator[str]:
+        """Name the first pattern that finds files at other depths, if any does."""
+        for wider in wanted.wider:
+            found = next(self._search(PathPattern(wider), context).files(), None)
+            if found is not None:
+                yield (
+                    "A glob or a path starts at the base directory; "
+                    f"{shortened(wider)!r} finds {printable('/'.join(found))}."
+                )
+                return
 
 
 class _Search:
@@ -94,6 +112,7 @@ class _Search:
         self._entries_left = policy.max_visited
         self._bytes_left = policy.max_searched_bytes
         self._unreadable = 0
+        self.has_matched = False
 
     def files(self) -> Iterator[Names]:
         """The files that match, those higher up first."""
@@ -109,6 +128,7 @@ class _Search:
                 self._look_up()
                 path = (*above, name)
                 if not is_directory and self._wanted.matches(path):
+                    self.has_matched = True
                     yield path
                 if is_directory and self._enters(path):
                     waiting.append(path)

@@ -50,7 +50,10 @@ def hits(answer: str | ToolFailure) -> set[str]:
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("*.py", {"main.py", "src/app.py", "tests/test_app.py"}),
+        ("*.py", {"main.py"}),
+        ("./main.py", {"main.py"}),
+        ("{tree}/main.py", {"main.py"}),
+        ("src/app.py", {"src/app.py"}),
         ("**/*.py", {"main.py", "src/app.py", "tests/test_app.py"}),
         ("./*.py", {"main.py"}),
         ("src/*.py", {"src/app.py"}),
@@ -65,13 +68,13 @@ def hits(answer: str | ToolFailure) -> set[str]:
             "{src,lib}/**/*.{ts,tsx}",
             {*(f for f in FILES if f.startswith(("src/", "lib/")))} - {"src/app.py"},
         ),
-        ("*.{md,tsx}", {"README.md", "src/ui/page.tsx"}),
+        ("*.{md,tsx}", {"README.md"}),
         ("src/ui/[id]/*.ts", {"src/ui/[id]/route.ts"}),
         ("**/[a-m]*.py", {"main.py", "src/app.py"}),
         ("src/ui/?age.tsx", {"src/ui/page.tsx"}),
         ("app", {"src/app.py", "src/app.test.ts", "tests/test_app.py"}),
         ("readme", {"README.md"}),
-        ("ui/page", {"src/ui/page.tsx"}),
+        ("{tree}/tests", {"tests/test_app.py"}),
         ("tests/**", {"tests/test_app.py"}),
         ("tests/", {"tests/test_app.py"}),
         (".env", {".env"}),
@@ -89,6 +92,37 @@ def test_b264_patterns_find_what_they_say(
 ) -> None:
     """B264, B265: a directory before ``**`` counts, and so does all that comes after it."""
     assert hits(search(pattern.replace("{tree}", str(tree)))) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wider", "found"),
+    [
+        ("*.tsx", "**/*.tsx", "src/ui/page.tsx"),
+        ("./app.py", "**/app.py*", "src/app.py"),
+        ("ui/page", "**/ui/page*", "src/ui/page.tsx"),
+        ("ui/deep/", "**/ui/deep/**", "src/ui/deep/er/index.ts"),
+    ],
+)
+def test_a_pattern_that_matches_elsewhere_only_is_answered_with_the_wider_one(
+    pattern: str, wider: str, found: str, search: SearchFilesTool
+) -> None:
+    hint = f"A glob or a path starts at the base directory; '{wider}' finds {found}."
+
+    assert search(pattern) == f"No files match '{pattern}'.\n{hint}"
+    assert hint in str(search(pattern, contains="second"))
+    assert found in str(search(wider))
+
+
+def test_no_wider_pattern_is_named_where_files_matched_but_no_line(search: SearchFilesTool) -> None:
+    answer = search("*.py", contains="first line of src")
+
+    assert answer == "No lines with 'first line of src' in files of '*.py'."
+
+
+def test_the_model_is_told_where_patterns_start(search: SearchFilesTool) -> None:
+    told = search.schema.parameters["properties"]["pattern"]["description"]
+
+    assert "'*.py' finds files in the base directory only" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +171,7 @@ def test_files_higher_up_come_first(tmp_path: Path) -> None:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("")
 
-    assert str(SearchFilesTool.in_directory(tmp_path)("*.py")).splitlines() == [
+    assert str(SearchFilesTool.in_directory(tmp_path)("**/*.py")).splitlines() == [
         *("a.py", "B.py", "x.py", "z/x.py", "a/b/c/x.py"),
     ]
 
@@ -147,18 +181,20 @@ def test_b261_links_are_shown_but_not_gone_through(search: SearchFilesTool, tree
     (tree / "link.py").symlink_to("/etc/passwd")
     os.mkfifo(tree / "fifo.py")
 
-    assert hits(search("*.py")) == {
+    assert hits(search("**/*.py")) == {
         *("main.py", "src/app.py", "tests/test_app.py", "link.py", "fifo.py"),
     }
     assert hits(search("src/loop/*")) == {"No files match 'src/loop/*'."}
-    assert hits(search("*.py", contains="root")) == {"No lines with 'root' in files of '*.py'."}
+    assert hits(search("**/*.py", contains="root")) == {
+        "No lines with 'root' in files of '**/*.py'."
+    }
 
 
 def test_skipped_directories_are_a_setting(tree: Path) -> None:
     search = SearchFilesTool.in_directory(tree, policy=FilePolicy(skipped_directories=("src",)))
 
-    assert ".git/hooks/pre-commit.py" in hits(search("*.py"))
-    assert "src/app.py" not in hits(search("*.py"))
+    assert ".git/hooks/pre-commit.py" in hits(search("**/*.py"))
+    assert "src/app.py" not in hits(search("**/*.py"))
 
 
 def test_work_on_huge_trees_is_bounded_and_said(tmp_path: Path) -> None:
@@ -167,9 +203,9 @@ def test_work_on_huge_trees_is_bounded_and_said(tmp_path: Path) -> None:
         for number in range(20):
             (tmp_path / f"d{directory:02}" / f"{number}.txt").write_text("")
     at_most = FilePolicy(max_visited=100, max_results=1000)
-    answer = str(SearchFilesTool.in_directory(tmp_path, policy=at_most)("*.txt")).splitlines()
+    answer = str(SearchFilesTool.in_directory(tmp_path, policy=at_most)("**/*.txt")).splitlines()
     enough = FilePolicy(max_visited=420, max_results=1000)
-    all_of_it = str(SearchFilesTool.in_directory(tmp_path, policy=enough)("*.txt")).splitlines()
+    all_of_it = str(SearchFilesTool.in_directory(tmp_path, policy=enough)("**/*.txt")).splitlines()
 
     assert len(answer) == 81
     assert answer[-1] == (
@@ -186,14 +222,16 @@ def test_lines_with_a_text_are_found(search: SearchFilesTool, tree: Path) -> Non
     (tree / "needle.bin").write_bytes(b"needle\0")
     (tree / "latin.txt").write_bytes(b"the needle caf\xe9 and many other words")
 
-    assert hits(search("*", contains="needle")) == {
+    assert hits(search("**", contains="needle")) == {
         "src/app.py:2: \tprint('needle')",
         "src/app.py:3: needle again",
         "latin.txt:1: the needle caf\\xe9 and many other words",
     }
-    assert hits(search("*.py", contains="Needle")) == {"No lines with 'Needle' in files of '*.py'."}
+    assert hits(search("**/*.py", contains="Needle")) == {
+        "No lines with 'Needle' in files of '**/*.py'."
+    }
     assert hits(search("tests/**", contains="")) == {"tests/test_app.py"}
-    refusal = search("*", contains="a\nb")
+    refusal = search("**", contains="a\nb")
     assert isinstance(refusal, ToolFailure)
     assert "line break" in refusal.message
 
@@ -266,7 +304,7 @@ def test_trees_too_deep_for_one_path_are_told(tmp_path: Path) -> None:
         for _ in range(300):
             os.mkdir("d", dir_fd=opened[-1])
             opened.append(os.open("d", os.O_RDONLY, dir_fd=opened[-1]))
-        answer = SearchFilesTool.in_directory(tmp_path)("*.txt")
+        answer = SearchFilesTool.in_directory(tmp_path)("**/*.txt")
     finally:
         os.close(opened.pop())
         while opened:  # by hand, since what clears temporary directories gives up on such depths

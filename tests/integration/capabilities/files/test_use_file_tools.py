@@ -169,9 +169,9 @@ async def test_slow_files_do_not_block_the_event_loop(tmp_path: Path) -> None:
 
     ticking = asyncio.create_task(tick())
     state = await run(
-        UseFileTools(tmp_path), call("search_files", pattern="*", contains="not in there")
+        UseFileTools(tmp_path), call("search_files", pattern="**", contains="not in there")
     )
     ticking.cancel()
 
-    assert results(state) == ["No lines with 'not in there' in files of '*'."]
+    assert results(state) == ["No lines with 'not in there' in files of '**'."]
     assert ticks > 5

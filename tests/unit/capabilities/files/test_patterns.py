@@ -16,7 +16,6 @@ def matches(pattern: str, path: str) -> bool:
     ("pattern", "path"),
     [
         ("*.py", "a.py"),
-        ("*.py", "deep/down/a.py"),
         ("**/*.py", "a.py"),
         ("a/**/b/**/c", "a/b/c"),
         ("a/**/b/**/c", "a/x/b/y/z/c"),
@@ -35,6 +34,13 @@ def matches(pattern: str, path: str) -> bool:
         ("src//*.py", "src/a.py"),
         ("Config", "etc/CONFIGURATION.md"),
         ("./src", "src/a"),
+        ("./a.py", "a.py"),
+        ("src/a.py", "src/a.py"),
+        ("src/", "src/deep/a.py"),
+        (".", "src/a.py"),
+        ("./", "a.py"),
+        ("a.py", "src/a.py"),
+        ("*", "a.py"),
     ],
 )
 def test_it_matches(pattern: str, path: str) -> None:
@@ -55,6 +61,14 @@ def test_it_matches(pattern: str, path: str) -> None:
         ("**/a/*", "a"),
         ("?", "ab"),
         ("config", "conf"),
+        ("*.py", "src/a.py"),
+        ("*", "src/a.py"),
+        ("{a,b}.py", "src/a.py"),
+        ("./a.py", "src/a.py"),
+        ("./a.py", "a.pyc"),
+        ("src/a.py", "lib/src/a.py"),
+        ("src/", "lib/src/a.py"),
+        ("./src", "srcs/a.py"),
     ],
 )
 def test_it_does_not_match(pattern: str, path: str) -> None:
