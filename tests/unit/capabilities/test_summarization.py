@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from stepwell import Agent, AgentState, ConfigurationError, Message, ModelError, ModelSettings
+from stepwell import (
+    Agent,
+    AgentState,
+    AgentStateSerializer,
+    ConfigurationError,
+    Message,
+    ModelError,
+    ModelSettings,
+)
 from stepwell.agent.metadata_keys import SUMMARY
 from stepwell.capabilities.summarization import UseSummarization
+from stepwell.capabilities.summarization.backoff import BACKOFF
 from stepwell.continuation import AgentStatus
 from stepwell.messages import FinishReason, Usage
 from stepwell.models import ModelPresets, ModelRequest, ModelResponse
@@ -234,6 +243,53 @@ async def test_a_failed_summary_is_tried_again_some_steps_later() -> None:
 
     assert asked_at[:3] == [0, 2, 6]
     assert WORDS in told(model.requests[6])[0]
+
+
+async def test_the_wait_after_a_failed_summary_holds_across_runs_and_storage() -> None:
+    asked_in: list[int] = []
+    state = conversation(6)
+    for run in range(8):
+
+        def summarize(_: ModelRequest, run: int = run) -> Any:
+            asked_in.append(run)
+            return ModelError("503") if len(asked_in) < 3 else WORDS
+
+        use = UseSummarization(max_tokens=200, model=ScriptedModel(summarize))
+        agent = Agent(ScriptedModel(["Hello."]), capabilities=[use], max_tokens=None)
+        ended = await agent.run(state.with_user_message("Go"))
+        state = AgentStateSerializer().deserialize(AgentStateSerializer().serialize(ended))
+
+    assert asked_in[:3] == [0, 2, 6]
+    assert state.metadata[SUMMARY]["text"] == WORDS
+    assert BACKOFF not in state.metadata
+
+
+async def test_steps_that_fail_shorten_the_wait_too() -> None:
+    """Or a conversation too long for the model, with no answers any more, would wait forever."""
+    asked_at: list[int] = []
+    errors = [ModelError("too long", kind="server") for _ in range(6)]
+    model = ScriptedModel([*errors, "Hello."])
+
+    def summarize(_: ModelRequest) -> Any:
+        asked_at.append(len(model.requests))
+        return ModelError("503") if len(asked_at) < 3 else WORDS
+
+    state = conversation(6).with_user_message("Go")
+    for _ in range(7):
+        use = UseSummarization(max_tokens=200, model=ScriptedModel(summarize))
+        state = await Agent(model, capabilities=[use], max_tokens=None).run(state)
+
+    assert asked_at == [0, 2, 6]
+
+
+@pytest.mark.parametrize("stored", ["text", {"failures": "x"}, 3])
+async def test_a_wait_that_can_not_be_read_is_none(stored: Any) -> None:
+    summarizer = ScriptedModel([WORDS])
+    use = UseSummarization(max_tokens=200, model=summarizer)
+    state = conversation(6).with_metadata({BACKOFF: stored}).with_user_message("Go")
+    await Agent(ScriptedModel(["Hello."]), capabilities=[use]).run(state)
+
+    assert len(summarizer.requests) == 1
 
 
 async def test_the_summary_outlives_a_turn_that_failed() -> None:

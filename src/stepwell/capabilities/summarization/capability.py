@@ -31,7 +31,8 @@ class UseSummarization:
     stays. ``model`` (the agent's own unless given, an object or a name) writes the summary, told
     how by ``prompt``; what that costs counts into the run. ``count_tokens`` is asked for the size
     of each message once, when it is first needed; without it a quarter of the characters is used.
-    A summary that can't be made is logged and tried again some steps later.
+    A summary that can't be made is logged and tried again some steps later; the wait is kept in the
+    metadata and so holds in later executions of the conversation.
 
     >>> from stepwell import Agent
     >>> from stepwell.testing import ScriptedModel

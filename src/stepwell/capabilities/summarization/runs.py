@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.capabilities.summarization.backoff import NO_BACKOFF, Backoff
 from stepwell.capabilities.summarization.cutting import Tally, TokenCounter, best_cut
 from stepwell.capabilities.summarization.summarizer import SHORTEST_SUMMARY, Answered, Summarizer
 from stepwell.capabilities.summarization.summary import Summary, newest_request
@@ -19,8 +20,7 @@ from stepwell.state import AgentState
 logger = logging.getLogger("stepwell.capabilities.summarization")
 
 _MOST_RUNS = 1024
-_LONGEST_WAIT = 16
-"""Steps until a summary that failed again and again is tried once more."""
+_STEPS_BETWEEN_WARNINGS = 16
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -35,13 +35,13 @@ class _Run:
     """What is known of one execution between its hooks. Only a cache: all of it can be found out
     again, but for what was spent since the last step."""
 
-    __slots__ = ("_sized", "cost", "failures", "retry_at", "tally", "unsaved", "usage")
+    __slots__ = ("_sized", "backoff", "cost", "tally", "unsaved", "usage", "warn_at")
 
     def __init__(self, count: TokenCounter) -> None:
         self.tally = Tally(count)
         self.unsaved: Summary | None = None
-        self.failures = 0
-        self.retry_at = 0
+        self.backoff: Backoff | None = None
+        self.warn_at = 0
         self.usage = Usage()
         self.cost = 0.0
         self._sized: tuple[str, int] = ("", 0)
@@ -91,8 +91,13 @@ class SummarizedRuns:
     def settle(self, context: HookContext) -> HookContext | None:
         """After a step: it keeps the summary, also when the turn failed, and pays for it."""
         run, state = self._runs.get(_execution_id(context.state)), context.state
-        if run is None or not (run.unsaved or run.usage or run.cost):
+        if run is None:
             return None
+        before = Backoff.of(state)
+        backoff = (run.backoff or before).after_step()
+        run.backoff = None
+        if backoff != before:
+            state = backoff.stored_in(state)
         if run.unsaved is not None:
             state, run.unsaved = state.with_metadata(run.unsaved.as_metadata), None
         step = state.current_step
@@ -100,13 +105,14 @@ class SummarizedRuns:
             paid = replace(step, usage=step.usage + run.usage, cost=step.cost + run.cost)
             state = state.with_step_amended(paid)
             run.usage, run.cost = Usage(), 0.0
-        return context.with_state(state)
+        return None if state is context.state else context.with_state(state)
 
     async def _newer(self, run: _Run, summary: Summary | None, state: AgentState) -> Summary | None:
         """A summary that reaches further, if one is needed and can be made."""
         bounds, tally = self._bounds, run.tally
         size = tally.total + run.size_of(summary)
-        if size <= bounds.max_tokens or state.step_number < run.retry_at:
+        backoff = run.backoff or Backoff.of(state)
+        if size <= bounds.max_tokens or backoff.steps_left:
             return None
         start = summary.until if summary else 0
         behind = state.messages[start:]
@@ -120,19 +126,26 @@ class SummarizedRuns:
         if not self._is_worth_it(sum(tally.sizes[:cut]), tally.total):
             return None
         if self._summarizer is None:
-            logger.warning(
-                "the conversation has %d tokens and is sent whole: no model to summarize it is "
-                "known; give one with UseSummarization(model=...)",
-                size,
-            )
-            run.retry_at = state.step_number + _LONGEST_WAIT
+            if state.step_number >= run.warn_at:
+                logger.warning(
+                    "the conversation has %d tokens and is sent whole: no model to summarize it is "
+                    "known; give one with UseSummarization(model=...)",
+                    size,
+                )
+                run.warn_at = state.step_number + _STEPS_BETWEEN_WARNINGS
             return None
         answered = await self._summarizer.summarize(behind[:cut], summary, state)
         run.spend(answered)
         if answered.problem:
-            self._note_failure(run, answered.problem, state)
+            run.backoff = backoff.after_failure()
+            logger.warning(
+                "the conversation could not be summarized and is sent whole; tried again in %d "
+                "steps: %s",
+                run.backoff.steps_left,
+                answered.problem,
+            )
             return None
-        run.failures = 0
+        run.backoff = NO_BACKOFF
         newer = self._fitted(_summary(answered.text, summary, behind, start, cut), tally)
         tally.follow(state.messages, newer.until)
         logger.info(
@@ -158,17 +171,6 @@ class SummarizedRuns:
                 request=shortened(summary.request, longest * 3 // 4),
             )
         return summary
-
-    def _note_failure(self, run: _Run, problem: str, state: AgentState) -> None:
-        run.failures += 1
-        wait = min(2**run.failures, _LONGEST_WAIT)
-        run.retry_at = state.step_number + wait
-        logger.warning(
-            "the conversation could not be summarized and is sent whole; tried again in %d steps: "
-            "%s",
-            wait,
-            problem,
-        )
 
     def _run(self, state: AgentState) -> _Run:
         key = _execution_id(state)
