@@ -18,7 +18,7 @@ from stepwell import (
 )
 from stepwell.agent.metadata_keys import SUMMARY
 from stepwell.capabilities.summarization import UseSummarization
-from stepwell.capabilities.summarization.backoff import BACKOFF
+from stepwell.capabilities.summarization.summary_wait import WAIT
 from stepwell.continuation import AgentStatus
 from stepwell.messages import FinishReason, Usage
 from stepwell.models import ModelPresets, ModelRequest, ModelResponse
@@ -261,7 +261,7 @@ async def test_the_wait_after_a_failed_summary_holds_across_runs_and_storage() -
 
     assert asked_in[:3] == [0, 2, 6]
     assert state.metadata[SUMMARY]["text"] == WORDS
-    assert BACKOFF not in state.metadata
+    assert WAIT not in state.metadata
 
 
 async def test_steps_that_fail_shorten_the_wait_too() -> None:
@@ -286,7 +286,7 @@ async def test_steps_that_fail_shorten_the_wait_too() -> None:
 async def test_a_wait_that_can_not_be_read_is_none(stored: Any) -> None:
     summarizer = ScriptedModel([WORDS])
     use = UseSummarization(max_tokens=200, model=summarizer)
-    state = conversation(6).with_metadata({BACKOFF: stored}).with_user_message("Go")
+    state = conversation(6).with_metadata({WAIT: stored}).with_user_message("Go")
     await Agent(ScriptedModel(["Hello."]), capabilities=[use]).run(state)
 
     assert len(summarizer.requests) == 1

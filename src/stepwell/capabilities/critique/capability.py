@@ -29,6 +29,9 @@ logger = logging.getLogger("stepwell.capabilities.critique")
 
 SOURCE = "SelfCritique"
 
+LEAST_EVIDENCE = 200
+"""Characters; with less, the note of what is left out would be most of what a critic sees."""
+
 BEHIND_TYPED_OUTPUT = -1100
 """An answer that does not fit its type is asked for again before anyone pays for a critique."""
 
@@ -39,7 +42,8 @@ class UseSelfCritique:
     After ``max_iterations`` rejected answers of an execution the run stops with reason ``guard``;
     the last answer stays, marked as not approved. A critic that fails lets the answer pass, and
     the failure is recorded. The critic is the agent's own model unless another is given, as an
-    object or by name; what it uses counts into the run's budgets.
+    object or by name; what it uses counts into the run's budgets. Of a task or an answer with more
+    than ``max_evidence_chars`` characters it sees the beginning and the end.
 
     >>> from stepwell import Agent
     >>> from stepwell.testing import ScriptedModel
@@ -58,6 +62,7 @@ class UseSelfCritique:
         prompt: str = CRITIC_PROMPT,
         settings: ModelSettings = NO_SETTINGS,
         timeout: float | None = 120.0,
+        max_evidence_chars: int = 40_000,
     ) -> None:
         if type(max_iterations) is not int or max_iterations < 1:
             raise ConfigurationError(f"max_iterations must be 1 or more, got {max_iterations!r}")
@@ -65,12 +70,18 @@ class UseSelfCritique:
             raise ConfigurationError("the critic's prompt is empty; leave it out for the usual one")
         if timeout is not None and timeout <= 0:
             raise ConfigurationError(f"the critic's timeout must be above 0, got {timeout!r}")
+        if type(max_evidence_chars) is not int or max_evidence_chars < LEAST_EVIDENCE:
+            raise ConfigurationError(
+                f"max_evidence_chars must be a whole number of at least {LEAST_EVIDENCE}, got "
+                f"{max_evidence_chars!r}"
+            )
         if model is not None and not isinstance(model, str):
             refuse_what_is_no_model(model, "UseSelfCritique")
         self._max_iterations = max_iterations
         self._model = model
         self._settings = settings
         self._timeout = timeout
+        self._max_evidence_chars = max_evidence_chars
         self._instructions = instructions(prompt, criteria)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
@@ -84,7 +95,13 @@ class UseSelfCritique:
         if asked is None:
             return plan
         model, own = asked
-        critic = Critic(model, self._instructions, self._settings.over(own), self._timeout)
+        critic = Critic(
+            model,
+            self._instructions,
+            self._settings.over(own),
+            self._timeout,
+            self._max_evidence_chars,
+        )
         review = _Review(critic, self._max_iterations)
         begin = make_hook(HookTrigger.BEFORE_EXECUTION, _begun, name=SOURCE)
         judge = make_hook(

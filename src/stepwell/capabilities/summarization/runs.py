@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.capabilities.summarization.backoff import NO_BACKOFF, Backoff
 from stepwell.capabilities.summarization.cutting import Tally, TokenCounter, best_cut
 from stepwell.capabilities.summarization.summarizer import SHORTEST_SUMMARY, Answered, Summarizer
 from stepwell.capabilities.summarization.summary import Summary, newest_request
-from stepwell.capabilities.summarization.transcript import shortened
+from stepwell.capabilities.summarization.summary_wait import NO_WAIT, SummaryWait
 from stepwell.hooks import HookContext
 from stepwell.messages import Message, Usage
 from stepwell.models import ModelRequest
 from stepwell.state import AgentState
+from stepwell.text import cut_middle
 
 logger = logging.getLogger("stepwell.capabilities.summarization")
 
@@ -35,12 +35,12 @@ class _Run:
     """What is known of one execution between its hooks. Only a cache: all of it can be found out
     again, but for what was spent since the last step."""
 
-    __slots__ = ("_sized", "backoff", "cost", "tally", "unsaved", "usage", "warn_at")
+    __slots__ = ("_sized", "cost", "tally", "unsaved", "usage", "wait", "warn_at")
 
     def __init__(self, count: TokenCounter) -> None:
         self.tally = Tally(count)
         self.unsaved: Summary | None = None
-        self.backoff: Backoff | None = None
+        self.wait: SummaryWait | None = None
         self.warn_at = 0
         self.usage = Usage()
         self.cost = 0.0
@@ -93,11 +93,11 @@ class SummarizedRuns:
         run, state = self._runs.get(_execution_id(context.state)), context.state
         if run is None:
             return None
-        before = Backoff.of(state)
-        backoff = (run.backoff or before).after_step()
-        run.backoff = None
-        if backoff != before:
-            state = backoff.stored_in(state)
+        before = SummaryWait.of(state)
+        wait = (run.wait or before).after_step()
+        run.wait = None
+        if wait != before:
+            state = wait.stored_in(state)
         if run.unsaved is not None:
             state, run.unsaved = state.with_metadata(run.unsaved.as_metadata), None
         step = state.current_step
@@ -111,8 +111,8 @@ class SummarizedRuns:
         """A summary that reaches further, if one is needed and can be made."""
         bounds, tally = self._bounds, run.tally
         size = tally.total + run.size_of(summary)
-        backoff = run.backoff or Backoff.of(state)
-        if size <= bounds.max_tokens or backoff.steps_left:
+        wait = run.wait or SummaryWait.of(state)
+        if size <= bounds.max_tokens or wait.steps_left:
             return None
         start = summary.until if summary else 0
         behind = state.messages[start:]
@@ -137,15 +137,15 @@ class SummarizedRuns:
         answered = await self._summarizer.summarize(behind[:cut], summary, state)
         run.spend(answered)
         if answered.problem:
-            run.backoff = backoff.after_failure()
+            run.wait = wait.after_failure()
             logger.warning(
                 "the conversation could not be summarized and is sent whole; tried again in %d "
                 "steps: %s",
-                run.backoff.steps_left,
+                run.wait.steps_left,
                 answered.problem,
             )
             return None
-        run.backoff = NO_BACKOFF
+        run.wait = NO_WAIT
         newer = self._fitted(_summary(answered.text, summary, behind, start, cut), tally)
         tally.follow(state.messages, newer.until)
         logger.info(
@@ -167,8 +167,8 @@ class SummarizedRuns:
                 break
             summary = replace(
                 summary,
-                text=shortened(summary.text, longest * 3 // 4),
-                request=shortened(summary.request, longest * 3 // 4),
+                text=cut_middle(summary.text, longest * 3 // 4),
+                request=cut_middle(summary.request, longest * 3 // 4),
             )
         return summary
 

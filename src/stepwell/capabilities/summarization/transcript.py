@@ -14,6 +14,7 @@ from stepwell.messages import (
     ToolCall,
 )
 from stepwell.messages.parts import Part
+from stepwell.text import cut_middle
 
 _SPEAKERS = {
     Role.SYSTEM: "Instruction",
@@ -24,8 +25,6 @@ _SPEAKERS = {
 }
 _BOUNDS = ((8000, 2000), (2000, 500), (500, 120))
 """Characters of a text, and of arguments or a tool's result: tried in turn until all fits."""
-
-_NOTE_LENGTH = 48
 
 
 def transcript(messages: Sequence[Message], *, limit: int) -> str:
@@ -40,20 +39,7 @@ def transcript(messages: Sequence[Message], *, limit: int) -> str:
         told = "\n".join(line for m in messages for line in _lines(m, of_text, of_data))
         if len(told) <= limit:
             return told
-    return shortened(told, limit)
-
-
-def shortened(text: str, limit: int) -> str:
-    """The text, without its middle if it is too long.
-
-    >>> shortened("a" * 50 + "b" * 50, 60)
-    'aaaaaa (... 88 characters left out ...) bbbbbb'
-    """
-    if len(text) <= limit:
-        return text
-    room = max(limit - _NOTE_LENGTH, 0) // 2
-    left_out = len(text) - 2 * room
-    return f"{text[:room]} (... {left_out} characters left out ...) {text[len(text) - room :]}"
+    return cut_middle(told, limit)
 
 
 def _lines(message: Message, of_text: int, of_data: int) -> Iterator[str]:
@@ -67,10 +53,10 @@ def _lines(message: Message, of_text: int, of_data: int) -> Iterator[str]:
 def _line(part: Part, speaker: str, of_text: int, of_data: int) -> str:
     match part:
         case TextPart():
-            return f"{speaker}: {shortened(part.text, of_text)}"
+            return f"{speaker}: {cut_middle(part.text, of_text)}"
         case ToolCall():
             arguments = part.malformed or json.encode(part.arguments, enc_hook=str).decode()
-            return f"{speaker} called {part.name}: {shortened(arguments, of_data)}"
+            return f"{speaker} called {part.name}: {cut_middle(arguments, of_data)}"
         case ThinkingPart():
             return ""
         case ImagePart():
@@ -80,4 +66,4 @@ def _line(part: Part, speaker: str, of_text: int, of_data: int) -> str:
             return f"{speaker} gave a file ({known:.80})"
         case _:
             outcome = "failed" if part.is_error else "gave"
-            return f"{part.tool_name} {outcome}: {shortened(part.content, of_data)}"
+            return f"{part.tool_name} {outcome}: {cut_middle(part.content, of_data)}"

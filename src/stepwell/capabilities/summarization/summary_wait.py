@@ -8,16 +8,16 @@ from msgspec.structs import replace
 from stepwell.agent.metadata_keys import RESERVED_PREFIX
 from stepwell.state import AgentState
 
-BACKOFF = f"{RESERVED_PREFIX}summary_backoff"
+WAIT = f"{RESERVED_PREFIX}summary_wait"
 
 _MOST_DOUBLINGS = 4
 """So a summary that failed again and again is tried once more after 16 steps."""
 
 
-class Backoff(Struct, frozen=True, kw_only=True):
+class SummaryWait(Struct, frozen=True, kw_only=True):
     """How many summaries failed in a row, and how many steps pass before the next try.
 
-    >>> failed_twice = Backoff().after_failure().after_step().after_failure()
+    >>> failed_twice = SummaryWait().after_failure().after_step().after_failure()
     >>> failed_twice.failures, failed_twice.steps_left
     (2, 4)
     """
@@ -26,31 +26,31 @@ class Backoff(Struct, frozen=True, kw_only=True):
     steps_left: int = 0
 
     @classmethod
-    def of(cls, state: AgentState) -> "Backoff":
+    def of(cls, state: AgentState) -> "SummaryWait":
         """Read the wait from a state. What is no wait counts as none."""
-        stored: Any = state.metadata.get(BACKOFF)
+        stored: Any = state.metadata.get(WAIT)
         if stored is None:
-            return NO_BACKOFF
+            return NO_WAIT
         try:
             return convert(stored, cls)
         except ValidationError:
-            return NO_BACKOFF
+            return NO_WAIT
 
-    def after_failure(self) -> "Backoff":
+    def after_failure(self) -> "SummaryWait":
         """Wait twice as long as the last time; the step that failed counts."""
         failures = self.failures + 1
-        return Backoff(failures=failures, steps_left=2 ** min(failures, _MOST_DOUBLINGS))
+        return SummaryWait(failures=failures, steps_left=2 ** min(failures, _MOST_DOUBLINGS))
 
-    def after_step(self) -> "Backoff":
+    def after_step(self) -> "SummaryWait":
         """Count one step down."""
         return replace(self, steps_left=max(self.steps_left - 1, 0))
 
     def stored_in(self, state: AgentState) -> AgentState:
         """Return the state with this wait, or without one if nothing failed."""
         if self.failures:
-            return state.with_metadata({BACKOFF: to_builtins(self)})
-        kept = {key: value for key, value in state.metadata.items() if key != BACKOFF}
+            return state.with_metadata({WAIT: to_builtins(self)})
+        kept = {key: value for key, value in state.metadata.items() if key != WAIT}
         return replace(state, metadata=kept)
 
 
-NO_BACKOFF = Backoff()
+NO_WAIT = SummaryWait()
