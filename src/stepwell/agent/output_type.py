@@ -38,9 +38,23 @@ class OutputType:
         text = unfenced(text)
         if not self._is_wrapped:
             return self._adapter.validate_json(text)
-        found = json.decode(text)
-        wraps = isinstance(found, dict) and "result" in found
-        return self._adapter.validate_json(json.encode(found["result"] if wraps else found))
+        try:
+            found = json.decode(text)
+        except ValueError:
+            return self._adapter.validate_json(text)  # raises, and says what is wrong
+        if not (isinstance(found, dict) and "result" in found):
+            return self._adapter.validate_json(text)
+        try:
+            return self._adapter.validate_json(json.encode(found["result"]))
+        except ValueError as error:
+            return self._unwrapped(text, error)
+
+    def _unwrapped(self, text: str, wrong: ValueError) -> Any:
+        """Read a value without the wrapper whose own field is called ``result``."""
+        try:
+            return self._adapter.validate_json(text)
+        except ValueError:
+            raise wrong from None
 
     def dumped(self, value: Any) -> Any:
         """The value as JSON data."""

@@ -166,6 +166,51 @@ async def test_all_kinds_of_types_can_be_extracted(wanted: Any, answer: str, val
     assert (asked.schema or {})["type"] == "object"
 
 
+@pytest.mark.parametrize("answer", ['{"result": null}', "null", '```json\n{"result": null}\n```'])
+@pytest.mark.parametrize("wanted", [Lead, Point, Movie, Color, list[str], int | str])
+async def test_a_text_without_the_data_is_a_result_and_is_paid_for_once(
+    wanted: Any, answer: str
+) -> None:
+    helper = helper_saying(answer)
+    state = await run_extracting(helper, schemas={"it": wanted}, schema="it", store_as="kept")
+    execution = execution_of(state)
+
+    assert len(helper.requests) == 1
+    assert execution.outcome is ToolOutcome.COMPLETED
+    assert execution.text == (
+        "The text does not have the data of the schema 'it'; nothing was extracted."
+    )
+    assert "kept" not in state.metadata
+    assert (execution.usage, execution.cost) == (ASKED, 0.5)
+    assert not state.had_errors
+
+
+async def test_the_schema_and_the_instructions_let_the_model_say_that_there_is_no_value() -> None:
+    helper = helper_saying(GOOD)
+    await run_extracting(helper)
+    asked = helper.requests[0]
+
+    assert asked.format is not None
+    assert {"type": "null"} in (asked.format.schema or {})["properties"]["result"]["anyOf"]
+    assert 'answer {"result": null}' in asked.context.messages[0].text
+
+
+async def test_a_field_named_result_is_read_with_and_without_the_wrapper() -> None:
+    class Score(BaseModel):
+        result: int
+
+    for answer in ('{"result": {"result": 3}}', '{"result": 3}'):
+        state = await run_extracting(helper_saying(answer), schemas={"lead": Score})
+        assert execution_of(state).value == {"result": 3}
+
+
+async def test_typed_output_that_may_be_none_ends_with_none_in_one_turn() -> None:
+    model = ScriptedModel(['{"result": null}'])
+    state = await Agent(model, output=Lead | None).run("Who is in the letter?")
+
+    assert (state.status, state.output, len(model.requests)) == (AgentStatus.COMPLETED, None, 1)
+
+
 async def test_data_is_stored_under_the_key_that_is_asked_for() -> None:
     stored = await run_extracting(helper_saying(GOOD), store_as=" ada ")
     unstored = await run_extracting(helper_saying(GOOD))
