@@ -178,6 +178,16 @@ async def test_steps_of_earlier_executions_count() -> None:
     assert requests_with(REMINDER, model) == [6]
 
 
+async def test_short_executions_are_reminded_once_of_an_old_plan() -> None:
+    model = ScriptedModel([PLAN, *["Hello."] * 12])
+    agent = agent_for(model, policy(reminder_every_steps=3))
+    state = await agent.run("Work.")
+    for _ in range(11):
+        state = await agent.run(state.with_user_message("And?"))
+
+    assert requests_with(REMINDER, model) == [5]
+
+
 async def test_a_plan_made_in_an_earlier_execution_is_found_in_its_messages() -> None:
     model = ScriptedModel([*[LOOK] * 5, PLAN, REFUSED, "One.", REFUSED, LOOK, "Two."])
     agent = agent_for(model, policy(reminder_every_steps=4))

@@ -89,9 +89,14 @@ class UseTaskPlanning:
 
 def _is_forgotten(state: AgentState, every: int) -> bool:
     """Whether a reminder is due: after that many steps without a new plan, and then again, but
-    never sooner than that many steps later. It looks back over twice as many steps at most."""
+    never sooner than that many steps later. It looks back over twice as many steps at most.
+
+    Only a run that became long in this execution gets more than one: a conversation of short
+    executions would get one at each first step.
+    """
     unused = _steps_without_plan(state, 2 * every)
-    return unused == every or (unused == 2 * every and (state.step_number - 1) % every == 0)
+    taken = state.step_number - 1
+    return unused == every or (unused == 2 * every and taken > 0 and taken % every == 0)
 
 
 def _lacks_plan(state: AgentState, every: int) -> bool:

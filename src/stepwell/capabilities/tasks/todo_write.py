@@ -34,7 +34,8 @@ class TodoPolicy(Struct, frozen=True, kw_only=True):
     render_every_steps: int | None = 10
     """The plan is shown at every such step, and when a new execution begins with an open plan."""
     reminder_every_steps: int | None = 10
-    """After so many steps without ``todo_write`` the model is reminded of its open tasks."""
+    """After so many steps without ``todo_write`` the model is reminded of its open tasks, and
+    within a long execution again. New executions do not repeat the reminder at their first step."""
 
     def __post_init__(self) -> None:
         for name in ("max_items", "max_in_progress"):
