@@ -17,7 +17,14 @@ def filled(body: str, arguments: str | None) -> str:
         ("Fix $1 and $2", "'a b' c", "Fix a b and c"),
         ("Fix $0 and $1", "a b", "Fix a and b"),
         ("Fix $ARGUMENTS[0], $ARGUMENTS[1], $ARGUMENTS[7].", "a b", "Fix a, b, ."),
-        ("Fix $1 and $2", "a", "Fix a and $2"),
+        ("Fix $1 and $2.", "a", "Fix a and ."),
+        ("Fix $1 and $2.", None, "Fix  and ."),
+        ("Fix $0 and $1.", "a", "Fix a and ."),
+        ("Run `awk '{print $2}'` on $1", "a", "Run `awk '{print $2}'` on a"),
+        ("Run `awk '{print $1}'` on $1", None, "Run `awk '{print $1}'` on "),
+        ("```sh\ncut $1\n```\nFor $1", None, "```sh\ncut $1\n```\nFor "),
+        ("~~~\n`x $1\n~~~ $2\n$1 `$2`", None, "~~~\n`x $1\n~~~ $2\n `$2`"),
+        ("Compare `$1` with `$2`", "a b", "Compare `a` with `b`"),
         ("Fix ${ARGUMENTS}", "a", "Fix a"),
         (
             "Don't fill $ARGUMENTS_FILE, $10, $1x, $1.50",
@@ -37,6 +44,11 @@ def filled(body: str, arguments: str | None) -> str:
 )
 def test_placeholders_are_filled(body: str, arguments: str | None, expected: str):
     assert filled(body, arguments) == expected
+
+
+def test_hostile_texts_take_no_time():
+    for text in ("`" * 200_000, "```\n" * 50_000, "`a" * 100_000 + " $1" * 10_000):
+        assert len(filled(text, None)) <= len(text)
 
 
 def test_a_directory_alone_is_no_place_for_arguments():

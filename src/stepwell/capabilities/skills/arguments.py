@@ -6,6 +6,7 @@ parameters and variables, which it does not read as commands.
 
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -27,12 +28,15 @@ _PLACEHOLDER = re.compile(
     r")"
 )
 
+_CODE = re.compile(r"^ {0,3}(?P<fence>```|~~~).*$|`[^`\n]+`", re.MULTILINE)
+
 
 class SkillArguments(Struct, frozen=True, kw_only=True):
     """What a skill was given: the text, its words, and the skill's directory.
 
     ``$ARGUMENTS`` is the whole text, ``$ARGUMENTS[0]`` and ``$1`` are its first word. In a skill
-    that uses ``$0``, that is the first word. A position that was not given stays as it is written.
+    that uses ``$0``, that is the first word. A position that was not given becomes an empty string;
+    in code it stays as it is written, since ``awk '{print $1}'`` means its own.
 
     >>> given = SkillArguments.of("12 'by Friday'", directory="/skills/fix")
     >>> given.filled("Fix issue $1 $2, see ${CLAUDE_SKILL_DIR}/notes.md")
@@ -61,10 +65,13 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
     def filled_all(self, texts: Iterable[str]) -> list[str]:
         """The pieces of one skill with their placeholders filled, bounded together."""
         added = 0
+        edges: list[int] = []
 
         def value(found: "re.Match[str]") -> str:
             nonlocal added
             text = self._value(found)
+            if text is None:
+                text = found[0] if _is_in_code(found, edges) else ""
             added += len(text)
             if added > MAX_FILLED:
                 raise DefinitionError(
@@ -73,7 +80,11 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
                 )
             return text
 
-        return [_PLACEHOLDER.sub(value, text) for text in texts]
+        filled: list[str] = []
+        for text in texts:
+            edges = _code_edges(text)
+            filled.append(_PLACEHOLDER.sub(value, text))
+        return filled
 
     def as_shell(self, command: str) -> str:
         """The command with placeholders that the shell expands by itself."""
@@ -85,7 +96,8 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
         places = {} if self.directory is None else {"SKILL_DIR": self.directory}
         return {"ARGUMENTS": self.text or "", **places}
 
-    def _value(self, found: "re.Match[str]") -> str:
+    def _value(self, found: "re.Match[str]") -> str | None:
+        """What a placeholder stands for; None for a position that was not given."""
         if found["all"]:
             return self.text or ""
         if found["directory"]:
@@ -94,7 +106,7 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
             at = int(found["index"])
             return self.words[at] if at < len(self.words) else ""
         at = int(found["position"]) - (not self.counts_from_zero)
-        return self.words[at] if 0 <= at < len(self.words) else found[0]
+        return self.words[at] if 0 <= at < len(self.words) else None
 
     def _as_parameter(self, found: "re.Match[str]") -> str:
         if found["all"]:
@@ -110,6 +122,26 @@ class SkillArguments(Struct, frozen=True, kw_only=True):
 def has_argument_placeholder(text: str) -> bool:
     """Whether a text says where its arguments go."""
     return any(not found["directory"] for found in _PLACEHOLDER.finditer(text))
+
+
+def _code_edges(text: str) -> list[int]:
+    """Where code begins and ends in a Markdown text, by turns.
+
+    >>> _code_edges("Run `a` now")
+    [4, 7]
+    """
+    edges: list[int] = []
+    for found in _CODE.finditer(text):
+        is_open = len(edges) % 2 == 1
+        if found["fence"]:
+            edges.append(found.end() if is_open else found.start())
+        elif not is_open:
+            edges += found.span()
+    return edges
+
+
+def _is_in_code(found: "re.Match[str]", edges: list[int]) -> bool:
+    return bisect_right(edges, found.start()) % 2 == 1
 
 
 def _words(text: str) -> tuple[str, ...]:
