@@ -115,7 +115,7 @@ async def test_no_more_is_asked_once_the_budget_is_used_up(limits: dict[str, Any
 
     assert len(helper.requests) == 2
     assert execution.outcome is ToolOutcome.FAILED
-    assert "the budget of the run is used up; the last one: it can't be read" in execution.text
+    assert "the budget of the run is used up; the last one: Invalid JSON" in execution.text
     assert (execution.usage.total_tokens, execution.cost) == (300, 1.0)
     assert state.status is AgentStatus.STOPPED
 
