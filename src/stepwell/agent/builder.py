@@ -147,12 +147,7 @@ class AgentBuilder:
 
     def with_cached_context(self, context: CachedContext) -> "AgentBuilder":
         """Add stable parts of the prompt, sent first in every request."""
-        known = self.plan.context
-        both = CachedContext(
-            messages=(*known.messages, *context.messages),
-            response_format=context.response_format or known.response_format,
-        )
-        return self._with(context=both)
+        return self._with(context=context.behind(self.plan.context))
 
     def with_system_prompt(self, prompt: str) -> "AgentBuilder":
         """Add an instruction to the stable parts of the prompt."""

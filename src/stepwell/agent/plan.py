@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.agent.driver_binding import adopt_driver_parts, bind_driver
 from stepwell.clock import Clock, SystemClock
 from stepwell.criteria import (
     ContinuationCriteria,
@@ -22,7 +23,7 @@ from stepwell.criteria import (
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
-from stepwell.drivers import BindableDriver, Driver, ToolCallingDriver
+from stepwell.drivers import Driver, ToolCallingDriver
 from stepwell.errors import ConfigurationError
 from stepwell.events import EventBus
 from stepwell.hooks import Hook, HookStack
@@ -149,6 +150,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     def completed(self) -> "AgentPlan":
         """The whole plan, with the changes that waited for it."""
         plan = replace(self, completions=(), events=self.events or EventBus())
+        plan = adopt_driver_parts(plan)
         for completion in sorted(self.completions, key=lambda completion: completion.order):
             plan = completion.change(plan)
         return plan
@@ -196,6 +198,9 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         """The loop that this plan describes; raises ``ConfigurationError`` if it can't be built."""
         if self.completions:
             return self.completed().assembled()
+        plan = adopt_driver_parts(self)
+        if plan is not self:
+            return plan.assembled()
         if not isinstance(self.error_policy, ErrorPolicy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"{self.error_policy!r} is not an error policy; use for example "
@@ -240,11 +245,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
                     "an agent takes a model or a driver: a driver asks the model it was made with"
                 )
             _check(self.driver, "driver", "use_tools(state)")
-            if isinstance(self.driver, BindableDriver):
-                return self.driver.bound_to(
-                    executor, hooks=hooks, context=self.context, settings=self.settings
-                )
-            return self.driver
+            return bind_driver(self, executor, hooks)
         model = self.model
         if model is None and self.llm_preset is not None:
             model = self.model_presets.model(self.llm_preset)

@@ -23,7 +23,14 @@ class Driver(Protocol):
 
 @runtime_checkable
 class BindableDriver(Driver, Protocol):
-    """A driver that can be made before the agent around it is known."""
+    """A driver that can be made before the agent around it is known.
+
+    An agent calls ``bound_to`` when it is built and takes its steps with the driver it returns. A
+    driver that was made with tools or hooks of its own shows them as ``executor`` and ``hooks``:
+    the agent adds them to its own, so that its approvals and other hooks hold for them, and hands
+    over all of them together. A driver without ``bound_to`` is refused by an agent that has tools,
+    a prompt or anything else that the driver would never see.
+    """
 
     def bound_to(
         self,
@@ -33,5 +40,6 @@ class BindableDriver(Driver, Protocol):
         context: CachedContext | None = None,
         settings: ModelSettings | None = None,
     ) -> Driver:
-        """The same driver, with the agent's tools, hooks, cached context and settings."""
+        """Return the driver that runs calls with this executor, runs these hooks around the model,
+        and sends this context and these settings, with its own behind or over them."""
         ...

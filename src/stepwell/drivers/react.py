@@ -21,7 +21,12 @@ from stepwell.drivers.react_decision import (
     read_decision,
 )
 from stepwell.drivers.react_turns import Turns, tell_thoughts
-from stepwell.drivers.tool_calling import WRAP_UP, is_wrapping_up, with_usable_ids
+from stepwell.drivers.tool_calling import (
+    WRAP_UP,
+    check_model,
+    is_wrapping_up,
+    with_usable_ids,
+)
 from stepwell.errors import (
     ConfigurationError,
     ErrorType,
@@ -77,20 +82,16 @@ class ReActDriver:
         max_extraction_retries: int = DEFAULT_EXTRACTION_RETRIES,
         final_via_inference: bool = False,
     ) -> None:
-        if isinstance(model, type) or not callable(getattr(model, "respond", None)):
-            raise ConfigurationError(
-                f"{model!r} is not a model; give a ReActDriver an object with a respond(request) "
-                "method"
-            )
+        check_model(model, "ReActDriver")
         if not isinstance(max_extraction_retries, int) or max_extraction_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"max_extraction_retries must be 0 or more, got {max_extraction_retries!r}"
             )
         self._model = model
-        self._given_executor = executor
         self._executor = executor or ToolExecutor()
-        self._hooks = hooks or HookStack()
-        self._inference = Inference(model, hooks=self._hooks)
+        self.hooks = hooks or HookStack()
+        """What runs around each model turn."""
+        self._inference = Inference(model, hooks=self.hooks)
         self._context = context or CachedContext()
         self._settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
         self._max_extraction_retries = max_extraction_retries
@@ -104,18 +105,13 @@ class ReActDriver:
         context: CachedContext | None = None,
         settings: ModelSettings | None = None,
     ) -> "ReActDriver":
-        """The same driver inside an agent. What it was made with stays: its hooks and context come
-        behind the agent's, its settings win, its executor is used if the agent has no tools."""
-        keeps_own = self._given_executor is not None and not len(executor.tools)
-        around = context or CachedContext()
+        """The same driver inside an agent: its own context stands behind the agent's, and its own
+        settings win."""
         return ReActDriver(
             self._model,
-            self._given_executor if keeps_own else executor,
-            hooks=HookStack((*(hooks or HookStack()).hooks, *self._hooks.hooks)),
-            context=CachedContext(
-                messages=(*around.messages, *self._context.messages),
-                response_format=self._context.response_format or around.response_format,
-            ),
+            executor,
+            hooks=hooks,
+            context=self._context.behind(context),
             settings=self._settings.over(settings or NO_SETTINGS),
             max_extraction_retries=self._max_extraction_retries,
             final_via_inference=self._final_via_inference,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
 from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix, tell_text
-from stepwell.errors import ErrorType, HookError
+from stepwell.errors import ConfigurationError, ErrorType, HookError
 from stepwell.hooks import HookStack, signal_of
 from stepwell.messages import (
     Message,
@@ -40,21 +40,55 @@ WRAP_UP = Message.system(
 
 
 class ToolCallingDriver:
-    """Drives a model that calls tools natively."""
+    """Drives a model that calls tools natively. ``Agent(model)`` makes one by itself.
+
+    >>> from stepwell import Agent
+    >>> from stepwell.testing import ScriptedModel
+    >>> agent = Agent(driver=ToolCallingDriver(ScriptedModel(["Four."])), system_prompt="Count.")
+    >>> agent.run_sync("What is 2 + 2?").final_response
+    'Four.'
+    """
 
     def __init__(
         self,
         model: Model,
-        executor: ToolExecutor,
+        executor: ToolExecutor | None = None,
         *,
         hooks: HookStack | None = None,
         context: CachedContext | None = None,
         settings: ModelSettings = NO_SETTINGS,
     ) -> None:
-        self._inference = Inference(model, hooks=hooks)
-        self._executor = executor
+        check_model(model, "ToolCallingDriver")
+        self._model = model
+        self.hooks = hooks or HookStack()
+        """What runs around each model turn."""
+        self._inference = Inference(model, hooks=self.hooks)
+        self._executor = executor or ToolExecutor()
         self._context = context or CachedContext()
         self._settings = settings
+
+    def bound_to(
+        self,
+        executor: ToolExecutor,
+        *,
+        hooks: HookStack | None = None,
+        context: CachedContext | None = None,
+        settings: ModelSettings | None = None,
+    ) -> "ToolCallingDriver":
+        """The same driver inside an agent: its own context stands behind the agent's, and its own
+        settings win."""
+        return ToolCallingDriver(
+            self._model,
+            executor,
+            hooks=hooks,
+            context=self._context.behind(context),
+            settings=self._settings.over(settings or NO_SETTINGS),
+        )
+
+    @property
+    def executor(self) -> ToolExecutor:
+        """What runs its calls, also those that are taken up again after a pause."""
+        return self._executor
 
     async def use_tools(self, state: AgentState) -> AgentState:
         """One model turn and the tool calls it asks for."""
@@ -143,6 +177,14 @@ class ToolCallingDriver:
             cost=cost,
             finish_reason=response.finish_reason,
             model=response.model,
+        )
+
+
+def check_model(model: object, driver: str) -> None:
+    """Refuse what a driver could not ask."""
+    if isinstance(model, type) or not callable(getattr(model, "respond", None)):
+        raise ConfigurationError(
+            f"{model!r} is not a model; give a {driver} an object with a respond(request) method"
         )
 
 

@@ -1,10 +1,12 @@
 """What a model is asked: the stable context first, then the conversation, then the tools."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from stepwell.errors import ConfigurationError
 from stepwell.messages import Message
 from stepwell.models.settings import ModelSettings, ResponseFormat
 
@@ -22,6 +24,30 @@ class CachedContext(Struct, frozen=True, kw_only=True):
 
     messages: tuple[Message, ...] = ()
     response_format: ResponseFormat | Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = cast("Any", self.messages)
+        if isinstance(given, Message | str | Mapping) or not isinstance(given, Iterable):
+            raise ConfigurationError(
+                f"the messages of a cached context are a list, not {given!r:.80}; write "
+                "CachedContext(messages=[Message.system(text)])"
+            )
+        messages = tuple(cast("Iterable[object]", given))
+        for message in messages:
+            if not isinstance(message, Message):
+                raise ConfigurationError(
+                    f"{message!r:.80} is no message; write Message.system(text)"
+                )
+        force_setattr(self, "messages", messages)
+
+    def behind(self, first: "CachedContext | None") -> "CachedContext":
+        """Return the other context with this one's messages behind it; this one's format wins."""
+        if first is None:
+            return self
+        return CachedContext(
+            messages=(*first.messages, *self.messages),
+            response_format=self.response_format or first.response_format,
+        )
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):

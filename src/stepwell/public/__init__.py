@@ -50,7 +50,7 @@ from stepwell.criteria import (
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
-from stepwell.drivers import Driver, ReActDriver, ToolCallingDriver
+from stepwell.drivers import BindableDriver, Driver, ReActDriver, ToolCallingDriver
 from stepwell.errors import (
     AgentNotFoundError,
     ConfigurationError,
@@ -73,7 +73,7 @@ from stepwell.errors import (
     ToolNotFoundError,
 )
 from stepwell.events import AgentEvent, EventBus
-from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
+from stepwell.hooks import Hook, HookContext, HookStack, HookTrigger, make_hook
 from stepwell.loop import AgentLoop, AtLimit
 from stepwell.messages import (
     FilePart,
@@ -257,6 +257,7 @@ __all__ = [
     "Backoff",
     "BaseTool",
     "BashPolicy",
+    "BindableDriver",
     "BroadcastConfig",
     "BroadcastError",
     "BroadcastStatus",
@@ -307,6 +308,7 @@ __all__ = [
     "Hook",
     "HookContext",
     "HookError",
+    "HookStack",
     "HookTrigger",
     "ImagePart",
     "InputRequired",

@@ -142,13 +142,16 @@ def _built(given: Any, name: str) -> Agent:
 
 def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
     ledger = SessionLedger()
-    hooks = (*plan.hooks, *ledger.hooks(), *steering_hooks(), *subagent_hooks())
+    hooks = (*plan.hooks, *steering_hooks(), *subagent_hooks())
+    plan = replace(plan, hooks=hooks)
+    if plan.driver is None or isinstance(plan.driver, BindableDriver):
+        plan = replace(plan, ledger=ledger, hooks=(*hooks, *ledger.hooks()))
     # Completed here, so that whatever is bound to the plan, such as subagents, has all of it.
-    plan = replace(plan, ledger=ledger, hooks=hooks).completed()
+    plan = plan.completed()
     prepared = Agent.from_plan(plan)
     executor: ToolExecutor | None = getattr(plan.driver, "executor", None)
     _check_ledger_is_asked(name, plan, executor)
-    ledger.tools = Tools(plan.tools) if plan.tools or executor is None else executor.tools
+    ledger.tools = executor.tools if plan.ledger is None and executor else Tools(plan.tools)
     told = _told(plan, ledger.tools)
     return RegisteredAgent(
         name=name,
@@ -163,8 +166,7 @@ def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
 def _check_ledger_is_asked(name: str, plan: AgentPlan, executor: ToolExecutor | None) -> None:
     """Calls that an executor of the driver's own runs are in no ledger: after a crash they would
     simply run again. Only those that do nothing may."""
-    is_replaced = bool(plan.tools) and isinstance(plan.driver, BindableDriver)
-    if executor is None or is_replaced:
+    if executor is None or plan.ledger is not None:
         return
     tools = {it: executor.tools.find(it) for it in executor.tools.names}
     risky = [it for it, tool in tools.items() if tool and tool.effect is not ToolEffect.PURE]

@@ -119,6 +119,10 @@ class StoredDriver:
         self._model = model
         self._metadata = metadata
 
+    def bound_to(self, *_parts: object, **_more: object) -> "StoredDriver":
+        """The same driver: a stored step needs neither tools nor a prompt."""
+        return self
+
     async def use_tools(self, state: AgentState) -> AgentState:
         """The step as it was."""
         stored = self._stored.step(state.step_number)

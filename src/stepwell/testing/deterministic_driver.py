@@ -151,6 +151,11 @@ class DeterministicAgentDriver:
             default_response=self._default_response,
         )
 
+    @property
+    def executor(self) -> ToolExecutor:
+        """What runs the calls of the script."""
+        return self._executor
+
     def for_child(self) -> "DeterministicAgentDriver":
         """The driver of a subagent, which replays the child steps."""
         return DeterministicAgentDriver(

@@ -1,8 +1,9 @@
 """The state as it flows through the calls of one response. Used by the executor alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepwell.continuation import StopSignal
 from stepwell.errors import ToolExecutionError
@@ -96,3 +97,12 @@ class Batch:
                 said = execution.error.text if execution.error else execution.text
                 cause = self._faults.get(execution.call.id)
                 raise ToolExecutionError(execution.call.name, said) from cause
+
+
+def with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> AgentState:
+    """The state whose signals were given through ``scrubbed``."""
+    execution = state.execution
+    if execution is None or not execution.signals:
+        return state
+    told = tuple(replace(s, message=scrubbed(s.message)) for s in execution.signals)
+    return replace(state, execution=replace(execution, signals=told))

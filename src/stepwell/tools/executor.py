@@ -18,7 +18,6 @@ from stepwell.errors import (
     ConfigurationError,
     ErrorType,
     HookError,
-    InvalidToolArgumentsError,
     ToolNotFoundError,
     text_of,
 )
@@ -27,10 +26,10 @@ from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
 from stepwell.scope import Guard
 from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
-from stepwell.tools.batch import Batch, ToolBatch
+from stepwell.tools.batch import Batch, ToolBatch, with_signals_told
 from stepwell.tools.context import ToolContext
 from stepwell.tools.ledger import CallLedger, LedgerEntry
-from stepwell.tools.registry import Tools
+from stepwell.tools.registry import Tools, problem_with
 from stepwell.tools.results import (
     Finished,
     blank,
@@ -73,11 +72,12 @@ class ToolExecutor:
         if not isinstance(max_parallel, int) or max_parallel < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel!r}")
         self.tools = tools or Tools()
-        self._hooks = hooks or HookStack()
-        self._clock = clock or SystemClock()
-        self._max_parallel = max_parallel
-        self._raise_on_failure = raise_on_failure
-        self._ledger = ledger
+        self.hooks = hooks or HookStack()
+        """What runs around each call."""
+        self.clock = clock or SystemClock()
+        self.max_parallel = max_parallel
+        self.raise_on_failure = raise_on_failure
+        self.ledger = ledger
 
     async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards."""
@@ -89,7 +89,7 @@ class ToolExecutor:
             await self._settle(calls, batch)
         finally:
             batch.scope.batches -= 1
-        if self._raise_on_failure:
+        if self.raise_on_failure:
             batch.raise_first_failure(calls)
         return batch.result(calls)
 
@@ -139,7 +139,7 @@ class ToolExecutor:
         wanted = call
         if approval is not None and approval.arguments is not None:
             wanted = replace(call, arguments=dict(approval.arguments))
-        if not self._hooks.has(HookTrigger.BEFORE_TOOL):
+        if not self.hooks.has(HookTrigger.BEFORE_TOOL):
             return await self._checked(wanted, batch)
         context = HookContext(
             trigger=HookTrigger.BEFORE_TOOL,
@@ -188,13 +188,13 @@ class ToolExecutor:
                     return _Ready(tool, call, tool.validate(call.arguments))
                 problem = ToolFailure(gone)
             else:
-                problem = _problem_with(call, self.tools)
+                problem = problem_with(call, self.tools)
         except Exception as error:  # noqa: BLE001 - a validator is the tool's code as well
             # What a person mistyped is told to the model, and is no error of the run.
             approval = batch.approval_of(call.id)
             is_edited = approval is not None and approval.arguments is not None
             problem = ToolFailure(text_of(error)) if is_edited else error
-        unstarted = blank(call, self._clock.now())
+        unstarted = blank(call, self.clock.now())
         if isinstance(problem, ToolNotFoundError):
             finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(problem))
         elif isinstance(problem, ToolFailure):
@@ -218,7 +218,7 @@ class ToolExecutor:
         call = ready.call
         if batch.is_halted:
             return self._unrun(call, batch)
-        if self._ledger is None:
+        if self.ledger is None:
             return await self._ran(ready, batch)
         entry = LedgerEntry(
             call=self.tools.shown(call),
@@ -226,20 +226,20 @@ class ToolExecutor:
             state=batch.state,
             answered=batch.answer_to(call.id),
         )
-        known = await self._ledger.begin(entry)
+        known = await self.ledger.begin(entry)
         if known is not None:
             self._tell_started(call, batch)
             return known
         # The run may have been ended while the ledger wrote.
         finished = self._unrun(call, batch) if batch.is_halted else await self._ran(ready, batch)
-        await self._ledger.end(entry, self._without_secrets(finished))
+        await self.ledger.end(entry, self._without_secrets(finished))
         return finished
 
     async def _ran(self, ready: _Ready, batch: Batch) -> Finished:
         """What the tool came to, whatever it did; only outside cancellation passes."""
         tool, call = ready.tool, ready.call
         self._tell_started(call, batch)
-        begun, started = blank(call, self._clock.now()), self._clock.monotonic()
+        begun, started = blank(call, self.clock.now()), self.clock.monotonic()
         finished: Finished | None = None
         with batch.scope.guard(tool.timeout, around=call) as guard:
             context = self._context(call, guard, batch)
@@ -257,8 +257,8 @@ class ToolExecutor:
             finished = timed_out(begun, tool.timeout)
         execution = replace(
             finished.execution,
-            completed_at=self._clock.now(),
-            duration_seconds=self._clock.monotonic() - started,
+            completed_at=self.clock.now(),
+            duration_seconds=self.clock.monotonic() - started,
         )
         return replace(finished, execution=execution)
 
@@ -287,7 +287,7 @@ class ToolExecutor:
             if not worker.cancelled() and (fault := worker.exception()) is not None:
                 done.put_nowait(fault)
 
-        workers = [asyncio.create_task(work()) for _ in range(min(self._max_parallel, len(ready)))]
+        workers = [asyncio.create_task(work()) for _ in range(min(self.max_parallel, len(ready)))]
         for worker in workers:
             worker.add_done_callback(report_fault)
         try:
@@ -305,7 +305,7 @@ class ToolExecutor:
         """After-tool hooks, then everything the call leads to flows into the state."""
         execution = finished.execution
         ran = execution.outcome is not ToolOutcome.NOT_RUN
-        if ran and self._hooks.has(HookTrigger.AFTER_TOOL):
+        if ran and self.hooks.has(HookTrigger.AFTER_TOOL):
             context = HookContext(
                 trigger=HookTrigger.AFTER_TOOL,
                 state=batch.state,
@@ -348,7 +348,7 @@ class ToolExecutor:
         """The hooks' answer; None if one raised, which halts the batch but loses no result."""
         scrubbed = self._scrubbed(context.call) if context.call is not None else str
         try:
-            answer = await self._hooks.run(context, batch.scope)
+            answer = await self.hooks.run(context, batch.scope)
         except AgentStop as stop:
             batch.state = stop.state
             batch.halt(replace(stop.signal, message=scrubbed(stop.signal.message)))
@@ -365,12 +365,12 @@ class ToolExecutor:
             return None
         batch.state = answer.state
         if context.secret_arguments:
-            batch.state = _with_signals_told(answer.state, scrubbed)
+            batch.state = with_signals_told(answer.state, scrubbed)
         return answer
 
     def _substituted(self, call: ToolCall, value: Any) -> Finished:
         """A result that a hook gave instead of the tool."""
-        untouched = blank(call, self._clock.now())
+        untouched = blank(call, self.clock.now())
         try:
             return completed(untouched, value)
         except Exception as error:  # noqa: BLE001 - a value that can't be shown is a failed result
@@ -378,11 +378,11 @@ class ToolExecutor:
 
     def _unrun(self, call: ToolCall, batch: Batch) -> Finished:
         why = f"Not run, because the run stops: {batch.why_halted}"
-        return refused(blank(call, self._clock.now()), ToolOutcome.NOT_RUN, why)
+        return refused(blank(call, self.clock.now()), ToolOutcome.NOT_RUN, why)
 
     def _block(self, call: ToolCall, reason: str, batch: Batch) -> None:
         why = f"Blocked: {reason}"
-        self._keep(batch, refused(blank(call, self._clock.now()), ToolOutcome.BLOCKED, why))
+        self._keep(batch, refused(blank(call, self.clock.now()), ToolOutcome.BLOCKED, why))
         batch.scope.emitter.emit(
             ToolCallBlocked,
             tool=call.name,
@@ -428,23 +428,6 @@ class ToolExecutor:
             )
 
 
-def _with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> AgentState:
-    execution = state.execution
-    if execution is None or not execution.signals:
-        return state
-    told = tuple(replace(s, message=scrubbed(s.message)) for s in execution.signals)
-    return replace(state, execution=replace(execution, signals=told))
-
-
 def _told(kind: type[BaseException], text: str) -> Exception:
     """An exception of that name with only this text: the one that was raised may hold secrets."""
     return type(kind.__name__, (Exception,), {})(text)
-
-
-def _problem_with(call: ToolCall, tools: Tools) -> Exception:
-    if call.name not in tools:
-        return ToolNotFoundError(call.name, tools.names)
-    return InvalidToolArgumentsError(
-        f"The arguments of tool {call.name!r} are not a JSON object: "
-        f"{tools.shown(call).malformed:.200}"
-    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from stepwell.errors import ConfigurationError, ToolNotFoundError
+from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, ToolNotFoundError
 from stepwell.messages import ToolCall
 from stepwell.models import ToolSchema
 from stepwell.tools.function_tool import FunctionTool
@@ -175,3 +175,13 @@ def as_tool(candidate: ToolLike) -> Tool:
             f"{candidate.__name__} is a class; give an instance, for example {candidate.__name__}()"
         )
     return FunctionTool(candidate)
+
+
+def problem_with(call: ToolCall, tools: Tools) -> Exception:
+    """What is wrong with a call that names no tool, or whose arguments are no JSON object."""
+    if call.name not in tools:
+        return ToolNotFoundError(call.name, tools.names)
+    return InvalidToolArgumentsError(
+        f"The arguments of tool {call.name!r} are not a JSON object: "
+        f"{tools.shown(call).malformed:.200}"
+    )

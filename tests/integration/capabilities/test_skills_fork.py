@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentState
+from stepwell import Agent, AgentPlan, AgentState
 from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
@@ -323,7 +323,7 @@ async def test_a_driver_that_belongs_to_its_tools_cannot_fork(root: Path):
             return await self._driver.use_tools(state)
 
     library = write(root)
-    plan = Agent(tools=TOOLS, driver=Odd(), capabilities=[UseSkills(library)]).plan.completed()
+    plan = AgentPlan(tools=TOOLS, driver=Odd()).with_capability(UseSkills(library)).completed()
     tool = next(tool for tool in plan.tools if getattr(tool, "name", "") == "load_skill")
 
     state = await Agent(ScriptedModel([LOAD, "Done."]), tools=[tool]).run("Go")

@@ -8,10 +8,12 @@ import pytest
 from stepwell import (
     Agent,
     AgentBuilder,
+    CachedContext,
     ContinuationCriteria,
     ErrorHandling,
     ErrorPolicy,
     HookContext,
+    Message,
     Provider,
     ToolCallPresenceCheck,
     make_hook,
@@ -48,6 +50,21 @@ class ForgetfulCapability:
 
 
 MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
+    (
+        "context messages as dicts",
+        lambda: CachedContext(messages=[{"role": "system", "content": "Hi"}]),
+        r"is no message; write Message.system\(text\)",
+    ),
+    (
+        "one context message alone",
+        lambda: CachedContext(messages=Message.system("Hi")),
+        r"messages of a cached context are a list",
+    ),
+    (
+        "a text as context messages",
+        lambda: CachedContext(messages="Be brief."),
+        r"messages of a cached context are a list",
+    ),
     ("no model", lambda: Agent(), r"needs a model or a driver: Agent\(model, \.\.\.\)"),
     ("no model, builder", lambda: AgentBuilder.base().build(), r"with_llm_preset\(name\)"),
     ("unknown preset", lambda: Agent("fast"), r"no model preset is called 'fast'.*Model object"),

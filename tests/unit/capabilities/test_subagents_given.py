@@ -360,6 +360,9 @@ async def test_a_driver_that_can_not_be_given_on_is_named() -> None:
 
 async def test_a_driver_of_ones_own_says_what_drives_its_children() -> None:
     class Answering(OwnDriver):
+        def bound_to(self, *parts: object, **more: object) -> "Answering":
+            return self
+
         async def use_tools(self, state: AgentState) -> AgentState:
             return state.with_current_step(AgentStep(messages=(Message.assistant("own"),)))
 
