@@ -318,7 +318,8 @@ class AgentApp:
     async def _kept_small(self, retention: Retention) -> None:
         while True:
             report = await retention.run()
-            logger.info("retention: %s", report)
+            level = logging.WARNING if report.skipped_sessions else logging.INFO
+            logger.log(level, "retention: %s", report)
             await self._clock.sleep(RETENTION_SECONDS)
 
 

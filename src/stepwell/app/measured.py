@@ -37,6 +37,10 @@ class MeasuredStore:
         """Run it on a consistent view."""
         return await self._store.read(work)
 
+    async def check_writable(self) -> None:
+        """Commit a tiny write."""
+        await self._store.check_writable()
+
     async def close(self) -> None:
         """Let go of the connections."""
         await self._store.close()

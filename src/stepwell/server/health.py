@@ -1,4 +1,5 @@
-"""Whether the server can do its work: the database answers, and somebody takes up executions."""
+"""Whether the server can do its work: the database takes writes, and somebody takes
+up executions."""
 
 from datetime import datetime, timedelta
 
@@ -23,14 +24,16 @@ class Check(Struct, frozen=True):
 
 async def readiness(services: Services) -> dict[str, Check]:
     """By name what was looked at. Checks of the app come last."""
-    found = {"database": Check()}
+    found: dict[str, Check] = {}
     try:
+        fault = await services.write_probe.find_fault(services.store, services.clock)
+        found["database"] = Check() if fault is None else Check(fault, lacks=True)
         found["worker"] = await services.store.read(lambda tx: _worker(tx, services))
         for name, check in services.checks.items():
             fault = await check()
             found[name] = Check() if fault is None else Check(fault, lacks=True)
-    except StoreUnavailableError:
-        found["database"] = Check("does not answer", lacks=True)
+    except StoreUnavailableError as error:
+        found["database"] = Check(error.reason or "does not answer", lacks=True)
     return found
 
 

@@ -108,6 +108,8 @@ async def _of_session_error(request: Request, error: Exception) -> Response:
         # Its text names hosts and statements; it is for the log.
         log.warning("the store is not available: %s", error)
         detail = "The database does not answer; nothing was changed, or all of it. Try again."
+        if error.reason is not None:
+            detail = f"The database can't be used: {error.reason}. Nothing was changed."
         return problem(503, error.code, detail, headers={"Retry-After": "1"})
     headers = _retry_after(error) if isinstance(error, TooManyError) else None
     return problem(status, error.code, str(error), headers=headers)

@@ -11,6 +11,7 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.server.metrics import Metrics
 from stepwell.server.settings import ServerSettings
+from stepwell.server.write_probe import WriteProbe
 from stepwell.sessions.ports import Store
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Services(Struct, frozen=True, kw_only=True, eq=False):
     new_id: IdFactory = new_id
     metrics: Metrics = field(default_factory=Metrics)
     checks: Mapping[str, Check] = {}
+    write_probe: WriteProbe = field(default_factory=WriteProbe)
     page: Path | None = None
     """The folder with what browsers are given; without one there is no page."""
 

@@ -50,5 +50,7 @@ class LostLeaseError(SessionError):
 class StoreUnavailableError(SessionError):
     """The database does not answer; what was asked did not happen, or happened as a whole."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message, code="store_unavailable")
+        self.reason = reason
+        """What is wrong with the database, in words for clients: no host, path or statement."""

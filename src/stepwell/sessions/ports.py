@@ -295,6 +295,11 @@ class UpkeepRows(Protocol):
         """Those of a session that are over, oldest first, subagents' as well."""
         ...
 
+    async def last_event_before(self, session_id: str, at: datetime, /) -> int:
+        """The number of a session's newest event that was logged before that time; 0 if none was.
+        Only numbers and times are read, so a damaged event does no harm."""
+        ...
+
     async def rewrite_snapshot(self, snapshot: Snapshot, /) -> None:
         """Make it the whole head of a chain; the later ones of its old chain follow it."""
         ...
@@ -357,6 +362,11 @@ class Store(Protocol):
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
+        ...
+
+    async def check_writable(self) -> None:
+        """Commit a tiny write, without a second try, for ``/ready``. Raises
+        ``StoreUnavailableError``."""
         ...
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ loadable: a snapshot whose chain goes is made whole first. Running it again chan
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ logger = logging.getLogger("stepwell.sessions")
 ALL = 1_000_000_000
 EVENTS_AT_ONCE = 5_000
 _SERIALIZER = AgentStateSerializer()
+_Bound = TypeVar("_Bound")
 
 
 class RetentionPolicy(Struct, frozen=True, kw_only=True):
@@ -53,11 +55,18 @@ class RetentionPolicy(Struct, frozen=True, kw_only=True):
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):
-    """How much was deleted."""
+    """How much was deleted, and how many sessions were left alone because a row of theirs is
+    damaged; the log names them."""
 
     deleted_snapshots: int = 0
     deleted_events: int = 0
     deleted_sessions: int = 0
+    skipped_sessions: int = 0
+
+
+class _Deleted(Struct, frozen=True):
+    count: int = 0
+    skipped: frozenset[str] = frozenset()
 
 
 class Retention:
@@ -74,30 +83,43 @@ class Retention:
     async def run(self) -> RetentionReport:
         """Delete it now."""
         now, policy = self._clock.now(), self._policy
-        sessions = snapshots = events = 0
+        sessions = events = snapshots = _Deleted()
         if policy.sessions_days is not None:
-            sessions = await self._delete_sessions(now - timedelta(days=policy.sessions_days))
-        if policy.keep_executions is None and policy.events_days is None:
-            return RetentionReport(deleted_sessions=sessions)
-        for session_id in await self._store.read(lambda tx: tx.finished_before(now, limit=ALL)):
-            if policy.events_days is not None:
-                before = now - timedelta(days=policy.events_days)
-                events += await self._delete_events(session_id, before)
-            if policy.keep_executions is not None:
-                try:
-                    snapshots += await self._delete_states(session_id, policy.keep_executions)
-                except (SerializationError, NotThereError) as error:
-                    # A state that can't be read must not keep all others from being removed.
-                    logger.warning("session %s keeps its states: %s", session_id, error)
+            before = now - timedelta(days=policy.sessions_days)
+            sessions = await self._delete_of_each(before, self._delete_session, before)
+        if policy.events_days is not None:
+            before = now - timedelta(days=policy.events_days)
+            events = await self._delete_of_each(now, self._delete_events, before)
+        if policy.keep_executions is not None:
+            keep = policy.keep_executions
+            snapshots = await self._delete_of_each(now, self._delete_states, keep)
         return RetentionReport(
-            deleted_snapshots=snapshots, deleted_events=events, deleted_sessions=sessions
+            deleted_snapshots=snapshots.count,
+            deleted_events=events.count,
+            deleted_sessions=sessions.count,
+            skipped_sessions=len(sessions.skipped | events.skipped | snapshots.skipped),
         )
 
-    async def _delete_sessions(self, before: datetime) -> int:
-        deleted = 0
-        for session_id in await self._store.read(lambda tx: tx.finished_before(before, limit=ALL)):
-            deleted += await self._store.write(_deletion(session_id, before), name="retention")
-        return deleted
+    async def _delete_of_each(
+        self,
+        finished: datetime,
+        delete: Callable[[str, _Bound], Awaitable[int]],
+        bound: _Bound,
+    ) -> "_Deleted":
+        """Delete something of each session that was finished before that time."""
+        count, skipped = 0, set[str]()
+        found = await self._store.read(lambda tx: tx.finished_before(finished, limit=ALL))
+        for session_id in found:
+            try:
+                count += await delete(session_id, bound)
+            except (SerializationError, NotThereError) as error:
+                # What can't be read must not keep all others from being removed.
+                logger.error("retention skips session %s: %s", session_id, error)
+                skipped.add(session_id)
+        return _Deleted(count, frozenset(skipped))
+
+    async def _delete_session(self, session_id: str, before: datetime) -> int:
+        return await self._store.write(_deletion(session_id, before), name="retention")
 
     async def _delete_events(self, session_id: str, before: datetime) -> int:
         kept, last = await self._store.read(lambda tx: _last_before(tx, session_id, before))
@@ -229,18 +251,9 @@ def _mark(execution: Execution) -> tuple[object, ...]:
 
 
 async def _last_before(transaction: Transaction, session_id: str, at: datetime) -> tuple[int, int]:
-    """The number before the oldest event, and that of the newest one that is older than a time:
-    the same if none is. The log is in order of time, so it is found by halving."""
-    oldest, high = await transaction.event_range(session_id)
-    low = oldest - 1  # all up to low are older, all from high + 1 on are not
-    while low < high:
-        middle = (low + high + 1) // 2
-        event = next(iter(await transaction.events_after(session_id, middle - 1, limit=1)), None)
-        if event is not None and event.created_at < at:
-            low = middle
-        else:
-            high = middle - 1
-    return oldest - 1, low
+    """The number before the oldest event, and that of the newest one older than a time, if any."""
+    oldest, _ = await transaction.event_range(session_id)
+    return oldest - 1, await transaction.last_event_before(session_id, at)
 
 
 def _event_deletion(session_id: str, up_to: int) -> Callable[[Transaction], Awaitable[int]]:

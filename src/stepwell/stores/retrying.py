@@ -22,7 +22,11 @@ _THERE = "something of that id or key is there already; read it before you try a
 
 
 class PassingFault(Exception):
-    """The database could not do it now; the same again may succeed."""
+    """The database could not do it now; the same again may succeed. ``reason`` is for clients."""
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Clash(Exception):
@@ -43,7 +47,8 @@ async def patiently(
             if clock.monotonic() >= until:
                 raise StoreUnavailableError(
                     f"the database did not do {name!r} for {PATIENCE:g} s, last: {fault}. It is "
-                    "tried again with the next request"
+                    "tried again with the next request",
+                    reason=fault.reason,
                 ) from fault
         except Clash as clash:
             clashes += 1

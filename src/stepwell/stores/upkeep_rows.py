@@ -83,6 +83,10 @@ _DELETE_EVENTS = (
     .where(t.events.c.session_id == given("session"), t.events.c.seq <= given("last"))
     .returning(t.events.c.seq)
 )
+_LAST_EVENT_BEFORE = select(func.coalesce(func.max(t.events.c.seq), literally("0"))).where(
+    t.events.c.session_id == given("session"),
+    t.events.c.created_at < bound(t.events, "created_at", "at"),
+)
 _DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
 
 
@@ -153,6 +157,10 @@ class UpkeepRowsMixin(CountedRows):
     async def finished_executions(self, session_id: str, /) -> Sequence[Execution]:
         """Those of a session that are over, oldest first, subagents' as well."""
         return await self._all(self._codecs.execution, _FINISHED, session=session_id)
+
+    async def last_event_before(self, session_id: str, at: datetime, /) -> int:
+        """The number of a session's newest event that was logged before that time, or 0."""
+        return (await self._scan(_LAST_EVENT_BEFORE, session=session_id, at=at))[0][0]
 
     async def rewrite_snapshot(self, snapshot: Snapshot, /) -> None:
         """Make it the whole head of a chain; the later ones of its old chain follow it."""

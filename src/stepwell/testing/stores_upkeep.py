@@ -83,6 +83,20 @@ class UpkeepConformance:
         assert await store.read(lambda tx: tx.finished_before(at(50), limit=9)) == ["old"]
         assert await store.read(lambda tx: tx.finished_before(at(5), limit=9)) == []
 
+    async def test_it_says_that_it_can_be_written(self, store: Store) -> None:
+        await store.check_writable()
+        await store.check_writable()
+
+    async def test_the_last_event_before_a_time_is_found(self, store: Store) -> None:
+        session = a_session()
+        await make(store, session)
+        logged = [an_event(f"e{n}", created_at=at(n)) for n in range(4)]
+        await write(store, lambda tx: tx.append_events(session, logged))
+        found = [
+            await store.read(lambda tx, n=n: tx.last_event_before("s", at(n))) for n in (0, 2, 9)
+        ]
+        assert found == [0, 2, 4]
+
     async def test_finished_executions_of_a_session_include_subagents(self, store: Store) -> None:
         await make(
             store,

@@ -26,6 +26,9 @@ class NoStore:
     async def read(self, _work: object) -> None:
         raise StoreUnavailableError("no route to db.internal")
 
+    async def check_writable(self) -> None:
+        raise StoreUnavailableError("no route to db.internal")
+
 
 async def test_health_needs_nothing_and_nobody(served: Served) -> None:
     broken = with_other(served, replace(served.services, store=NoStore()))

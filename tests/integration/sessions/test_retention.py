@@ -1,6 +1,7 @@
 """Retention: what goes, what stays loadable, and that a second run finds nothing to do."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from stepwell.sessions.sending import Desk, Sent
 from stepwell.sessions.taking_up import Changed, TakingUp
 from stepwell.testing import FakeClock
 from tests.integration.sessions.front_desk import ADA, FrontDesk
+from tests.integration.stores.databases import run_sql
 
 NOTHING = RetentionReport()
 
@@ -277,3 +279,56 @@ async def test_without_limits_nothing_goes(sqlite_desk: FrontDesk) -> None:
     before = await sqlite_desk.store.read(lambda tx: tx.size())
     assert await kept(sqlite_desk, 10_000).run() == NOTHING
     assert await sqlite_desk.store.read(lambda tx: tx.size()) == before
+
+
+async def test_a_damaged_event_does_not_keep_old_events(
+    sqlite_desk: FrontDesk, tmp_path: Path
+) -> None:
+    executions = [await ran(sqlite_desk, "add end") for _ in range(3)]
+    last = [(await sqlite_desk.session(it.session_id or "")).last_seq for it in executions]
+    damaged = f"session_id = '{executions[1].session_id}' AND seq % 3"
+    run_sql(
+        f"sqlite:///{tmp_path / 'a.db'}",
+        f"UPDATE agent_events SET payload = X'0102' WHERE {damaged} <> 1",
+    )
+    run_sql(
+        f"sqlite:///{tmp_path / 'a.db'}",
+        f"UPDATE agent_events SET created_at = 'soon' WHERE {damaged} = 1",
+    )
+    run_sql(
+        f"sqlite:///{tmp_path / 'a.db'}",
+        f"UPDATE agent_events SET type = X'ff' WHERE {damaged} = 2",
+    )
+
+    report = await kept(sqlite_desk, 7, events_days=6).run()
+
+    # A time that can't be read is not older than anything; sound ones behind it are.
+    assert sum(last) - 1 <= report.deleted_events <= sum(last)
+    assert report.skipped_sessions == 0
+
+
+@pytest.mark.parametrize(
+    "policy", [{"sessions_days": 6}, {"events_days": 6}, {"keep_executions": 1}]
+)
+async def test_a_session_with_a_damaged_row_is_skipped_and_reported(
+    sqlite_desk: FrontDesk,
+    tmp_path: Path,
+    policy: dict[str, float],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, damaged, third = [(await session_with(sqlite_desk, 2))[0] for _ in range(3)]
+    table = "agent_executions" if "keep_executions" in policy else "agent_sessions"
+    key = "session_id" if "keep_executions" in policy else "id"
+    run_sql(
+        f"sqlite:///{tmp_path / 'a.db'}",
+        f"UPDATE {table} SET metadata = '[1]' WHERE {key} = '{damaged.session_id}'",
+    )
+
+    report = await kept(sqlite_desk, 7, **policy).run()
+
+    assert report.skipped_sessions == 1
+    counts = (report.deleted_sessions, report.deleted_events, report.deleted_snapshots)
+    assert sum(counts) >= 2, "what is sound is deleted"
+    assert f"retention skips session {damaged.session_id}" in caplog.text
+    for sound in (first, third):
+        assert f"skips session {sound.session_id}" not in caplog.text

@@ -29,7 +29,7 @@ async def health() -> Response:
     responses={503: {"model": ReadyShape, "description": "Something is lacking."}},
 )
 async def ready(services: ServicesDep) -> Response:
-    """Whether the database answers, its tables are current, and work is taken up."""
+    """Whether the database takes writes, its tables are current, and work is taken up."""
     checks = await readiness(services)
     lacks = any(check.lacks for check in checks.values())
     said = {name: check.says for name, check in checks.items()}

@@ -58,6 +58,8 @@ def postgres_faults() -> Generator[None]:
 def _sorted(error: Exception) -> Exception:
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     said = str(cause).strip()
+    if isinstance(cause, errors.DiskFull):
+        return PassingFault(said, reason="its disk is full. Free some space")
     if isinstance(cause, _PASSING):
         return PassingFault(said)
     if isinstance(cause, errors.UniqueViolation):

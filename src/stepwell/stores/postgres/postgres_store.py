@@ -4,16 +4,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
+from psycopg.errors import ReadOnlySqlTransaction
 from sqlalchemy import URL, text
 
 from stepwell.clock import Clock
+from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.lane import Statements
-from stepwell.stores.migrating import check_or_migrate
+from stepwell.stores.migrating import VERSION_TABLE, check_or_migrate
 from stepwell.stores.postgres.connecting import Pool
 from stepwell.stores.postgres.postgres_bus import PostgresBus
 from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
-from stepwell.stores.retrying import Clash, patiently
+from stepwell.stores.retrying import Clash, PassingFault, patiently
 from stepwell.stores.rows import Codecs
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.transaction import SqlTransaction
@@ -27,6 +29,7 @@ _SEARCHERS = 2
 """So many of the readers at most."""
 # Any number will do, as long as no other program uses the same for its own locks.
 _MIGRATION_LOCK = 7_283_640_118
+_WRITE_NOTHING_NEW = text(f"UPDATE {VERSION_TABLE} SET version_num = version_num")
 
 
 class PostgresStore:
@@ -91,6 +94,19 @@ class PostgresStore:
         except SearchElsewhere:
             # Where it waits for its turn, it holds no connection that others need.
             return await patiently(search, self._clock)
+
+    async def check_writable(self) -> None:
+        """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""
+        try:
+            await self._once(self._writers, lambda tx: tx.run(_WRITE_NOTHING_NEW, {}))
+        except PassingFault as fault:
+            raise StoreUnavailableError(
+                f"the database can't be written: {fault}", reason=fault.reason
+            ) from fault
+        except ReadOnlySqlTransaction as error:
+            raise StoreUnavailableError(
+                f"the database can't be written: {error}", reason="it is read-only, as a standby is"
+            ) from error
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from stepwell.stores.retrying import PassingFault
+from stepwell.stores.sqlite.lock_holders import describe_lock_holders
 
 _LONGEST_WAIT = 10.0
 
@@ -62,7 +63,11 @@ class FileLock:
                 await asyncio.shield(arrived)
         except TimeoutError:
             waiter.give_up()
-            raise PassingFault(f"another process holds {self._path}") from None
+            holder = describe_lock_holders([self._path])
+            raise PassingFault(
+                f"{holder} holds the lock {self._path}. Let it go on (kill -CONT), or end it",
+                reason=f"{holder} holds its write lock",
+            ) from None
         except asyncio.CancelledError:
             waiter.give_up()
             raise

@@ -14,6 +14,7 @@ from contextlib import suppress
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError
 from stepwell.stores.retrying import PassingFault
+from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.sqlite_lane import SqliteLane
 
@@ -45,8 +46,8 @@ class _Writer:
 class GroupCommit:
     """The queue before the writing connection."""
 
-    def __init__(self, lane: SqliteLane, lock: FileLock, clock: Clock) -> None:
-        self._lane, self._lock, self._clock = lane, lock, clock
+    def __init__(self, lane: SqliteLane, lock: FileLock, file: DatabaseFile, clock: Clock) -> None:
+        self._lane, self._lock, self._file, self._clock = lane, lock, file, clock
         self._queue: deque[_Writer] = deque()
         self._wanted = asyncio.Event()
         self._closing = False
@@ -94,6 +95,8 @@ class GroupCommit:
     async def _batch(self) -> None:
         batch: list[_Writer] = []
         try:
+            # First, because the lock lies beside the file and may be gone with its folder.
+            self._file.require_same()
             await self._lock.acquire()
             try:
                 await self._commit(batch)
@@ -110,6 +113,7 @@ class GroupCommit:
         try:
             await self._lane.command("BEGIN IMMEDIATE")
             await self._serve(batch)
+            self._file.require_same()
             await self._lane.command("COMMIT")
             committed = True
         finally:

@@ -18,6 +18,7 @@ from stepwell.stores.lane import Row, Statements
 from stepwell.stores.retrying import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
 from stepwell.stores.searching import contains
+from stepwell.stores.sqlite.lock_holders import describe_lock_holders
 from stepwell.stores.types import SQLITE
 
 _PASSING = {
@@ -49,7 +50,7 @@ def sqlite_faults(path: Path) -> Generator[None]:
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF in _PASSING:
-            raise PassingFault(str(error)) from error
+            raise _passing_fault(path, error, code & 0xFF) from error
         if code & 0xFF in _DAMAGED:
             raise DamagedDataError(
                 f"{path} is damaged, or no SQLite database: {error}. Restore it from a backup, or "
@@ -60,6 +61,17 @@ def sqlite_faults(path: Path) -> Generator[None]:
         if code == _FOREIGN:
             raise ConflictError("what it belongs to was deleted", code="gone") from error
         raise
+
+
+def _passing_fault(path: Path, error: sqlite3.DatabaseError, code: int) -> PassingFault:
+    if code == sqlite3.SQLITE_FULL:
+        return PassingFault(str(error), reason="its disk is full. Free some space")
+    if code != sqlite3.SQLITE_BUSY:
+        return PassingFault(str(error))
+    # A program other than Stepwell: ours hold the lock beside the file before they write.
+    holder = describe_lock_holders([path.with_name(path.name + end) for end in ("-shm", "")])
+    reason = f"{holder} holds its write lock"
+    return PassingFault(f"{error}: {reason}", reason=reason)
 
 
 class SqliteLane:

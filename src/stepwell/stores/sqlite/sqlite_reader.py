@@ -91,6 +91,13 @@ class SqliteReader(SqliteStore):
 
         return await super().read(in_words)
 
+    async def check_writable(self) -> None:
+        """Raises ``RuntimeError``."""
+        raise RuntimeError(f"{self._path} is only read")
+
+    def _require_file(self) -> None:
+        """Nothing: opened read-only, a missing file is an error and never made."""
+
     async def close(self) -> None:
         """Let go of the file."""
         await self._open_readers.aclose()

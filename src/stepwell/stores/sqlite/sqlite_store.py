@@ -15,13 +15,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from stepwell.clock import Clock
 from stepwell.errors import ConfigurationError
+from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.lane import Statements
 from stepwell.stores.local_bus import LocalBus
 from stepwell.stores.migrating import check_or_migrate
-from stepwell.stores.retrying import patiently
+from stepwell.stores.retrying import PassingFault, patiently
 from stepwell.stores.rows import Codecs
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
+from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.group_commit import GroupCommit
 from stepwell.stores.sqlite.sqlite_lane import Driver, SqliteLane
@@ -66,6 +68,7 @@ class SqliteStore:
         self._idle_searchers: list[SqliteLane] = []
         self._searching = SearchTurns(_SEARCHERS)
         self._writer: SqliteLane
+        self._file: DatabaseFile
         self._group: GroupCommit
 
     @classmethod
@@ -124,6 +127,22 @@ class SqliteStore:
             # Where it waits for its turn, it holds no connection that others need.
             return await patiently(lambda: attempt(searching=True), self._clock)
 
+    async def check_writable(self) -> None:
+        """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""
+        self._file.require_same()
+        self._file.require_room()
+
+        async def change_header() -> None:
+            # Nobody uses this number; setting it writes the first page, whatever it was.
+            self._writer.quick_command("PRAGMA user_version = 0")
+
+        try:
+            await self._group.write(change_header)
+        except PassingFault as fault:
+            raise StoreUnavailableError(
+                f"the database {self._path} can't be written: {fault}", reason=fault.reason
+            ) from fault
+
     async def close(self) -> None:
         """Finish the writes that wait, then let go of the file."""
         await self._group.close()
@@ -136,6 +155,10 @@ class SqliteStore:
             self._lock.release()
             await self._engine.dispose()
 
+    def _require_file(self) -> None:
+        """Opening it by its name would make a new, empty one where it was."""
+        self._file.require_same()
+
     async def _prepare(self, migrate: bool) -> None:
         await self._lock.acquire()
         try:
@@ -147,7 +170,8 @@ class SqliteStore:
         finally:
             self._lock.release()
         self._writer = lane
-        self._group = GroupCommit(lane, self._lock, self._clock)
+        self._file = DatabaseFile(self._path)
+        self._group = GroupCommit(lane, self._lock, self._file, self._clock)
 
     async def _connect(self, *, query_only: bool = False) -> SqliteLane:
         async with AsyncExitStack() as unless_ready:
@@ -175,6 +199,7 @@ class SqliteStore:
                 lane.quick_command("ROLLBACK")
 
     async def _new_reader(self, searching: bool) -> SqliteLane:
+        self._require_file()
         # A thread opens it, which can't be interrupted: what it opened must not be lost.
         opening = asyncio.ensure_future(self._connect(query_only=True))
         try:

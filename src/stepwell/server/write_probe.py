@@ -1,0 +1,48 @@
+"""Whether the database takes writes, for ``/ready``. Reads are no proof: they go on with a full
+disk, a file that was deleted, or a lock that nobody releases."""
+
+import asyncio
+
+from stepwell.clock import Clock
+from stepwell.errors import StepwellError
+from stepwell.sessions.errors import StoreUnavailableError
+from stepwell.sessions.ports import Store
+
+PROBE_SECONDS = 5.0
+"""However often ``/ready`` is asked, which needs no login, one write happens in this time."""
+_LONGEST_WAIT = 2.0
+
+
+class WriteProbe:
+    """Makes a tiny write now and then and remembers what came of it."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.Task[str | None] | None = None
+        self._fault: str | None = None
+        self._ended_at: float | None = None
+
+    async def find_fault(self, store: Store, clock: Clock) -> str | None:
+        """What keeps the database from taking writes, in words for clients, or None."""
+        now = clock.monotonic()
+        if self._running is None:
+            if self._ended_at is not None and now - self._ended_at < PROBE_SECONDS:
+                return self._fault
+            self._running = asyncio.create_task(_write(store), name="stepwell-write-probe")
+        running = self._running
+        done, _ = await asyncio.wait({running}, timeout=_LONGEST_WAIT)
+        if not done:
+            return self._fault or f"a write has not been done for {_LONGEST_WAIT:g} s"
+        if self._running is running:
+            self._running, self._ended_at = None, clock.monotonic()
+            self._fault = running.result()
+        return self._fault
+
+
+async def _write(store: Store) -> str | None:
+    try:
+        await store.check_writable()
+    except StoreUnavailableError as error:
+        return error.reason or "does not answer"
+    except StepwellError:
+        return "is damaged"
+    return None
