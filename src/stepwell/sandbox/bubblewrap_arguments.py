@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import Handover
+from stepwell.sandbox.host.protection import protect
 from stepwell.sandbox.policy import MEBIBYTE, ExecutionPolicy
 from stepwell.sandbox.seccomp import syscall_filter
 
@@ -107,9 +108,13 @@ def _private_folders(policy: ExecutionPolicy) -> Iterator[str]:
 
 
 def _opened(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
-    """The paths of the policy. What lies deeper comes later, and so decides for itself."""
-    paths = [(path, "--ro-bind-fd") for path in policy.readable]
-    paths += [(path, "--bind-fd") for path in (*policy.writable, policy.directory)]
+    """The paths of the policy, and those in them that are protected. What lies deeper comes later,
+    and so decides for itself."""
+    protection = protect(policy)
+    read_only = dict.fromkeys((*policy.readable, *protection.read_only))
+    paths = [(path, "--ro-bind-fd") for path in read_only]
+    writable = (*protection.pinned, *policy.writable, policy.directory)
+    paths += [(path, "--bind-fd") for path in writable]
     for path, how in sorted(paths, key=lambda it: (len(it[0].parts), it[1] == "--bind-fd")):
         yield from (how, handover.path(path), str(path))
 

@@ -5,7 +5,6 @@ Only the command line program is used, and only where its ``info`` answers.
 
 import asyncio
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,9 @@ from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.ids import new_id
 from stepwell.sandbox.environment import PATH, command_environment
 from stepwell.sandbox.handover import check_in_place
+from stepwell.sandbox.host.import_guard import guard_imports
+from stepwell.sandbox.host.program import Program, find_programs
+from stepwell.sandbox.host.protection import protect
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.processes import Launch, check_command, run_process
@@ -65,6 +67,7 @@ class ContainerSandbox:
         self._image = image
         self._environment = dict(environment or {})
         self._rootless: bool | None = None
+        self._opened: Program | None = None
 
     @property
     def name(self) -> str:
@@ -73,12 +76,13 @@ class ContainerSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can't be used on this machine, if so. Asks the program, which may take a while."""
-        path = shutil.which(self._program)
-        if path is None:
+        self._opened = self._opened or next(iter(find_programs(self._program)), None)
+        if self._opened is None:
             return f"there is no program {self._program} on the path; install it"
         try:
             answer = subprocess.run(
-                [path, "info", "--format", _INFO_FORMAT[self._program]],
+                [self._opened.path, "info", "--format", _INFO_FORMAT[self._program]],
+                executable=self._opened.executable,
                 env=self._program_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -109,6 +113,7 @@ class ContainerSandbox:
             reason = await asyncio.to_thread(self.unavailable)
             if reason is not None:
                 raise SandboxError(f"{reason}; or choose another sandbox")
+        guard_imports(policy)
         container = f"stepwell-{new_id()}"
         async with private_folder() as folder:
             notes = _Notes(folder, policy)
@@ -127,7 +132,8 @@ class ContainerSandbox:
 
     def _launch(self, *words: str) -> Launch:
         return Launch(
-            argv=(shutil.which(self._program) or self._program, *words),
+            program=self._opened,
+            argv=(self._opened.path if self._opened is not None else self._program, *words),
             environment=self._program_environment(),
             directory=Path("/"),
             # Nothing of the command is beneath this process: the service started it.
@@ -164,9 +170,10 @@ class ContainerSandbox:
             yield from ("--memory-swap", str(policy.max_memory))
         if with_stdin:
             yield "--interactive"
-        for path in dict.fromkeys((policy.directory, *policy.writable)):
+        protection = protect(policy)
+        for path in dict.fromkeys((policy.directory, *policy.writable, *protection.pinned)):
             yield from ("--mount", f"type=bind,source={path},target={path}")
-        for path in dict.fromkeys(policy.readable):
+        for path in dict.fromkeys((*policy.readable, *protection.read_only)):
             yield from ("--mount", f"type=bind,source={path},target={path},readonly")
 
     def _user(self) -> str:
@@ -221,7 +228,9 @@ def _env_line(name: str, value: str) -> str:
 
 
 def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
+    protection = protect(policy)
     paths = (policy.directory, *policy.writable, *policy.readable)
+    paths = (*paths, *protection.pinned, *protection.read_only)
     check_in_place(*paths)
     for path in paths:
         if "," in str(path) or '"' in str(path):

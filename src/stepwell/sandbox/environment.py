@@ -39,6 +39,12 @@ def interpreter_paths() -> tuple[Path, ...]:
     return tuple(sorted(path for path in folders if Path("/usr") not in (path, *path.parents)))
 
 
+def path_entries() -> tuple[str, ...]:
+    """Where this process looks for programs, in order; an empty entry is the current directory."""
+    own = os.environ  # noqa: TID251 - what is on the search path must be kept from commands
+    return tuple(entry or "." for entry in own.get("PATH", PATH).split(os.pathsep))
+
+
 def leaked_variables(seen: Mapping[str, str], policy: ExecutionPolicy) -> list[str]:
     """Names of this process's variables that a command saw though the policy does not give them."""
     given = command_environment(policy, home="", temporary="").keys()

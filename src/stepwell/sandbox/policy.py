@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
+from stepwell.sandbox.host.names import PROTECTED_NAMES, check_names
 from stepwell.sandbox.secret_names import names_a_secret
 
 DEFAULT_TIMEOUT = 120.0
@@ -54,6 +55,11 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
     """Names of variables that are passed on from this process; those of provider keys never are."""
     max_output: int = DEFAULT_MAX_OUTPUT
     """Bytes kept of each of the two outputs; of more, the last are kept."""
+    protected: tuple[str, ...] = PROTECTED_NAMES
+    """Names at the top of ``directory`` and ``writable`` that are read-only where they exist."""
+    protect_host: bool = True
+    """Whether what this process executes and imports is read-only too; else a command that can
+    write it can leave the sandbox by way of this process."""
 
     @classmethod
     def in_(
@@ -70,6 +76,8 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
         environment: Mapping[str, str] | None = None,
         inherited_environment: Iterable[str] = (),
         max_output: int = DEFAULT_MAX_OUTPUT,
+        protected: Iterable[str] = PROTECTED_NAMES,
+        protect_host: bool = True,
     ) -> "ExecutionPolicy":
         """The policy for commands that work in this directory, its paths resolved."""
         root = _resolved(directory, "directory")
@@ -87,6 +95,8 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
             environment=dict(environment or {}),
             inherited_environment=_names(inherited_environment),
             max_output=max_output,
+            protected=check_names(protected),
+            protect_host=protect_host,
         )
 
     def __post_init__(self) -> None:
@@ -101,8 +111,10 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 f"max_output is a number of bytes, at least 0, not {self.max_output!r}"
             )
-        if type(self.network) is not bool:
-            raise ConfigurationError(f"network is True or False, not {self.network!r}")
+        for name in ("network", "protect_host"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigurationError(f"{name} is True or False, not {getattr(self, name)!r}")
+        check_names(self.protected)
         for name, value in self.environment.items():
             _check_variable(name, value)
         for name in self.inherited_environment:

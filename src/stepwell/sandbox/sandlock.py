@@ -19,6 +19,9 @@ from stepwell.errors import SandboxError
 from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import check_in_place
+from stepwell.sandbox.host.import_guard import guard_imports
+from stepwell.sandbox.host.program import host_python
+from stepwell.sandbox.host.protection import protect
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.processes import Launch, check_command, run_process
@@ -98,6 +101,7 @@ class SandlockSandbox:
         if reason is not None:
             raise SandboxError(f"{reason}; or choose another sandbox")
         _refuse_unenforceable(policy)
+        guard_imports(policy)
         keeper = _Keeper()
         try:
             async with private_folder() as temporary:
@@ -199,6 +203,13 @@ def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
                     f"sandlock can't keep the readable path {path} read-only, because it lies in "
                     f"the writable {root}; leave it out of readable, or use bubblewrap"
                 )
+    if unprotected := protect(policy).read_only:
+        raise SandboxError(
+            f"sandlock can't keep {unprotected[0]} read-only, because it lies in a writable path; "
+            "use bubblewrap, work in another directory, or allow commands to write it with "
+            "protected=[...] (for names) or protect_host=False (for what this process executes) in "
+            "the policy"
+        )
 
 
 def _launch(
@@ -208,9 +219,11 @@ def _launch(
     environment: Mapping[str, str],
     keeper: _Keeper,
 ) -> Launch:
+    python = host_python()
     return Launch(
+        program=python,
         argv=(
-            *(sys.executable, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parent)),
+            *(python.path, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parent)),
             *_options(policy, temporary, keeper),
             *("--", *argv),
         ),

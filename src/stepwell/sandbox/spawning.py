@@ -7,7 +7,6 @@ import errno
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from msgspec import Struct
 from stepwell.errors import SandboxError
 from stepwell.sandbox import supervisor
 from stepwell.sandbox.handover import Handover
+from stepwell.sandbox.host.program import Program, host_python
 from stepwell.sandbox.sandbox import Channel
 from stepwell.sandbox.waiting import readable
 
@@ -37,6 +37,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """All that this process sees of an environment; nothing is inherited."""
     directory: Path | None = None
     pass_fds: tuple[int, ...] = ()
+    program: Program | None = None
+    """What is executed as ``argv[0]``, without looking for it again; only if not supervised."""
     supervised: bool = True
     limits: Mapping[str, int] = {}
     """Limits of ``resource`` for it, by name, such as ``RLIMIT_DATA``; only if it is supervised."""
@@ -137,16 +139,13 @@ def spawn(launch: Launch, *, with_stdin: bool) -> Spawned:
             return _spawn_supervised(launch, with_stdin)
         except OSError as error:
             raise SandboxError(f"no process could be started: {error.strerror}") from error
-    return Spawned(
-        _popen(launch.argv, launch.environment, launch.directory, launch.pass_fds, with_stdin)
-    )
+    return Spawned(_popen(launch, with_stdin))
 
 
 def _spawn_supervised(launch: Launch, with_stdin: bool) -> Spawned:
     import resource
 
-    if not sys.executable:
-        raise SandboxError("this Python does not know its own program (sys.executable is empty)")
+    python = host_python()
     orders = supervisor.written(
         (
             [os.fsencode(part) for part in launch.argv],
@@ -160,30 +159,31 @@ def _spawn_supervised(launch: Launch, with_stdin: bool) -> Spawned:
         unless_started.enter_context(ours)
         ends = (str(theirs.fileno()), handover.data(orders))
         folder = str(Path(supervisor.__file__).parent)
-        program = [sys.executable, "-I", "-S", "-c", supervisor.PROGRAM, folder, *ends]
-        fds = (theirs.fileno(), *handover.inherited, *launch.pass_fds)
-        spawned = Spawned(_popen(program, {}, launch.directory, fds, with_stdin), ours)
+        supervised = Launch(
+            argv=(python.path, "-I", "-S", "-c", supervisor.PROGRAM, folder, *ends),
+            program=python,
+            environment={},
+            directory=launch.directory,
+            pass_fds=(theirs.fileno(), *handover.inherited, *launch.pass_fds),
+        )
+        spawned = Spawned(_popen(supervised, with_stdin), ours)
         unless_started.pop_all()
     return spawned
 
 
-def _popen(
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    directory: Path | None,
-    fds: tuple[int, ...],
-    with_stdin: bool,
-) -> "subprocess.Popen[bytes]":
+def _popen(launch: Launch, with_stdin: bool) -> "subprocess.Popen[bytes]":
+    argv, directory = launch.argv, launch.directory
     try:
         return subprocess.Popen(
             list(argv),
+            executable=launch.program.executable if launch.program is not None else None,
             bufsize=0,
             stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=directory,
-            env=dict(environment),
-            pass_fds=fds,
+            env=dict(launch.environment),
+            pass_fds=launch.pass_fds,
             # So that a Ctrl-C in a terminal reaches it through us only.
             start_new_session=True,
         )

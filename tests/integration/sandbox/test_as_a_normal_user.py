@@ -57,21 +57,15 @@ def closed_to_others(path: Path) -> str:
     return ""
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="there is no setpriv")
-@pytest.mark.parametrize("tests", TESTS)
-def test_it_holds_for_a_normal_user(tests: str, folder: Path) -> None:
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+needs_setpriv = pytest.mark.skipif(not shutil.which("setpriv"), reason="there is no setpriv")
+
+
+def run_as_normal_user(tests: Path, folder: Path, keyword: str = "") -> None:
+    """Run tests as nobody, with temporary files in that folder, and see them pass."""
     python = Path(sys.base_prefix).resolve()
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--basetemp={folder}/tests",
-        "-x",
-        "-k",
-        TESTS[tests],
-    ]
-    command = [sys.executable, "-B", "-m", "pytest", *options, str(HERE / tests)]
+    options = ["-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", "-x", "-k", keyword]
+    command = [sys.executable, "-B", "-m", "pytest", *options, str(tests)]
     entered = ["sh", "-c", ENTER, "sh", closed_to_others(python), str(python), f"{folder}/python"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder)}
     result = subprocess.run(
@@ -84,3 +78,10 @@ def test_it_holds_for_a_normal_user(tests: str, folder: Path) -> None:
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     assert " passed" in result.stdout
+
+
+@needs_root
+@needs_setpriv
+@pytest.mark.parametrize("tests", TESTS)
+def test_it_holds_for_a_normal_user(tests: str, folder: Path) -> None:
+    run_as_normal_user(HERE / tests, folder, TESTS[tests])

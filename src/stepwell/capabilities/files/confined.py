@@ -5,7 +5,7 @@ into descriptors; the tools work on those, never on a path again.
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import BinaryIO
@@ -23,6 +23,7 @@ from stepwell.capabilities.files.opening import (
     link_target,
     names_beneath,
     names_of,
+    path_of,
 )
 from stepwell.capabilities.files.refusals import FileRefused, shortened
 from stepwell.errors import ConfigurationError
@@ -139,18 +140,27 @@ class ConfinedDirectory:
             os.close(descriptor)
 
     @contextmanager
-    def place(self, path: str, *, create_parents: bool = False) -> Generator[Place, None, None]:
-        """Where a file is to be replaced. A symlink is followed, so that it stays one."""
+    def place(
+        self, path: str, check: Callable[[str], None], *, create_parents: bool = False
+    ) -> Generator[Place, None, None]:
+        """Where a file is to be replaced. A symlink is followed, so that it stays one.
+
+        ``check`` gets the real path of whatever is about to be made or replaced, and may raise. The
+        path of a directory ends with a slash.
+        """
         names = self.names(path)
         if path.endswith(("/", "/.")):
             raise FileRefused(f"{shortened(path)!r} names a directory; give the name of a file")
+        if ".." not in names:  # so that no directories are made on the way to a refusal
+            check(os.path.join(self.path, *names))
         for _ in range(MAX_LINKS):
             if not names or names[-1] == ".." or len(names) > MAX_NAMES:
                 break
-            parent = self._parent(names[:-1], create_parents)
+            parent = self._parent(names[:-1], check if create_parents else None)
             try:
                 target = link_target(parent, names[-1])
                 if target is None:
+                    check(os.path.join(path_of(parent), names[-1]))
                     yield Place(parent, names[-1])
                     return
             finally:
@@ -160,14 +170,15 @@ class ConfinedDirectory:
         number = errno.EISDIR if is_directory else errno.ELOOP
         raise OSError(number, os.strerror(number))
 
-    def _parent(self, names: tuple[str, ...], create: bool) -> int:
+    def _parent(self, names: tuple[str, ...], create: Callable[[str], None] | None) -> int:
         try:
             return self.descriptor(names, READ_DIRECTORY)
         except FileNotFoundError:
-            if not create or not names:
+            if create is None or not names:
                 raise
         above = self._parent(names[:-1], create)
         try:
+            create(os.path.join(path_of(above), names[-1], ""))
             with suppress(FileExistsError):
                 os.mkdir(names[-1], dir_fd=above)
         finally:

@@ -107,7 +107,7 @@ class EditFileTool(FileTool):
         def look_up(_: int = 0) -> None:
             refuse_if_cancelled(context)
 
-        with self.directory.place(path) as place, place.opened() as opened:
+        with self.directory.place(path, self.check_writable) as place, place.opened() as opened:
             file = WatchedFile(opened, look_up)
             found = replaceable(place)
             refuse_binary(file.read(HEAD_BYTES), path)

@@ -125,6 +125,15 @@ def link_target(directory: int, name: str) -> str | None:
     return None
 
 
+def path_of(directory: int) -> str:
+    """The real path of an open directory."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(directory, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{directory}")
+
+
 def names_beneath(target: str) -> tuple[str, ...]:
     """The names in a symlink's target, which must not be absolute."""
     if target.startswith("/"):

@@ -3,6 +3,7 @@
 from msgspec import Struct, structs
 
 from stepwell.errors import ConfigurationError
+from stepwell.sandbox.host.names import PROTECTED_NAMES, check_names
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -38,6 +39,10 @@ class FilePolicy(Struct, frozen=True, kw_only=True):
     """Bytes that ``write_file`` takes."""
     max_edit_bytes: int = 512 * MEBIBYTE
     """Size of a file that ``edit_file`` changes."""
+    protected: tuple[str, ...] = PROTECTED_NAMES
+    """Names that are not written, at any depth, with all that is in them."""
+    protect_host: bool = True
+    """Whether what this process executes and imports is not written either."""
 
     def __post_init__(self) -> None:
         if isinstance(self.skipped_directories, str):
@@ -46,6 +51,9 @@ class FilePolicy(Struct, frozen=True, kw_only=True):
                 f"write skipped_directories=({self.skipped_directories!r},)"
             )
         structs.force_setattr(self, "skipped_directories", tuple(self.skipped_directories))
+        structs.force_setattr(self, "protected", check_names(self.protected))
+        if type(self.protect_host) is not bool:
+            raise ConfigurationError(f"protect_host is True or False, not {self.protect_host!r}")
         for name in (field for field in self.__struct_fields__ if field.startswith("max_")):
             limit = getattr(self, name)
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:

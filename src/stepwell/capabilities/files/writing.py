@@ -43,7 +43,7 @@ class WriteFileTool(FileTool):
             file.write(data)
 
         refuse_if_cancelled(context)
-        with self.directory.place(path, create_parents=True) as place:
+        with self.directory.place(path, self.check_writable, create_parents=True) as place:
             old = replaceable(place)
             replace_at(place, old, fill, lambda: refuse_if_cancelled(context))
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
