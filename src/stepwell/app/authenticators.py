@@ -10,6 +10,7 @@ from stepwell.server.auth import (
     DevAuthenticator,
     JwtAuthenticator,
     KeyRing,
+    several,
 )
 
 
@@ -29,4 +30,8 @@ def authenticator_for(auth: AuthConfig, keys: KeyRing, clock: Clock) -> Authenti
             f"or set {variables}"
         )
     claims = ClaimNames(user=auth.user_claim, tenant=auth.tenant_claim, admin=auth.admin_claim)
-    return JwtAuthenticator(jwks_url, issuer=issuer, audience=audience, claims=claims, clock=clock)
+    tokens = JwtAuthenticator(
+        jwks_url, issuer=issuer, audience=audience, claims=claims, clock=clock
+    )
+    # Who signed in with a token may make keys, for programs and for the page.
+    return several(tokens, ApiKeys(keys))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError, Struct, json
 
 from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import ConfigurationError
@@ -15,6 +15,9 @@ from stepwell.state import AgentState
 
 MAX_DEPTH = 100
 """So deep may lists and objects be nested; deeper ones could not be stored or sent."""
+
+_PERCENT_ESCAPES = 10_000
+"""In one data URL; each takes about a microsecond, while others wait."""
 
 Sent = Mapping[str, Any] | bytes | str
 """What a client sent, as JSON or decoded."""
@@ -44,16 +47,17 @@ def check_json(value: Any, where: str = "") -> None:
     stepwell.broadcasting.client_stream.ClientInputError: messages[0].parts[0].text holds half a \
 character (a lone surrogate)
     """
-    left: list[tuple[Any, str, int]] = [(value, where, 0)]
+    left: list[tuple[Any, _Place, int]] = [(value, _Place(where), 0)]
     while left:
         item, place, depth = left.pop()
         if depth > MAX_DEPTH:
-            raise ClientInputError(f"{place:.200} is nested more than {MAX_DEPTH} levels deep")
+            raise ClientInputError(f"{place!s:.200} is nested more than {MAX_DEPTH} levels deep")
         match item:
             case None | bool() | float():
                 pass
             case str():
-                _check_text(item, place)
+                if not _is_whole(item):
+                    raise _half_character(str(place))
             case int():
                 if not -(2**63) <= item < 2**64:
                     raise ClientInputError(f"{place} is a whole number of more than 64 bits")
@@ -62,22 +66,43 @@ character (a lone surrogate)
                 for key, member in members:
                     if not isinstance(key, str):
                         raise ClientInputError(f"{place or 'the input'} has a key that is no text")
-                    _check_text(key, f"a key of {place or 'the input'}")
-                    left.append(
-                        (member, f"{place}.{key:.80}" if place else f"{key:.80}", depth + 1)
-                    )
+                    if not _is_whole(key):
+                        raise _half_character(f"a key of {place or 'the input'}")
+                    left.append((member, _Place(key, place), depth + 1))
             case list() | tuple():
                 members = enumerate(cast("list[Any]", item))
-                left += [(member, f"{place}[{i}]", depth + 1) for i, member in members]
+                left += [(member, _Place(i, place), depth + 1) for i, member in members]
             case _:
                 raise ClientInputError(f"{place} is a {type(item).__name__}, which is no JSON")
 
 
-def _check_text(text: str, place: str) -> None:
+class _Place(Struct, frozen=True):
+    """Where a value is; written out only for an error."""
+
+    last: str | int
+    within: "_Place | None" = None
+
+    def __bool__(self) -> bool:
+        return bool(str(self))
+
+    def __str__(self) -> str:
+        if self.within is None:
+            return str(self.last)
+        if isinstance(self.last, int):
+            return f"{self.within}[{self.last}]"
+        return f"{self.within}.{self.last:.80}" if self.within else f"{self.last:.80}"
+
+
+def _is_whole(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ClientInputError(f"{place} holds half a character (a lone surrogate)") from None
+        return False
+    return True
+
+
+def _half_character(place: str) -> ClientInputError:
+    return ClientInputError(f"{place} holds half a character (a lone surrogate)")
 
 
 def check_previous(previous: Any) -> None:
@@ -112,4 +137,9 @@ def _data_of(url: str, where: str) -> str:
         raise ClientInputError(f"{where} is a data URL without data: {url!r:.80}")
     if head.endswith(";base64"):
         return checked_base64(data, where)
+    if data.count("%") > _PERCENT_ESCAPES:
+        raise ClientInputError(
+            f"{where} is a data URL with more than {_PERCENT_ESCAPES} percent escapes; send the "
+            "data as base64"
+        )
     return base64.b64encode(unquote_to_bytes(data)).decode()

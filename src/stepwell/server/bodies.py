@@ -13,12 +13,14 @@ from pydantic import (
     StrictBool,
     StrictFloat,
     StrictInt,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from stepwell.sessions.records import ExecutionStatus, SessionStatus, WhenBusy
 
 _LARGEST_INT = 2**63
+_MOST_UNKNOWN_FIELDS = 500
 Value = TypeVar("Value")
 
 
@@ -70,6 +72,19 @@ class Body(BaseModel):
     """What all bodies have in common."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_many_unknown_fields(cls, data: Any) -> Any:
+        """One error instead of thousands, which would take long to write."""
+        if isinstance(data, dict):
+            unknown = [
+                name for name in cast("dict[str, Any]", data) if name not in cls.model_fields
+            ]
+            if len(unknown) > _MOST_UNKNOWN_FIELDS:
+                message = f"{len(unknown)} fields are unknown, such as {unknown[0][:50]!r}"
+                raise PydanticCustomError("extra_forbidden", "{reason}", {"reason": message})
+        return cast("Any", data)
 
 
 class ContextBody(Body):

@@ -1,9 +1,11 @@
-"""What is refused before anything looks at it: bodies that are too large, too deep or no JSON by
-their own word, and users who send too fast. Pure ASGI, in front of the routes.
+"""What is refused before anything looks at it: bodies that are too large, too deep, no JSON by
+their own word or not UTF-8, too many query parameters, and users who send too fast. Pure ASGI, in
+front of the routes.
 """
 
 import asyncio
 import re
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
@@ -27,10 +29,16 @@ _DRAIN_SECONDS = 2.0
 _DRAINED_TIMES = 8
 _FORM = "application/x-www-form-urlencoded"
 _FORM_PATH = "/broadcasting/auth"
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
-"""Strings as a whole, also one without an end, so that the search never starts over inside one."""
-_TOKENS_PER_ITEM = 4
-"""Of an object at most: where it begins and ends, a name, a text."""
+_FORM_BYTES = 8 * 1024
+_QUERY_PARAMETERS = 100
+_NUMBER_DIGITS = 400
+"""In a row. The largest float has 309 digits; reading a long one takes time that grows with the
+square of its length."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A string as a whole, also one without an end, so that the search never starts over inside one."""
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_DIGITS_AS_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
+_UTF_8_NAMES = frozenset({"utf-8", "utf8"})
 
 
 class BodyLimits:
@@ -45,6 +53,9 @@ class BodyLimits:
         """Serve, or refuse."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope.get("query_string", b"").count(b"&") >= _QUERY_PARAMETERS:
+            await self._refuse(_too_many_parameters(), "query", scope, receive, send)
             return
         headers = Headers(scope=scope)
         if _declared_length(headers) > self._settings.max_body_bytes:
@@ -68,12 +79,19 @@ class BodyLimits:
         await self._app(scope, _replayed(body, receive), send)
 
     def _refusal_of(self, body: bytes, headers: Headers, path: str) -> Response | None:
-        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type, _, parameters = headers.get("content-type", "").partition(";")
+        media_type = content_type.strip().lower()
         if media_type == _FORM and path.endswith(_FORM_PATH):
-            return None
+            return _too_large(_FORM_BYTES) if len(body) > _FORM_BYTES else None
         if not (media_type == "application/json" or media_type.endswith("+json")):
             detail = "Send the body as JSON, with 'Content-Type: application/json'."
             return problem(415, "unsupported_media_type", detail)
+        if not _names_utf_8(parameters):
+            detail = "Send the body in UTF-8; other charsets are not accepted."
+            return problem(415, "unsupported_charset", detail)
+        if not is_utf_8(body):
+            detail = "The body is not UTF-8 text without a byte order mark and NUL bytes."
+            return problem(400, "bad_encoding", detail)
         fault = json_fault(body, self._settings.max_json_depth, self._settings.max_json_items)
         return None if fault is None else problem(422, "json_too_complex", fault)
 
@@ -83,9 +101,7 @@ class BodyLimits:
         with suppress(TimeoutError, _Left):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await _body(receive, most * _DRAINED_TIMES, keep=False)
-        detail = f"The body is larger than {most} bytes."
-        answer = problem(413, "body_too_large", detail, headers={"Connection": "close"})
-        await self._refuse(answer, "body", scope, receive, send)
+        await self._refuse(_too_large(most), "body", scope, receive, send)
 
     async def _refuse(
         self, answer: Response, limit: str, scope: Scope, receive: Receive, send: Send
@@ -94,33 +110,51 @@ class BodyLimits:
         await answer(scope, receive, send)
 
 
+def is_utf_8(body: bytes) -> bool:
+    """Whether a JSON parser reads the body as the UTF-8 that the limits were checked on.
+
+    Python's parser guesses UTF-16 and UTF-32 from byte order marks and NUL bytes, which no JSON
+    text in UTF-8 has.
+
+    >>> is_utf_8(b'{"a": 1}'), is_utf_8('{"a": 1}'.encode("utf-16-le"))
+    (True, False)
+    """
+    if b"\0" in body or body.startswith(BOM_UTF8):
+        return False
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def json_fault(body: bytes, most_depth: int, most_items: int) -> str | None:
-    """What is too much about a JSON text, judged without parsing it; None if nothing is.
+    """What is too much about a JSON text in UTF-8, judged without parsing it; None if nothing is.
 
     >>> json_fault(b'{"a": ["[[[", 1]}', most_depth=2, most_items=10) is None
     True
     >>> json_fault(b"[[[1]]]", most_depth=2, most_items=10)
     'The body is nested more than 2 levels deep.'
     """
-    depth = items = 0
-    most_tokens = (most_items + 1) * _TOKENS_PER_ITEM
-    for number, token in enumerate(_TOKENS.finditer(body)):
-        match body[token.start()]:
-            case 0x5B | 0x7B:  # [ {
-                depth += 1
-                items += 1
-                if depth > most_depth:
-                    return f"The body is nested more than {most_depth} levels deep."
-            case 0x5D | 0x7D:  # ] }
-                depth -= 1
-                if depth < 0:
-                    return "The body closes a list or an object that it did not open."
-            case 0x2C:  # ,
-                items += 1
-            case _:
-                pass
-        if items > most_items or number > most_tokens:
-            return f"The body has more than {most_items} items."
+    # Every item has at most a name and a text.
+    most_strings = (most_items + 1) * 2
+    outside, strings = _STRING.subn(b"", body, count=most_strings + 1)
+    items = outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+    if items > most_items or strings > most_strings:
+        return f"The body has more than {most_items} items."
+    if b"0" * (_NUMBER_DIGITS + 1) in outside.translate(_DIGITS_AS_ZERO):
+        return f"The body has a number of more than {_NUMBER_DIGITS} digits."
+    return _nesting_fault(outside.translate(None, _NOT_BRACKETS), most_depth)
+
+
+def _nesting_fault(brackets: bytes, most_depth: int) -> str | None:
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket in b"[{" else -1
+        if depth > most_depth:
+            return f"The body is nested more than {most_depth} levels deep."
+        if depth < 0:
+            return "The body closes a list or an object that it did not open."
     return None
 
 
@@ -131,6 +165,23 @@ class _Left(Exception):
 def _too_slow() -> Response:
     detail = "The body did not arrive in time."
     return problem(408, "body_too_slow", detail, headers={"Connection": "close"})
+
+
+def _too_large(most: int) -> Response:
+    detail = f"The body is larger than {most} bytes."
+    return problem(413, "body_too_large", detail, headers={"Connection": "close"})
+
+
+def _too_many_parameters() -> Response:
+    detail = f"The address has more than {_QUERY_PARAMETERS} query parameters."
+    return problem(400, "too_many_parameters", detail)
+
+
+def _names_utf_8(parameters: str) -> bool:
+    """Whether the parameters of a Content-Type header leave the charset at UTF-8."""
+    named = (each.partition("=") for each in parameters.split(";"))
+    charsets = [value for name, _, value in named if name.strip().lower() == "charset"]
+    return all(value.strip().strip('"').lower() in _UTF_8_NAMES for value in charsets)
 
 
 def _declared_length(headers: Headers) -> int:

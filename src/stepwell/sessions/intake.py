@@ -14,6 +14,7 @@ from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.contexts import NO_CONTEXT, Context, ContextResolver, checked_context
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.intake_checks import (
+    RESERVED_IN_MESSAGES,
     checked_content,
     checked_key,
     checked_metadata,
@@ -107,7 +108,7 @@ class Intake:
     async def _sending(self, who: Principal, message: NewMessage) -> Sending:
         content = checked_content(message.content, self._desk.settings.max_message_characters)
         key = checked_key(message.idempotency_key)
-        metadata = checked_metadata(message.metadata)
+        metadata = checked_metadata(message.metadata, RESERVED_IN_MESSAGES)
         context = await checked_context(who, message.context, self._contexts)
         session = None
         if message.session_id is None:

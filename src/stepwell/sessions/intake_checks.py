@@ -1,6 +1,6 @@
 """What people send, checked before anything is written: texts, keys, metadata."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Any, cast
 
@@ -16,7 +16,28 @@ MAX_KEY_CHARACTERS = 200
 MAX_METADATA_CHARACTERS = 20_000
 
 RESERVED = ("event_type", "steers", "fingerprint", "copied_from", "forked_from")
-"""Metadata that the app server itself writes."""
+"""Metadata that the app server itself writes, to sessions and to messages."""
+
+RESERVED_IN_MESSAGES = (
+    *RESERVED,
+    "args_summary",
+    "call_id",
+    "definition_changed",
+    "duration_ms",
+    "error",
+    "not_answered",
+    "outcome",
+    "pending",
+    "result_summary",
+    "status",
+    "step_number",
+    "stop_reason",
+    "success",
+    "takeover",
+    "text",
+    "tool",
+)
+"""What its own messages say of executions; clients read it there and believe it."""
 
 
 def checked_content(content: str, limit: int) -> str:
@@ -81,9 +102,11 @@ def checked_key(key: str | None) -> str | None:
     return key
 
 
-def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def checked_metadata(
+    metadata: Mapping[str, Any], reserved: Collection[str] = RESERVED
+) -> dict[str, Any]:
     """Metadata that can be stored, without what only the app server writes."""
-    taken = [key for key in metadata if key in RESERVED]
+    taken = [key for key in metadata if key in reserved]
     if taken:
         raise RefusedError(
             f"metadata.{taken[0]} is written by the server; give it another name",

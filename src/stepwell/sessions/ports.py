@@ -50,7 +50,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
 
 
 class ExecutionFilter(Struct, frozen=True, kw_only=True):
-    """Which executions to list; subagents' are never. None for a field means all."""
+    """Which executions to list; subagents' are never. None for a field means all. Those of a user
+    are the ones that they started in their own sessions, or without a session."""
 
     tenant_id: str
     user_id: str | None = None

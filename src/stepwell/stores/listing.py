@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, or_, select
 
 from stepwell.sessions.ports import ExecutionFilter
 from stepwell.stores.rows import before, given, literally, records_of
@@ -13,6 +13,12 @@ from stepwell.stores.tables import LISTED, UNFINISHED, executions, sessions
 
 _HEAD = executions.alias("head")
 _LAST = executions.alias("last")
+_IN_OWN_SESSION = or_(
+    executions.c.session_id.is_(None),
+    exists(literally("1"))
+    .select_from(sessions)
+    .where(sessions.c.id == executions.c.session_id, sessions.c.user_id == executions.c.user_id),
+)
 
 
 def executions_query(
@@ -34,6 +40,9 @@ def executions_query(
         if (value := getattr(which, name)) is not None:
             query = query.where(executions.c[name] == given(f"only_{name}"))
             values[f"only_{name}"] = value
+    if which.user_id is not None:
+        # Administrators also send to sessions of others, which they may not read for ever.
+        query = query.where(_IN_OWN_SESSION)
     if cursor is not None:
         query = query.where(before(executions, "created_at"))
         values["cursor_time"], values["cursor_id"] = cursor

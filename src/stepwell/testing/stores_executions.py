@@ -245,6 +245,18 @@ class ExecutionConformance:
         assert await _newest(store, ExecutionFilter(tenant_id="other")) == ["t"]
         assert await _newest(store, ExecutionFilter(tenant_id=TENANT, user_id="eve")) == []
 
+    async def test_a_user_is_listed_no_executions_in_sessions_of_others(self, store: Store) -> None:
+        await make(store, a_session("hers"), an_execution("a", "hers", user_id="root"))
+        await make(
+            store, a_session("own", user_id="root"), an_execution("b", "own", user_id="root")
+        )
+        await make(store, an_execution("c", None, created_at=at(1), user_id="root"))
+        mine = ExecutionFilter(tenant_id=TENANT, user_id="root")
+        assert await _newest(store, mine) == ["c", "b"]
+        paused = ExecutionFilter(tenant_id=TENANT, user_id="root", status=ExecutionStatus.PENDING)
+        assert await _newest(store, paused) == ["c", "b"]
+        assert len(await _newest(store, ExecutionFilter(tenant_id=TENANT))) == 3
+
     async def test_executions_are_listed_by_status(self, store: Store) -> None:
         statuses = [it for it in ExecutionStatus if it is not ExecutionStatus.RUNNING]
         await make(

@@ -77,6 +77,25 @@ async def test_everybody_sees_their_own_and_administrators_the_tenants(served: S
         assert (await nobody.get("/agent/executions")).status_code == 401
 
 
+async def test_a_former_administrator_sees_nothing_of_others(served: Served) -> None:
+    async with (
+        served.client("ada") as ada,
+        served.client("eve", admin=True) as administrator,
+        served.client("eve") as former,
+    ):
+        sent = await ada.post("/agent/messages", json={"content": "mine"})
+        session = sent.json()["session"]["id"]
+        await served.work_off()
+        path = f"/agent/sessions/{session}/messages"
+        added = await administrator.post(path, json={"content": "ask"})
+        await served.work_off()
+        execution = added.json()["execution"]["id"]
+
+        assert execution in await listed(administrator)
+        assert await listed(former) == await listed(former, waiting="true") == []
+        assert (await former.get(f"/agent/executions/{execution}")).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("params", "code"),
     [

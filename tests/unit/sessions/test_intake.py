@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.intake_checks import (
     RESERVED,
+    RESERVED_IN_MESSAGES,
     TITLE_CHARACTERS,
     checked_content,
     checked_key,
@@ -71,6 +72,11 @@ def test_an_idempotency_key_is_short_and_printable() -> None:
 @pytest.mark.parametrize("name", RESERVED)
 def test_metadata_of_the_server_cannot_be_sent(name: str) -> None:
     assert refused(checked_metadata, {name: True}) == "bad_metadata"
+
+
+def test_a_message_may_not_hold_what_the_server_says_of_executions() -> None:
+    for name in RESERVED_IN_MESSAGES:
+        assert refused(checked_metadata, {name: 1}, RESERVED_IN_MESSAGES) == "bad_metadata"
 
 
 def test_metadata_are_json_of_bounded_size() -> None:

@@ -144,6 +144,8 @@ class _Socket:
                 if error.closes:
                     raise
                 await self.tell("pusher:error", {"code": error.code, "message": str(error)})
+            # Thousands of messages can arrive at once, and none of the above has to wait.
+            await asyncio.sleep(0)
 
     async def _heard(self) -> str:
         """The next message; who is silent is asked whether it is there."""

@@ -10,10 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from stepwell import Agent
+from stepwell.app import AgentApp
+from stepwell.app.config import AuthConfig, AuthMode, Config
+from stepwell.clock import SystemClock
 from stepwell.server.auth import JwtAuthenticator
-from stepwell.testing import FakeClock
+from stepwell.testing import FakeClock, ScriptedModel
 from tests.unit.server.auth.rows import connection
 from tests.unit.server.auth.signing import (
     AUDIENCE,
@@ -238,3 +243,29 @@ async def test_keys_in_a_file_are_read_and_read_again(tmp_path: Path, clock: Fak
     path.unlink()
     clock.advance(601)
     assert await door.opens(door.token(NEW, "new"))
+
+
+async def test_a_key_that_was_made_with_a_token_is_accepted(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    auth = AuthConfig(mode=AuthMode.JWT, jwks_url=endpoint.url, issuer=ISSUER, audience=AUDIENCE)
+    app = AgentApp(Agent(ScriptedModel("hello")), db=f"sqlite:///{tmp_path}/a.db", worker=False)
+    app.configured(Config(auth=auth))
+    expires = SystemClock().now().timestamp() + 3600
+    signed_in = {"Authorization": f"Bearer {token(OLD, expires=expires, kid='old')}"}
+    async with (
+        app.running(),
+        httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=app), base_url="http://localhost"
+        ) as client,
+    ):
+        made = await client.post("/agent/keys", json={"name": "report"}, headers=signed_in)
+        assert made.status_code == 201, made.text
+        with_key = {"X-Api-Key": made.json()["secret"]}
+        listed = await client.get("/agent/keys", headers=with_key)
+        path = f"/agent/keys/{made.json()['id']}"
+        assert (await client.delete(path, headers=signed_in)).status_code == 200
+        refused = await client.get("/agent/keys", headers=with_key)
+
+    assert [key["name"] for key in listed.json()["items"]] == ["report"]
+    assert refused.status_code == 401
