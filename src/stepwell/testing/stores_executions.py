@@ -250,7 +250,7 @@ class ExecutionConformance:
         await make(
             store, a_session("own", user_id="root"), an_execution("b", "own", user_id="root")
         )
-        await make(store, an_execution("c", None, created_at=at(1), user_id="root"))
+        await make(store, None, an_execution("c", None, created_at=at(1), user_id="root"))
         mine = ExecutionFilter(tenant_id=TENANT, user_id="root")
         assert await _newest(store, mine) == ["c", "b"]
         paused = ExecutionFilter(tenant_id=TENANT, user_id="root", status=ExecutionStatus.PENDING)

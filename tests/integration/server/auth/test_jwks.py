@@ -249,7 +249,7 @@ async def test_a_key_that_was_made_with_a_token_is_accepted(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
     auth = AuthConfig(mode=AuthMode.JWT, jwks_url=endpoint.url, issuer=ISSUER, audience=AUDIENCE)
-    app = AgentApp(Agent(ScriptedModel("hello")), db=f"sqlite:///{tmp_path}/a.db", worker=False)
+    app = AgentApp(Agent(ScriptedModel(["hello"])), db=f"sqlite:///{tmp_path}/a.db", worker=False)
     app.configured(Config(auth=auth))
     expires = SystemClock().now().timestamp() + 3600
     signed_in = {"Authorization": f"Bearer {token(OLD, expires=expires, kid='old')}"}
