@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Frame, Page, Re
 from tests.browser.serving import ROOT, Server
 
 ARTEFACTS = ROOT / "test-artefacts" / "browser"
-SECONDS = 20.0
+SECONDS = 90.0
 
 # Runs before any script of the page, outside of its content policy.
 _LISTEN = """

@@ -297,7 +297,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_reported_and_connected_to_
     with http_server() as (url, pid):
         async with McpServer.http(url, name="example") as server:
             agent = Agent(
-                ScriptedModel([call("sleep", seconds=30, id="1"), "Done."]),
+                ScriptedModel([call("sleep", seconds=600, id="1"), "Done."]),
                 capabilities=[UseMcp(server)],
             )
             agent.on_event(
@@ -313,7 +313,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_reported_and_connected_to_
     assert killed.outcome is ToolOutcome.FAILED
     assert "MCP server 'example' failed: " in killed.text
     assert "the next call connects anew" in killed.text
-    assert killed.duration_seconds < 10
+    assert killed.duration_seconds < 300
     assert "can't be connected to" in gone.text
     assert again.text == "2"
 

@@ -134,7 +134,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_started_again_by_the_next(
     async with plain() as server:
         pid = int(await said(server, "process_id"))
         agent = Agent(
-            ScriptedModel([call("sleep", seconds=60, id="1"), "Done."]),
+            ScriptedModel([call("sleep", seconds=600, id="1"), "Done."]),
             capabilities=[UseMcp(server)],
         )
         loop = asyncio.get_running_loop()
@@ -155,7 +155,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_started_again_by_the_next(
         "Error: MCP server 'example' was killed by SIGKILL. What the call had begun may still take "
         "effect; the next call connects anew."
     )
-    assert killed.duration_seconds < 5
+    assert killed.duration_seconds < 300
     assert added.text == "2"
     assert "ended with code 4" in left.text
     assert "secret words" not in left.text

