@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_number
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
@@ -16,8 +17,8 @@ class Backoff(Struct, frozen=True, kw_only=True):
     once."""
 
     def __post_init__(self) -> None:
-        if min(self.initial, self.factor, self.maximum, self.jitter) < 0:
-            raise ConfigurationError(f"a backoff can't be negative: {self!r}")
+        for name in ("initial", "factor", "maximum", "jitter"):
+            check_number(getattr(self, name), name)
         if self.jitter > 1:
             raise ConfigurationError(f"jitter is a share from 0 to 1, got {self.jitter}")
 

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from stepwell.agent.agent import Agent
 from stepwell.agent.parts import RunPart
 from stepwell.continuation import Cancellation
 from stepwell.errors import AgentNotFoundError, ConfigurationError
 from stepwell.events import AgentEvent, EventBus, Unsubscribe
+from stepwell.parameters import check_text, check_texts
 from stepwell.state import AgentState
 
 Event = TypeVar("Event", bound=AgentEvent)
@@ -26,6 +28,13 @@ class AgentDescriptor(Struct, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     """Prompts to try, which the page offers in a new conversation."""
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "name")
+        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"description must be text, got {self.description!r:.80}")
+        for name in ("tools", "capabilities"):  # a registry judges the examples, naming the agent
+            force_setattr(self, name, check_texts(getattr(self, name), name))
 
 
 class AgentContract(Protocol):

@@ -13,6 +13,7 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.agent.spec_parser import FORMATS, AgentSpecParser, ParsedSpec
 from stepwell.agent.yaml_values import DefinitionError
 from stepwell.errors import AgentNotFoundError, ConfigurationError
+from stepwell.parameters import check_flag, check_texts
 
 MAX_FILES = 1000
 """Definitions that are read from one directory."""
@@ -126,6 +127,8 @@ class AgentRegistry:
         no model but the allowed ones, links out of the directory are not followed, and an agent
         that was registered in code stays as it is.
         """
+        check_flag(trusted, "trusted")
+        allowed = check_texts(allowed_models, "allowed_models")
         directory = Path(path)
         if not os.path.isdir(directory):
             raise DefinitionError(f"{directory}: is not a directory")
@@ -134,7 +137,7 @@ class AgentRegistry:
         for file in files[:MAX_FILES]:
             try:
                 parsed = _parsed(file, strict, beneath=None if trusted else directory)
-                loaded.append((file, parsed if trusted else _untrusted(parsed, allowed_models)))
+                loaded.append((file, parsed if trusted else _untrusted(parsed, allowed)))
             except DefinitionError as error:
                 problems.append((file, error))
         if len(files) > MAX_FILES:
@@ -159,6 +162,10 @@ class AgentRegistry:
         was registered in code. A package or a project that is no directory is told in ``notes``.
         """
         home = Path.home() if user_home is None else Path(user_home)
+        check_flag(trust_project, "trust_project")
+        check_texts(allowed_models, "allowed_models")
+        if isinstance(packages, str | Path):
+            raise ConfigurationError(f"packages wants several; write packages=({packages!r},)")
         brought = tuple(map(Path, packages))
         registry = self._with_notes_on((*brought, Path(project)))
         for directory in (home / OWN_DIRECTORY, *brought):

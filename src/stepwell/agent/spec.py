@@ -22,6 +22,7 @@ from stepwell.agent.spec_checks import (
 from stepwell.errors import ConfigurationError
 from stepwell.models import ModelSettings
 from stepwell.models.settings import NO_SETTINGS
+from stepwell.parameters import check_flag
 from stepwell.state import Budget
 
 INHERIT = "inherit"
@@ -107,6 +108,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             )
         check_budget(self.budget)
         force_setattr(self, "metadata", plain_mapping(self.metadata, "metadata"))
+        check_flag(self.trusted, "trusted")
 
     @property
     def preset(self) -> str | None:

@@ -16,6 +16,7 @@ from stepwell.agent.spec_checks import normal_name
 from stepwell.agent.spec_fields import FIELD_ALIASES, SpecFields
 from stepwell.agent.yaml_values import DefinitionError, yaml_values
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_flag
 
 
 class SpecFormat(StrEnum):
@@ -55,7 +56,7 @@ class AgentSpecParser:
     """
 
     def __init__(self, *, strict: bool = True) -> None:
-        self.strict = strict
+        self.strict = check_flag(strict, "strict")
 
     def parse(self, text: str, format: SpecFormat | str = SpecFormat.MARKDOWN) -> AgentSpec:
         """The spec that a text holds; raises ``DefinitionError``."""

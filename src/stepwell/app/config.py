@@ -151,7 +151,22 @@ def load_config(
     variables = _environment_data(os.environ if environment is None else environment)
     _merge(data, variables)
     _merge(data, {key: value for key, value in (overrides or {}).items() if value is not None})
+    _refuse_unused(data)
     return _checked(data, "the configuration", variables)
+
+
+def _refuse_unused(data: Mapping[str, Any]) -> None:
+    """Raise for settings that have no effect since the switch of their section was never set."""
+    for section, switch, needed in (("auth", "mode", "jwt"), ("telemetry", "enabled", "true")):
+        values: Any = data.get(section)
+        if not isinstance(values, Mapping) or switch in values:
+            continue
+        unused = ", ".join(f"{section}.{name}" for name in cast("Mapping[str, Any]", values))
+        if unused:
+            raise ConfigurationError(
+                f"the configuration: {unused} has no effect without {section}.{switch}; set "
+                f"{section}.{switch} (to {needed}, if it is meant to be used)"
+            )
 
 
 def is_database_named(

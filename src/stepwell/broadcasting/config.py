@@ -1,5 +1,6 @@
 """How much is broadcast, and how long a transport may take."""
 
+from math import inf
 from types import UnionType
 from typing import Any, NoReturn
 
@@ -66,4 +67,4 @@ class BroadcastConfig(Struct, frozen=True, kw_only=True):
 
 
 def _is_above_zero(value: Any, wanted: type | UnionType) -> bool:
-    return isinstance(value, wanted) and not isinstance(value, bool) and value > 0
+    return isinstance(value, wanted) and not isinstance(value, bool) and 0 < value < inf

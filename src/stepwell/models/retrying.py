@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from stepwell.backoff import Backoff
 from stepwell.clock import Clock, SystemClock
-from stepwell.errors import ConfigurationError, ModelError, text_of
+from stepwell.errors import ModelError, text_of
 from stepwell.models.attempts import (
     Answered,
     Ask,
@@ -22,6 +22,7 @@ from stepwell.models.attempts import (
 from stepwell.models.model import Model
 from stepwell.models.request import ModelRequest
 from stepwell.models.response import ModelResponse, StreamPart
+from stepwell.parameters import check_integer, check_kind
 
 T = TypeVar("T")
 logger = logging.getLogger("stepwell.models")
@@ -54,8 +55,8 @@ class RetryingModel:
         chance: Callable[[], float] = random.random,
     ) -> None:
         refuse_what_is_no_model(model, "RetryingModel")
-        if not isinstance(max_retries, int) or max_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"max_retries must be 0 or more, got {max_retries!r}")
+        check_integer(max_retries, "max_retries", least=0)
+        check_kind(backoff, "backoff", Backoff)
         self._model = model
         self._most_tries = max_retries + 1
         self._backoff = backoff

@@ -8,6 +8,14 @@ from msgspec import Struct
 from msgspec.structs import asdict, force_setattr, replace
 
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import (
+    check_flag,
+    check_integer,
+    check_mapping,
+    check_number,
+    check_text,
+    check_texts,
+)
 
 
 class ThinkingEffort(StrEnum):
@@ -44,10 +52,23 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     extra_headers: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be 1 or more, got {self.max_tokens}")
-        if isinstance(self.stop, str):
-            raise ConfigurationError(f"stop wants several texts; write stop=({self.stop!r},)")
+        for name in ("model", "tool_choice"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
+        for name in ("temperature", "top_p"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name)
+        if self.max_tokens is not None:
+            check_integer(self.max_tokens, "max_tokens", least=1)
+        if self.seed is not None and type(self.seed) is not int:
+            raise ConfigurationError(f"seed must be a whole number, got {self.seed!r:.80}")
+        if self.parallel_tool_calls is not None:
+            check_flag(self.parallel_tool_calls, "parallel_tool_calls")
+        force_setattr(self, "stop", check_texts(self.stop, "stop"))
+        check_mapping(self.extra_body, "extra_body")
+        headers = check_mapping(self.extra_headers, "extra_headers")
+        if not all(isinstance(value, str) for value in headers.values()):
+            raise ConfigurationError("extra_headers must have texts as values")
         if self.thinking is not None:
             force_setattr(self, "thinking", _effort(self.thinking))
 

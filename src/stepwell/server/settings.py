@@ -1,5 +1,7 @@
 """What can be set about the server: limits, hosts and origins, rates, the Pusher application."""
 
+from math import inf
+
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
@@ -65,7 +67,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
         for name in _DURATIONS:
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:
                 raise ConfigurationError(f"{name} must be above zero, got {getattr(self, name)!r}")
         if self.page_size > self.max_page_size:
             raise ConfigurationError(

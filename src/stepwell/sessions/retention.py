@@ -8,6 +8,7 @@ loadable: a snapshot whose chain goes is made whole first. Running it again chan
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import TypeVar
 
 from msgspec import Struct
@@ -50,7 +51,7 @@ class RetentionPolicy(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("keep_executions", "events_days", "sessions_days"):
             limit = getattr(self, name)
-            if limit is not None and limit <= 0:
+            if limit is not None and not 0 < limit < inf:
                 raise ConfigurationError(f"{name} must be above zero, got {limit!r}")
 
 

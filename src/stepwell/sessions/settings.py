@@ -1,11 +1,13 @@
 """What can be set about sessions and workers. Every one of these is honoured in every mode."""
 
 from enum import StrEnum
+from math import inf
 
 from msgspec import Struct
 
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_number
 
 
 class WhenUnknown(StrEnum):
@@ -57,13 +59,23 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         for name in ("lease_seconds", "heartbeat_seconds", "poll_seconds", "flush_seconds"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:
                 raise ConfigurationError(f"{name} must be above zero, got {getattr(self, name)!r}")
-        for name in ("max_crashes", "concurrency", "max_unfinished_per_user", "snapshot_growth"):
-            if getattr(self, name) < 1:
+        check_number(self.shutdown_seconds, "shutdown_seconds")
+        for name in _COUNTS:
+            if not 1 <= getattr(self, name) < inf:
                 raise ConfigurationError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise ConfigurationError(
                 f"heartbeat_seconds is {self.heartbeat_seconds}; a lease of {self.lease_seconds} "
                 "is renewed twice"
             )
+
+
+_COUNTS = (
+    "max_crashes",
+    "concurrency",
+    "max_unfinished_per_user",
+    "max_message_characters",
+    "snapshot_growth",
+)

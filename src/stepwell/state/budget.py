@@ -27,7 +27,11 @@ class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for kind in ("steps", "tokens", "seconds", "cost"):
             amount = getattr(self, kind)
-            if amount is not None and not 0 <= amount < inf:
+            if amount is None:
+                continue
+            if isinstance(amount, bool) or not isinstance(amount, int | float):
+                raise ConfigurationError(f"a budget of {kind} is a number, got {amount!r:.80}")
+            if not 0 <= amount < inf:
                 word = "negative" if amount < 0 else "no limit"
                 raise ConfigurationError(
                     f"a budget of {amount} {kind} is {word}; use 0 or more, or None for no limit"

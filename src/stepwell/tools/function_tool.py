@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, overload
 
 from stepwell.errors import InvalidToolError
@@ -47,7 +48,7 @@ class FunctionTool:
             )
         words = described(named)
         tool_name = required_name(name, getattr(named, "__name__", type(named).__name__))
-        if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if timeout is not None and (not isinstance(timeout, int | float) or not 0 < timeout < inf):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidToolError(f"the timeout of tool {tool_name!r} must be above 0 seconds")
         if effect not in tuple(ToolEffect):
             raise InvalidToolError(

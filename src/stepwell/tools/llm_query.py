@@ -15,6 +15,7 @@ from stepwell.models import (
     ModelSettings,
 )
 from stepwell.models.settings import NO_SETTINGS
+from stepwell.parameters import check_kind
 from stepwell.state import Budget
 from stepwell.tools.asking import asked
 from stepwell.tools.context import ToolContext
@@ -68,7 +69,7 @@ class LlmQueryTool(BaseTool):
             raise InvalidToolError(
                 f"LlmQueryTool asks a model, and {model!r:.80} has no respond(); see stepwell.Model"
             )
-        self._settings = settings
+        self._settings = check_kind(settings, "settings", ModelSettings)
         instructions = (Message.system(system_prompt),) if system_prompt else ()
         self._context = CachedContext(messages=instructions)
         super().__init__(

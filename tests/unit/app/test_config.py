@@ -114,3 +114,26 @@ def test_what_jwt_lacks_is_named(auth: AuthConfig, said: str) -> None:
     clock = FakeClock()
     with pytest.raises(ConfigurationError, match=said):
         authenticator_for(auth, cast("KeyRing", None), clock)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[auth]\njwks_url = "https://example.com/keys"', "auth.jwks_url has no effect without"),
+        ("[telemetry]\ncontent = true", "telemetry.content has no effect without"),
+    ],
+)
+def test_settings_whose_switch_was_never_set_are_refused(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "stepwell.toml").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=told):
+        load_config(folder=tmp_path, environment={})
+
+
+def test_the_switch_of_a_section_may_come_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "stepwell.toml").write_text('[auth]\njwks_url = "https://example.com/keys"')
+    config = load_config(folder=tmp_path, environment={"STEPWELL_AUTH__MODE": "keys"})
+
+    assert config.auth.mode == "keys"

@@ -449,7 +449,7 @@ def test_a_driver_without_a_known_model_needs_a_named_critic() -> None:
         ({"max_iterations": 1.5}, "max_iterations"),
         ({"prompt": " "}, "prompt is empty"),
         ({"timeout": 0}, "timeout must be above 0"),
-        ({"max_evidence_chars": 199}, "max_evidence_chars must be a whole number of at least 200"),
+        ({"max_evidence_chars": 199}, "max_evidence_chars must be 200 or more"),
         ({"model": 42}, r"has no respond\(\)"),
         ({"model": ScriptedModel}, "is a class"),
     ],

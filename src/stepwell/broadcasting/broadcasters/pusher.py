@@ -9,6 +9,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from math import inf
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from stepwell.models.http import (
     sent,
 )
 from stepwell.models.secrets import ApiKey, KeySource, without
+from stepwell.parameters import check_flag
 
 LONGEST_CHANNEL = 164
 LONGEST_EVENT_NAME = 200
@@ -73,7 +75,7 @@ class PusherBroadcaster:
         self._key = _word("key", key)
         self._secret = _held(secret)
         self._base_url = _base_url(cluster, base_url)
-        self._private = private
+        self._private = check_flag(private, "private")
         self._timeout = _at_least("timeout", timeout, SHORTEST_TIMEOUT)
         self._max_bytes = int(_at_least("max_bytes", max_bytes, LEAST_BYTES))
         self._clock = clock or SystemClock()
@@ -288,7 +290,7 @@ def _word(what: str, value: str) -> str:
 
 def _at_least(what: str, value: float, least: float) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_number or not value >= least:
+    if not is_number or not least <= value < inf:
         raise ConfigurationError(
             f"PusherBroadcaster: {what} is {value!r}; give a number of {least:g} or more"
         )

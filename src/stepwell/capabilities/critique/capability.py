@@ -23,6 +23,13 @@ from stepwell.messages import Message
 from stepwell.models import Model, ModelSettings
 from stepwell.models.attempts import refuse_what_is_no_model
 from stepwell.models.settings import NO_SETTINGS
+from stepwell.parameters import (
+    check_integer,
+    check_kind,
+    check_seconds,
+    check_text,
+    check_texts,
+)
 from stepwell.state import AgentState, AgentStep, StepType
 
 logger = logging.getLogger("stepwell.capabilities.critique")
@@ -64,25 +71,23 @@ class UseSelfCritique:
         timeout: float | None = 120.0,
         max_evidence_chars: int = 40_000,
     ) -> None:
-        if type(max_iterations) is not int or max_iterations < 1:
-            raise ConfigurationError(f"max_iterations must be 1 or more, got {max_iterations!r}")
-        if not prompt.strip():
-            raise ConfigurationError("the critic's prompt is empty; leave it out for the usual one")
-        if timeout is not None and timeout <= 0:
-            raise ConfigurationError(f"the critic's timeout must be above 0, got {timeout!r}")
-        if type(max_evidence_chars) is not int or max_evidence_chars < LEAST_EVIDENCE:
-            raise ConfigurationError(
-                f"max_evidence_chars must be a whole number of at least {LEAST_EVIDENCE}, got "
-                f"{max_evidence_chars!r}"
-            )
-        if model is not None and not isinstance(model, str):
+        check_integer(max_iterations, "max_iterations", least=1)
+        check_text(prompt, "prompt")
+        check_kind(settings, "settings", ModelSettings)
+        if timeout is not None:
+            check_seconds(timeout, "timeout")
+        check_integer(max_evidence_chars, "max_evidence_chars", least=LEAST_EVIDENCE)
+        if isinstance(model, str):
+            check_text(model, "model")
+        elif model is not None:
             refuse_what_is_no_model(model, "UseSelfCritique")
+        judged_by = (criteria,) if isinstance(criteria, str) else check_texts(criteria, "criteria")
         self._max_iterations = max_iterations
         self._model = model
         self._settings = settings
         self._timeout = timeout
         self._max_evidence_chars = max_evidence_chars
-        self._instructions = instructions(prompt, criteria)
+        self._instructions = instructions(prompt, judged_by)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
         """The plan whose final answers are judged."""

@@ -170,9 +170,8 @@ def _read(text: str, usage: Usage, cost: float) -> Judgement | _Unreadable:
     return Judgement(approved=verdict.approved, feedback=feedback, usage=usage, cost=cost)
 
 
-def instructions(prompt: str, criteria: str | Iterable[str]) -> str:
+def instructions(prompt: str, criteria: Iterable[str]) -> str:
     """The critic's system prompt."""
-    listed = (criteria,) if isinstance(criteria, str) else tuple(criteria)
-    wanted = "".join(f"\n- {criterion}" for criterion in listed)
+    wanted = "".join(f"\n- {criterion}" for criterion in criteria)
     judged_by = f"\n\nIt must meet all of these criteria:{wanted}" if wanted else ""
     return f"{prompt}{judged_by}\n\n{_ABOUT_TAGS}"

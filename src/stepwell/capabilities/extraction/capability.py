@@ -11,6 +11,7 @@ from stepwell.capabilities.extraction.tool import StructuredOutputTool
 from stepwell.errors import ConfigurationError
 from stepwell.models import Model
 from stepwell.models.attempts import refuse_what_is_no_model
+from stepwell.parameters import check_kind, check_text
 
 USUAL = StructuredOutputPolicy()
 
@@ -38,7 +39,8 @@ class UseStructuredOutputs:
         model: Model | str | None = None,
     ) -> None:
         self._schemas = schemas if isinstance(schemas, SchemaRegistry) else SchemaRegistry(schemas)
-        self._policy = policy or USUAL
+        self._policy = USUAL if policy is None else policy
+        check_kind(self._policy, "policy", StructuredOutputPolicy)
         self._model = model
         if not self._schemas:
             raise ConfigurationError(
@@ -50,7 +52,9 @@ class UseStructuredOutputs:
                 f"UseStructuredOutputs got a model, and its policy the preset "
                 f"{self._policy.llm_preset!r}; give one of the two"
             )
-        if model is not None and not isinstance(model, str):
+        if isinstance(model, str):
+            check_text(model, "model")
+        elif model is not None:
             refuse_what_is_no_model(model, "UseStructuredOutputs")
 
     def configure(self, plan: AgentPlan) -> AgentPlan:

@@ -4,10 +4,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from stepwell.errors import ConfigurationError
 from stepwell.models import ModelSettings
 from stepwell.models.settings import NO_SETTINGS
+from stepwell.parameters import (
+    check_integer,
+    check_kind,
+    check_seconds,
+    check_text,
+    check_texts,
+)
 
 
 class SchemaDefinition(Struct, frozen=True):
@@ -26,8 +34,11 @@ class SchemaDefinition(Struct, frozen=True):
     description: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("prompt", "description"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
         if self.max_retries is not None:
-            check_count(self.max_retries, "max_retries of a schema")
+            check_integer(self.max_retries, "max_retries of a schema", least=0)
 
 
 class SchemaRegistry:
@@ -85,26 +96,22 @@ class StructuredOutputPolicy(Struct, frozen=True, kw_only=True):
     """Metadata keys of the application that no extraction may be stored under."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.reserved_keys, str):
-            raise ConfigurationError("reserved_keys wants several keys; write [...]")
-        check_count(self.max_retries, "max_retries")
-        check_count(self.most_retries, "most_retries")
+        if self.llm_preset is not None:
+            check_text(self.llm_preset, "llm_preset")
+        check_kind(self.settings, "settings", ModelSettings)
+        reserved = frozenset(check_texts(self.reserved_keys, "reserved_keys"))
+        force_setattr(self, "reserved_keys", reserved)
+        check_integer(self.max_retries, "max_retries", least=0)
+        check_integer(self.most_retries, "most_retries", least=0)
         if self.max_retries > self.most_retries:
             raise ConfigurationError(
                 f"max_retries is {self.max_retries}, above most_retries, which is "
                 f"{self.most_retries}; raise most_retries as well"
             )
-        if check_count(self.max_input_chars, "max_input_chars") == 0:
+        if check_integer(self.max_input_chars, "max_input_chars", least=0) == 0:
             raise ConfigurationError("max_input_chars is 0, so nothing could be extracted from")
-        if self.timeout is not None and self.timeout <= 0:
-            raise ConfigurationError(f"the timeout must be above 0 seconds, got {self.timeout!r}")
-
-
-def check_count(number: Any, name: str) -> int:
-    """The number, if it is a whole one of 0 or more."""
-    if type(number) is not int or number < 0:
-        raise ConfigurationError(f"{name} must be a whole number of 0 or more, got {number!r}")
-    return number
+        if self.timeout is not None:
+            check_seconds(self.timeout, "timeout")
 
 
 def _checked_name(name: Any, given: Any) -> str:

@@ -13,7 +13,6 @@ from stepwell.capabilities.extraction.schemas import (
     SchemaDefinition,
     SchemaRegistry,
     StructuredOutputPolicy,
-    check_count,
 )
 from stepwell.drivers.apart import ask_apart, between_tags
 from stepwell.errors import ConfigurationError, ModelError, text_of
@@ -186,7 +185,7 @@ class _Target:
     ) -> None:
         own = definition.max_retries
         self.name = name
-        self.retries = policy.max_retries if own is None else check_count(own, "max_retries")
+        self.retries = policy.max_retries if own is None else own
         if self.retries > policy.most_retries:
             raise ConfigurationError(
                 f"the schema {name!r} wants {self.retries} retries, and the policy allows "

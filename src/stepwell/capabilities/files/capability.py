@@ -13,6 +13,7 @@ from stepwell.capabilities.files.reading import ReadFileTool
 from stepwell.capabilities.files.searching import SearchFilesTool
 from stepwell.capabilities.files.writing import WriteFileTool
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_flag, check_kind
 from stepwell.tools import ToolEffect
 
 FILE_TOOLS: tuple[type[FileTool], ...] = (
@@ -41,6 +42,8 @@ class UseFileTools:
         tools: Iterable[str] | None = None,
         policy: FilePolicy = DEFAULT_POLICY,
     ) -> None:
+        check_flag(read_only, "read_only")
+        check_kind(policy, "policy", FilePolicy)
         offered = {
             kind.name: kind
             for kind in FILE_TOOLS

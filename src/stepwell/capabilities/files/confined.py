@@ -62,9 +62,11 @@ class ConfinedDirectory:
     def __init__(self, base_dir: str | PathLike[str], opener: Opener | None = None) -> None:
         if os.open not in os.supports_dir_fd:
             raise ConfigurationError("the file tools need a POSIX system, such as Linux or macOS")
-        given = os.fspath(base_dir)
-        if not isinstance(given, str) or not given:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"the base directory is a path, got {base_dir!r}")
+        given = os.fspath(base_dir) if isinstance(base_dir, str | PathLike) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(given, str) or not given:
+            raise ConfigurationError(
+                f"the base directory is a path, got {base_dir!r:.80}; write base_dir='project'"
+            )
         if not os.path.isdir(given):
             raise ConfigurationError(
                 f"the base directory {given!r} is not an existing directory; create it first, or "

@@ -3,6 +3,7 @@
 from msgspec import Struct, structs
 
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_texts
 from stepwell.sandbox.host.names import PROTECTED_NAMES, check_names
 
 KIBIBYTE = 1024
@@ -50,7 +51,8 @@ class FilePolicy(Struct, frozen=True, kw_only=True):
                 f"skipped_directories wants a list of names, got {self.skipped_directories!r}; "
                 f"write skipped_directories=({self.skipped_directories!r},)"
             )
-        structs.force_setattr(self, "skipped_directories", tuple(self.skipped_directories))
+        skipped = check_texts(self.skipped_directories, "skipped_directories")
+        structs.force_setattr(self, "skipped_directories", skipped)
         structs.force_setattr(self, "protected", check_names(self.protected))
         if type(self.protect_host) is not bool:
             raise ConfigurationError(f"protect_host is True or False, not {self.protect_host!r}")

@@ -9,6 +9,7 @@ from stepwell.capabilities.mcp.launch import seconds
 from stepwell.capabilities.mcp.server import McpServer
 from stepwell.capabilities.mcp.tool import McpTool
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_texts
 from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.registry import as_tool
 
@@ -60,8 +61,8 @@ class UseMcp:
             )
         self._server = server
         self._prefix = prefix or ""
-        self._include = None if include is None else several(include, "include")
-        self._exclude = several(exclude, "exclude")
+        self._include = None if include is None else _names(include, "include")
+        self._exclude = _names(exclude, "exclude")
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
         self._effects = _effects(effects)
         self._max_result_chars = max_result_chars
@@ -114,6 +115,10 @@ class UseMcp:
         if isinstance(self._effects, ToolEffect):
             return self._effects
         return self._effects.get(definition.name) or definition.hint or ToolEffect.EXTERNAL
+
+
+def _names(given: Iterable[str], name: str) -> tuple[str, ...]:
+    return check_texts(several(given, name), name)
 
 
 def _effects(given: Any) -> dict[str, ToolEffect] | ToolEffect:

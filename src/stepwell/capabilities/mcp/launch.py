@@ -2,9 +2,10 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, unquote_plus, unquote_to_bytes, urlsplit
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from stepwell.capabilities.mcp.ending import Ending
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_mapping
 
 Streams = AbstractAsyncContextManager[Any]
 """A transport of the SDK's: a block that gives a stream to read from and one to write to."""
@@ -62,12 +64,16 @@ class Command(Struct, frozen=True, kw_only=True, eq=False):
                 "args wants a list, got a text (not shown, since it may hold a secret); write for "
                 'example args=["-y", "the-package"]'
             )
-        given = dict(env or {})
+        if not isinstance(args, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"args wants a list, got a {type(args).__name__}")
+        if not isinstance(cwd, str | PathLike | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"cwd is a path, got {cwd!r:.80}")
+        given = {} if env is None else dict(check_mapping(env, "env"))
         for text in (command, *args, *given, *given.values()):
-            if not isinstance(text, str) or "\0" in text:  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(text, str) or "\0" in text:
                 raise ConfigurationError(
                     f"command, args and env of an MCP server are texts without NUL, and one is "
-                    f"{'such a text' if isinstance(text, str) else f'a {type(text).__name__}'}"  # pyright: ignore[reportUnnecessaryIsInstance]
+                    f"{'such a text' if isinstance(text, str) else f'a {type(text).__name__}'}"
                 )
         return cls(
             command=command, args=tuple(args), env=given, cwd=None if cwd is None else Path(cwd)
@@ -108,11 +114,11 @@ class Address(Struct, frozen=True, kw_only=True, eq=False):
                 "and its port, if any, is below 65536, for example "
                 'McpServer.http("https://example.com:8443/mcp")'
             )
-        given = dict(headers or {})
+        given = {} if headers is None else dict(check_mapping(headers, "headers"))
         for name, value in given.items():
             if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"{name!r:.80} can't be the name of a header")
-            if not isinstance(value, str) or not value.isascii() or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(value, str) or not value.isascii() or not value.isprintable():
                 raise ConfigurationError(
                     f"the value of header {name!r} is not printable ASCII text; it is not shown "
                     "here, since it may be secret"

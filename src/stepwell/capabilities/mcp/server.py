@@ -11,6 +11,7 @@ from stepwell.capabilities.mcp.definitions import ToolDefinition
 from stepwell.capabilities.mcp.errors import McpConnectionError, hidden
 from stepwell.capabilities.mcp.launch import Address, Command, Launch, need_mcp, seconds
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_text
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -40,7 +41,7 @@ class McpServer:
         need_mcp()
         self._launch = launch
         self._seconds = seconds(connect_timeout, "connect_timeout")
-        self.name = name or launch.label
+        self.name = launch.label if name is None else check_text(name, "name")
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()

@@ -15,6 +15,7 @@ from stepwell.drivers.react import ReActDriver
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookTrigger, make_hook
 from stepwell.models import Model
+from stepwell.parameters import check_text
 
 DEFAULT_MAX_TOKENS = 64_000
 SMALLEST_LIMIT = 10
@@ -62,9 +63,11 @@ class UseSummarization:
                 f"count_tokens is {count_tokens!r:.80}; give a function from a Message to its "
                 "tokens"
             )
-        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError("prompt is empty; leave it out to use the usual one")
-        if model is not None and not isinstance(model, str):
+        if prompt is not None:
+            check_text(prompt, "prompt")
+        if isinstance(model, str):
+            check_text(model, "model")
+        elif model is not None:
             _refuse_odd(model)
         self._model = model
         self._count = count_tokens or roughly_counted

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepwell.agent.plan import AgentPlan
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookTrigger, make_hook
+from stepwell.parameters import check_flag, check_text
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -47,6 +48,18 @@ class UseTelemetry:
                 "UseTelemetry needs the package opentelemetry-api, which is not installed; run "
                 "pip install 'stepwell[telemetry]'"
             )
+        check_flag(content, "content")
+        if name is not None:
+            check_text(name, "name")
+        for parameter, provider, method in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
+        ):
+            if provider is not None and not callable(getattr(provider, method, None)):
+                raise ConfigurationError(
+                    f"{parameter} is {provider!r:.80}, which has no {method}(); give a provider of "
+                    "OpenTelemetry, or leave it out for the global one"
+                )
         from stepwell.capabilities.telemetry.instruments import Instruments
         from stepwell.capabilities.telemetry.watching import Telemetry
 
