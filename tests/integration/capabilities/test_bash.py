@@ -20,6 +20,7 @@ from stepwell import (
 from stepwell.capabilities.bash import BashPolicy, UseBash
 from stepwell.events import ToolCallProgressed, ToolCallStarted
 from stepwell.sandbox import ExecutionPolicy, Sandbox, default_sandbox
+from stepwell.sandbox.cgroups import _parent
 from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
 from stepwell.testing import EventRecorder, ScriptedModel, call
@@ -399,6 +400,15 @@ async def test_the_model_is_told_that_memory_ran_out(tmp_path: Path) -> None:
     text = state.messages[2].text
     assert "memory" in text.lower()
     assert "It may use 64 MiB of memory." in model.requests[0].tools[0].description
+
+
+async def test_the_model_is_told_that_memory_ran_out_within_a_pipeline(tmp_path: Path) -> None:
+    if _parent("memory") is None:
+        pytest.skip("no control groups can be made here")
+    execution = ExecutionPolicy.in_(tmp_path, max_memory=64 * 1024 * 1024)
+    text = await text_of(UseBash(execution=execution), "head -c 300000000 /dev/zero | tail | wc -c")
+
+    assert text.startswith("Error: exit code 0; a process was ended for using more than 64 MiB")
 
 
 @pytest.mark.parametrize("sandbox", [None, SandlockSandbox()], ids=["default", "sandlock"])

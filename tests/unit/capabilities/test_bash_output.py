@@ -54,6 +54,29 @@ def test_b245_one_end_alone_can_be_wanted(head: int, tail: int) -> None:
     assert lines[3] == "abcdefghijklmnopqrst"[20 - tail :]
 
 
+@pytest.mark.parametrize(
+    ("settings", "tail"),
+    [({}, 42_000), ({"max_output_chars": 90_000}, 82_000), ({"tail_chars": 100}, 100)],
+)
+def test_the_tail_fills_what_the_head_leaves(settings: dict[str, int], tail: int) -> None:
+    policy = BashPolicy(**settings)
+    said = shown(policy, cap=1_000_000, stdout="x" * 8_000 + "y" * 200_000)
+
+    assert f"the first 8000 and the last {tail} characters" in said
+    assert said.count("x") == 8_000
+    assert said.count("y") == tail
+
+
+def test_a_process_ended_for_its_memory_is_a_failure_whatever_the_exit_code() -> None:
+    execution = ExecutionPolicy(directory=Path("/base"), max_memory=64 * 1024 * 1024)
+    result = SandboxResult(exit_code=0, stdout="half", out_of_memory=True)
+    said = result_of(result, BashPolicy(), execution)
+
+    assert isinstance(said, ToolFailure)
+    assert said.message.startswith("exit code 0; a process was ended for using more than 64 MiB")
+    assert said.message.endswith("\nhalf")
+
+
 def test_b245_characters_are_counted_and_not_bytes() -> None:
     assert shown(SMALL, stdout="ääääää語語語語") == "ääääää語語語語"
     assert "\nä語🎈x\n" in shown(SMALL, stdout="ä語🎈x" + "y" * 20)
@@ -141,7 +164,7 @@ def test_b249_a_denied_text_of_several_lines_is_found() -> None:
         ({"max_output_chars": 0}, "max_output_chars must be a number from 1 up"),
         ({"head_chars": -1}, "head_chars must be a number from 0 up"),
         ({"tail_chars": "many"}, "tail_chars must be a number"),
-        ({"max_output_chars": 100}, "head_chars=20, tail_chars=80"),
+        ({"max_output_chars": 100}, "head_chars=20\\)"),
         ({"head_chars": 0, "tail_chars": 0}, "must make between 1 and"),
         ({"denied": "rm"}, "write for example denied="),
         ({"denied": ("rm", "")}, "none of them empty"),

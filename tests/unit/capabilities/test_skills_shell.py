@@ -82,6 +82,10 @@ async def test_a_command_within_the_output_is_not_run():
         ),
         (SandboxResult(exit_code=1), "[`x` failed with exit code 1]"),
         (
+            SandboxResult(exit_code=0, stdout="half\n", out_of_memory=True),
+            "[`x` failed with exit code 0 and used too much memory: half]",
+        ),
+        (
             SandboxResult(exit_code=-9, ending=Ending.TIMED_OUT, stdout="half\n"),
             "[`x` timed out after 30 seconds: half]",
         ),

@@ -38,7 +38,8 @@ def result_of(
 ) -> str | ToolFailure:
     """The output, or a failure that says how the command ended and what it had said."""
     said = _both_outputs(result, policy, execution.max_output)
-    if result.ending is Ending.EXITED and result.exit_code == 0:
+    # A pipeline exits with 0 though the kernel ended one of its commands.
+    if result.ending is Ending.EXITED and result.exit_code == 0 and not result.out_of_memory:
         return said
     details = {"exit_code": result.exit_code, "ending": result.ending.value}
     return ToolFailure(f"{_how_it_ended(result, execution)}\n{said}", details)
@@ -65,14 +66,11 @@ def _how_it_ended(result: SandboxResult, execution: ExecutionPolicy) -> str:
     match result.ending:
         case Ending.EXITED:
             code = f"exit code {result.exit_code}{_signal_name(result.exit_code)}"
-            if not result.out_of_memory or execution.max_memory is None:
-                return code
-            most = size_of(execution.max_memory)
-            return f"{code}; a process was ended for using more than {most} of memory"
+            return code + memory_note(result, execution)
         case Ending.TIMED_OUT:
             return (
                 f"timed out after {_seconds(execution.timeout)}; the command and all it started "
-                "were ended. Its output until then:"
+                f"were ended{memory_note(result, execution)}. Its output until then:"
             )
         case Ending.IDLE:
             return (
@@ -81,20 +79,28 @@ def _how_it_ended(result: SandboxResult, execution: ExecutionPolicy) -> str:
             )
 
 
+def memory_note(result: SandboxResult, execution: ExecutionPolicy) -> str:
+    """What to add to how a command ended if the kernel ended a process of it for its memory."""
+    if not result.out_of_memory:
+        return ""
+    most = "" if execution.max_memory is None else f" than {size_of(execution.max_memory)}"
+    return f"; a process was ended for using more{most} of memory, so the output may be incomplete"
+
+
 def _limited(text: str, size_in_bytes: int, policy: BashPolicy, cap: int) -> str:
     text = plain(text).rstrip("\n")
     if size_in_bytes > cap:
         return _labelled_tail(text, size_in_bytes, policy, cap)
     if len(text) <= policy.max_output_chars:
         return text
-    left_out = len(text) - policy.head_chars - policy.tail_chars
+    left_out = len(text) - policy.head_chars - policy.shown_tail
     return "\n".join(
         [
-            f"[Too long: the first {policy.head_chars} and the last {policy.tail_chars} "
+            f"[Too long: the first {policy.head_chars} and the last {policy.shown_tail} "
             "characters are shown]",
             text[: policy.head_chars],
             f"... [{left_out} characters left out] ...",
-            text[len(text) - policy.tail_chars :],
+            text[len(text) - policy.shown_tail :],
             f"[{len(text)} characters were captured. {ADVICE}]",
         ]
     )

@@ -15,15 +15,19 @@ class BashPolicy(Struct, frozen=True, kw_only=True):
     """How the bash tool treats commands and their output.
 
     Of each of the two outputs (stdout and stderr) the model sees at most ``max_output_chars``. Of
-    a longer one it sees the first ``head_chars`` and the last ``tail_chars``.
+    a longer one it sees the first ``head_chars`` and the last ``tail_chars``, by default as many as
+    ``head_chars`` leaves.
 
     >>> BashPolicy(denied=("git push",)).denied_in("git  push --force")
     'git push'
+    >>> BashPolicy(max_output_chars=100_000).shown_tail
+    92000
     """
 
     max_output_chars: int = 50_000
     head_chars: int = 8_000
-    tail_chars: int = 40_000
+    tail_chars: int | None = None
+    """None means what ``head_chars`` leaves of ``max_output_chars``."""
     denied: tuple[str, ...] = DENIED
     """A command that contains one of these is refused. Runs of blanks count as one."""
     max_timeout: float | None = None
@@ -33,15 +37,17 @@ class BashPolicy(Struct, frozen=True, kw_only=True):
         for name in ("max_output_chars", "head_chars", "tail_chars"):
             amount = getattr(self, name)
             least = 1 if name == "max_output_chars" else 0
+            if amount is None and name == "tail_chars":
+                continue
             if not isinstance(amount, int) or amount < least:
                 raise ConfigurationError(f"{name} must be a number from {least} up, got {amount!r}")
-        sampled = self.head_chars + self.tail_chars
+        sampled = self.head_chars + max(self.shown_tail, 0)
         if not 0 < sampled <= self.max_output_chars:
             head = self.max_output_chars // 5
             raise ConfigurationError(
                 f"head_chars and tail_chars make {sampled}, and must make between 1 and "
                 f"max_output_chars; write BashPolicy(max_output_chars={self.max_output_chars}, "
-                f"head_chars={head}, tail_chars={self.max_output_chars - head})"
+                f"head_chars={head})"
             )
         if isinstance(self.denied, str) or not all(self.denied):
             raise ConfigurationError(
@@ -53,6 +59,12 @@ class BashPolicy(Struct, frozen=True, kw_only=True):
                 f"max_timeout must be above 0 seconds, got {self.max_timeout!r}; None means the "
                 "timeout of the execution policy"
             )
+
+    @property
+    def shown_tail(self) -> int:
+        """How many of the last characters the model sees of a long output."""
+        rest = self.max_output_chars - self.head_chars
+        return rest if self.tail_chars is None else self.tail_chars
 
     def denied_in(self, command: str) -> str | None:
         """The first denied text that the command contains, or None."""

@@ -177,9 +177,14 @@ def _about_rights(execution: ExecutionPolicy, is_confined: bool) -> tuple[str, .
         )
     return (
         f"It can write {_named('in the base directory', execution.writable)} only.",
+        _about_protection(execution.protected),
         f"It can also read {_named('', execution.readable)}." if execution.readable else "",
         "It can use the network." if execution.network else "It has no network.",
     )
+
+
+def _about_protection(names: tuple[str, ...]) -> str:
+    return f"Existing {', '.join(names[:MOST_NAMED])} and the like are read-only." if names else ""
 
 
 def _named(first: str, paths: tuple[Path, ...]) -> str:

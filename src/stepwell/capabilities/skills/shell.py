@@ -133,7 +133,7 @@ class CommandRunner:
 
     def _shown(self, command: str, result: SandboxResult, policy: ExecutionPolicy) -> str:
         said = self._cut(result.stdout.rstrip("\n"))
-        if result.ending is Ending.EXITED and result.exit_code == 0:
+        if result.ending is Ending.EXITED and result.exit_code == 0 and not result.out_of_memory:
             return said
         match result.ending:
             case Ending.TIMED_OUT:
@@ -142,6 +142,8 @@ class CommandRunner:
                 why = f"said nothing for {policy.idle_timeout or 0:g} seconds and was ended"
             case Ending.EXITED:
                 why = f"failed with exit code {result.exit_code}"
+                if result.out_of_memory:
+                    why += " and used too much memory"
         heard = "\n".join(text for text in (said, self._cut(result.stderr.strip())) if text)
         return f"[`{command}` {why}{f': {heard}' if heard else ''}]"
 
