@@ -22,6 +22,11 @@ _INSTALL = (
     "pip install 'stepwell[sandbox]'"
 )
 
+_LESS = (
+    "; it can't protect a part of a writable directory and refuses those that need it, which "
+    "bubblewrap does not"
+)
+
 
 async def sandbox_findings() -> AsyncIterator[Finding]:
     """The sandbox that commands get, found by trying; without one they are refused."""
@@ -34,7 +39,8 @@ async def sandbox_findings() -> AsyncIterator[Finding]:
             except SandboxError as error:
                 reason = str(error)
             else:
-                yield ok("sandbox", f"{candidate.name} proved that it confines")
+                less = _LESS if candidate.name == "sandlock" else ""
+                yield ok("sandbox", f"{candidate.name} proved that it confines{less}")
                 return
         reasons.append(f"{candidate.name}: {reason}")
     yield note(

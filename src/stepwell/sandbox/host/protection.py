@@ -124,22 +124,25 @@ def _refusal(host: HostPath, path: Path, why: str) -> SandboxError:
 def _follow(path: str) -> tuple[Path, list[Path]]:
     """Where a path leads, and the symlinks on the way."""
     ahead = [name for name in reversed(path.split("/")) if name]
-    here = Path("/")
+    here = "/"
     links: list[Path] = []
     while ahead:
         name = ahead.pop()
         if name in (".", ".."):
-            here = here.parent if name == ".." else here
+            here = os.path.dirname(here) if name == ".." else here
             continue
-        step = here / name
-        if not step.is_symlink() or len(links) >= _MAX_LINKS:
+        step = os.path.join(here, name)
+        try:
+            target = os.readlink(step)
+        except OSError:  # no symlink, or not there
             here = step
             continue
-        links.append(step)
-        target = os.readlink(step)
-        here = Path("/") if target.startswith("/") else here
+        links.append(Path(step))
+        if len(links) > _MAX_LINKS:
+            break
+        here = "/" if target.startswith("/") else here
         ahead += [part for part in reversed(target.split("/")) if part]
-    return here, links
+    return Path(here), links
 
 
 def _existing(folder: Path, parts: Sequence[str]) -> Iterator[Path]:

@@ -32,6 +32,8 @@ ENVIRONMENT_PREFIX = b"STEPWELL_COMMAND_"
 KILL_ON_FAILURE = 0
 OPEN_WITH_STRUCTURE = "openat2"
 """The filter can't see the mode in it; told that it does not exist, programs use ``openat``."""
+HIDDEN = ("/proc/locks", "/proc/sysvipc", "/proc/keys", "/proc/key-users", "/proc/timer_list")
+"""What tells of other processes, and is no process's own."""
 ANY_ENDPOINT = (b"*:*", b"icmp://*")
 SIGNALED, KILLED = 1, 2
 
@@ -145,6 +147,8 @@ class Confinement:
             add("fs_read", os.fsencode(path))
         for path in (*order.all("--write"), *order.all("--device")):
             add("fs_write", os.fsencode(path))
+        for path in filter(os.path.exists, HIDDEN):
+            add("fs_deny", os.fsencode(path))
         add("cwd", os.fsencode(order.one("--directory")))
         add("clean_env", ctypes.c_bool(True))
         for name, value in os.environb.items():

@@ -1,7 +1,8 @@
 """A seccomp program for what sandlock leaves open: network families, other processes, metadata.
 
 Found open in sandlock 0.9: multipath TCP and TCP fast open with the network off, scheduling and
-limits of other processes of the same user, watching directories, and the kernel's log.
+limits of other processes of the same user, watching directories, message queues of POSIX, and the
+kernel's log.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ DENIED = (
     *("inotify_init", "inotify_init1", "fanotify_init", "syslog"),
     # The memory of other processes of the same user.
     *("move_pages", "migrate_pages", "process_madvise", "process_mrelease", "memfd_secret"),
+    # Message queues of POSIX, which Landlock does not know: those of the host, and new ones.
+    *("mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr"),
     *("chroot", "mount_setattr", "open_tree", "fsopen", "fspick", "move_mount"),
 )
 # Calls about any process, allowed about the caller: argument -> the only value it may have.

@@ -247,6 +247,7 @@ for n in range(4_000):
 os.kill(pid, 9)""",
         "write to a terminal": "f = os.open(terminal, os.O_RDWR | os.O_NOCTTY); os.write(f, b'pwned')",
         "make a message queue": "sure(libc.msgget(key, 0o1666))",
+        "remove a message queue of POSIX": "sure(libc.mq_unlink(f'/{marker}-queue'.encode()))",
     },
 ) + _table(
     Harm.CHANGED,
@@ -344,7 +345,7 @@ libc.ptrace(7, victim, None, 9); os.kill(victim, signal.SIGSTOP)""",
         "change a process's processors": "os.sched_setaffinity(victim, {0})",
         "change a process's limits": """
 import resource
-resource.prlimit(victim, resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+resource.prlimit(victim, resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 """,
     },
 )
@@ -375,6 +376,17 @@ sure(libc.syscall(n[0], b'user', marker.encode(), b'x', 1, -4)); claim()
 libc.syscall(n[1], 9, libc.syscall(n[1], 10, -4, b'user', marker.encode(), 0), -4)""",
     },
     control=False,
+) + _table(
+    Harm.CLAIMED,
+    {
+        "read the locks of others": """
+for name in ('/proc/locks', '/proc/self/root/proc/locks', '/proc/self/../locks'):
+    f':{inode} ' in open(name).read() and claim()""",
+        "read the list of shared memory": "f' {key} ' in open('/proc/sysvipc/shm').read() and claim()",
+        "read the list of shared memory by a descriptor": """
+f = os.open('/proc', os.O_PATH)
+f' {key} ' in os.fdopen(os.open('sysvipc/shm', 0, dir_fd=f)).read() and claim()""",
+    },
 )
 
 STAYING = _table(
@@ -390,6 +402,9 @@ STAYING = _table(
         "make a program with its owner's rights by a structure": """
 h = ctypes.create_string_buffer(struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0))
 os.umask(0); sure(libc.syscall(437, -100, b's', h, 24))""",
+        "leave a message queue of POSIX": (
+            "sure(libc.mq_open(f'/{marker}-left'.encode(), os.O_CREAT, 0o600, None))"
+        ),
         "leave files in /dev/shm": "write('/dev/shm/' + marker + '-new')",
         "leave files in /tmp": "write('/tmp/' + marker); write('/tmp/' + marker + 'b', 'x' * 50_000_000)",
     },

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import pty
 import resource
@@ -68,6 +69,9 @@ class World:
         self.victim = self._victim()
         self._priority = os.getpriority(os.PRIO_PROCESS, self.victim.pid)
         self._segment = self._share_memory()
+        self._locked = os.open(self.outside / "file", os.O_RDONLY)
+        fcntl.flock(self._locked, fcntl.LOCK_SH)
+        self._make_queue()
         self._disk = self._start_of_disk()
         self._before = self._seen()
 
@@ -86,6 +90,7 @@ class World:
             "key": self.key,
             "terminal": self.terminal_path,
             "device": os.stat("/").st_dev,
+            "inode": (self.outside / "file").stat().st_ino,
             **{
                 name: kept.getsockname()[1] for name, kept in self._listeners.items() if "p" in name
             },
@@ -137,11 +142,13 @@ class World:
         self.victim.wait()
         for listener in self._listeners.values():
             listener.close()
-        for descriptor in (self.master, self.terminal, self.leaky):
+        for descriptor in (self.master, self.terminal, self.leaky, self._locked):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         LIBC.shmctl(self._segment, IPC_REMOVE, None)
         LIBC.msgctl(LIBC.msgget(self.key, 0), IPC_REMOVE, None)
+        for queue in ("queue", "left"):
+            LIBC.mq_unlink(f"/{self.marker}-{queue}".encode())
         for folder in ("/dev/shm", "/tmp", "/var/tmp"):
             for path in Path(folder).glob(f"{self.marker}*"):
                 path.unlink()
@@ -187,6 +194,17 @@ class World:
         ctypes.memmove(address, self.token.encode(), len(self.token))
         LIBC.shmdt(ctypes.c_void_p(address))
         return segment
+
+    def _make_queue(self) -> None:
+        opened = LIBC.mq_open(f"/{self.marker}-queue".encode(), os.O_CREAT, 0o600, None)
+        assert opened >= 0
+        os.close(opened)
+
+    def _has_queue(self, name: str) -> bool:
+        opened = LIBC.mq_open(f"/{self.marker}-{name}".encode(), os.O_RDONLY)
+        if opened >= 0:
+            os.close(opened)
+        return opened >= 0
 
     def _start_of_disk(self) -> str:
         device = os.stat("/").st_dev
@@ -240,6 +258,8 @@ class World:
             changed.append("the terminal")
         if LIBC.msgget(self.key, 0) >= 0:
             changed.append("a message queue")
+        if not self._has_queue("queue"):
+            changed.append("a message queue of POSIX")
         return "; ".join(changed)
 
     def _contacts(self) -> str:
@@ -263,8 +283,8 @@ class World:
             if os.sched_getaffinity(pid) != os.sched_getaffinity(os.getpid())
             else "",
             "other limits"
-            if resource.prlimit(pid, resource.RLIMIT_CORE)
-            != resource.getrlimit(resource.RLIMIT_CORE)
+            if resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            != resource.getrlimit(resource.RLIMIT_NOFILE)
             else "",
         ]
         return ", ".join(wound for wound in wounds if wound)
@@ -274,6 +294,7 @@ class World:
         left += [
             str(path) for path in Path("/dev/shm").glob(f"{self.marker}*") if path != self.shared
         ]
+        left += ["a message queue"] if self._has_queue("left") else []
         for folder in ("/tmp", "/var/tmp"):
             left += [str(path) for path in Path(folder).glob(f"*{self.marker}*")]
         left += [
