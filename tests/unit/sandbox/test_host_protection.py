@@ -90,8 +90,19 @@ def test_a_directory_within_the_environment_is_refused(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(project))
-    with pytest.raises(SandboxError, match="the Python environment of this process"):
-        protect(ExecutionPolicy.in_(project / "src"))
+    (project / "lib" / "deep").mkdir(parents=True)
+    for part in ("lib/deep", "lib", ""):
+        with pytest.raises(SandboxError, match="the Python environment of this process"):
+            protect(ExecutionPolicy.in_(project / part))
+    assert protect(ExecutionPolicy.in_(project / "src", protected=())).read_only == ()
+
+
+def test_a_writable_file_on_the_path_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"/usr/bin:{project}")
+    with pytest.raises(SandboxError, match="on the PATH of this process"):
+        protect(ExecutionPolicy.in_(project / "src", writable=[project / "a.pth"]))
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ class ImportGuard(MetaPathFinder):
 
     def add(self, roots: Iterable[Path]) -> None:
         """Guard these directories from now on. One that is guarded already stays so."""
-        for root in roots:
-            if str(root) not in self._opened:
-                self._opened[str(root)] = _now()
-        if len(self._opened) > _MOST_ROOTS:
+        # A new dictionary each time: another thread may be importing by the old one.
+        opened = {str(root): _now() for root in roots} | self._opened
+        if len(opened) > _MOST_ROOTS:
             # Directories made for one command: what is gone can't be imported from.
-            self._opened = {root: at for root, at in self._opened.items() if os.path.isdir(root)}
+            opened = {root: at for root, at in opened.items() if os.path.isdir(root)}
+        self._opened = opened
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
@@ -47,13 +47,14 @@ class ImportGuard(MetaPathFinder):
     ) -> ModuleSpec | None:
         """What the other finders give, unless it was written later."""
         spec = self._found(fullname, path, target)
-        if spec is None or (refused := self._written_later(spec)) is None:
+        if spec is None or (root := self._written_later(spec)) is None:
             return spec
-        entries = [entry for entry in path or sys.path if self._root_of(entry or ".") is None]
-        elsewhere = PathFinder.find_spec(fullname, entries, target)
+        entries = sys.path if path is None else path
+        outside = [entry for entry in entries if self._root_of(entry or ".") is None]
+        elsewhere = PathFinder.find_spec(fullname, outside, target)
         if elsewhere is None:
             raise WrittenLater(
-                f"{fullname} is not imported: {spec.origin} was written after {refused} was opened "
+                f"{fullname} is not imported: {spec.origin} was written after {root} was opened "
                 "to the tools of an agent. Start this process again once you have looked at the "
                 "file, keep the application's code out of that directory, or set "
                 "protect_host=False in the policy",
@@ -65,33 +66,36 @@ class ImportGuard(MetaPathFinder):
     def _found(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        for finder in tuple(sys.meta_path):
-            if finder is not self:
-                spec = finder.find_spec(fullname, path, target)
-                if spec is not None:
-                    return spec
+        finders = list(sys.meta_path)
+        # Those behind this one only: another finder that asks all would never end.
+        for finder in finders[finders.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
+            if spec is not None:
+                return spec
         return None
 
     def _written_later(self, spec: ModuleSpec) -> str | None:
         """The guarded directory of a module that was written after it was opened."""
-        if not spec.has_location or spec.origin is None:
+        # Of a module in an archive, the archive is the file.
+        location: str = getattr(spec.loader, "archive", spec.origin) or ""
+        guarded = self._root_of(location) if spec.has_location and location else None
+        if guarded is None or host_path_of(os.path.realpath(location)) is not None:
             return None
-        root = self._root_of(spec.origin)
-        if root is None or host_path_of(os.path.realpath(spec.origin)) is not None:
-            return None
-        opened = self._opened[root]
-        if not _is_older(spec.origin, root, opened):
+        root, opened = guarded
+        if not _is_older(location, root, opened):
             return root
         if type(spec.loader) is SourceFileLoader:
             spec.loader = _OldSource(spec.loader.name, spec.loader.path, opened)
             spec.cached = None
         return None
 
-    def _root_of(self, path: str) -> str | None:
+    def _root_of(self, path: str) -> tuple[str, int] | None:
+        """The guarded directory that a path lies in, and when it was opened."""
         places = {os.path.abspath(path), os.path.realpath(path)}
-        for root in self._opened:
+        for root, opened in self._opened.items():
             if any(place == root or place.startswith(f"{root}/") for place in places):
-                return root
+                return root, opened
         return None
 
 

@@ -10,9 +10,10 @@ from stepwell.errors import ConfigurationError
 PROTECTED_NAMES = (
     *(".venv", "venv", "*.pth", "sitecustomize.py", "usercustomize.py", "conftest.py"),
     *(".git/hooks", ".git/config", ".git/modules", ".husky", "node_modules/.bin"),
-    *(".vscode", ".idea"),
+    *(".vscode", ".idea", "stepwell.toml", "stepwell.db*"),
 )
-"""Names that interpreters, Git, test runners and editors execute or take commands from."""
+"""Names that interpreters, Git, test runners and editors execute or take commands from, and what
+the app server believes: its settings, database and secret."""
 
 
 def protected_name(names: Sequence[str], patterns: Iterable[str]) -> str | None:

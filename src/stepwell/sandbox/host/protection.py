@@ -47,8 +47,10 @@ def host_paths() -> Iterator[HostPath]:
         if prefix in _SHARED_PREFIXES:
             yield HostPath(f"{prefix}/lib/python{_version()}", "Python's library")
             yield HostPath(f"{prefix}/lib", "libraries of Python", is_tree=False)
-        else:
-            yield HostPath(prefix, "the Python environment of this process")
+            continue
+        yield HostPath(prefix, "the Python environment of this process", is_tree=False)
+        for part in ("bin", "lib", "lib64"):
+            yield HostPath(f"{prefix}/{part}", "the Python environment of this process")
     for entry in dict.fromkeys(sys.path):
         if os.path.basename(entry) in ("site-packages", "dist-packages"):
             yield HostPath(entry, "where this Python imports packages from")
@@ -98,7 +100,8 @@ def _protect_host(roots: tuple[Path, ...]) -> list[Path]:
     for host in host_paths():
         real, links = _follow(host.path)
         for root in roots:
-            if root == real or (host.is_tree and _is_inside(root, real)):
+            is_file_of = root.parent == real and not root.is_dir()
+            if root == real or is_file_of or (host.is_tree and _is_inside(root, real)):
                 raise _refusal(host, root, "is the same, or lies in it")
             unsafe += [(host, link, "is a symlink") for link in links if _is_inside(link, root)]
             if not _is_inside(real, root):
