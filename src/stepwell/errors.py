@@ -40,6 +40,30 @@ class ErrorType(StrEnum):
     TIMEOUT = "timeout"
     UNKNOWN = "unknown"
 
+    @property
+    def urgency(self) -> int:
+        """0 is the most urgent: of several errors in one step that type is judged.
+
+        What holds for the next turn whatever the step did (a rate limit, no time, a broken model)
+        comes before what the model can put right by itself.
+        """
+        return _URGENCY[self]
+
+
+_URGENCY = {
+    error_type: place
+    for place, error_type in enumerate(
+        (
+            ErrorType.RATE_LIMIT,
+            ErrorType.TIMEOUT,
+            ErrorType.MODEL,
+            ErrorType.VALIDATION,
+            ErrorType.TOOL,
+            ErrorType.UNKNOWN,
+        )
+    )
+}
+
 
 class StepwellError(Exception):
     """Root of everything Stepwell raises."""

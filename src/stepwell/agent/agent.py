@@ -10,9 +10,6 @@ from msgspec.structs import replace
 from stepwell.agent.output import TypedOutput
 from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
 from stepwell.agent.plan import (
-    DEFAULT_MAX_STEPS,
-    DEFAULT_MAX_TOKENS,
-    DEFAULT_TIMEOUT,
     NO_PRESETS,
     AgentCapability,
     AgentPlan,
@@ -22,6 +19,7 @@ from stepwell.agent.plan import (
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import Cancellation
 from stepwell.criteria import ContinuationCriteria, Criterion, ErrorPolicy
+from stepwell.criteria.limits import DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT
 from stepwell.drivers import Driver
 from stepwell.errors import ConfigurationError, SyncInsideLoopError
 from stepwell.events import AgentEvent, EventBus, Unsubscribe
@@ -31,7 +29,7 @@ from stepwell.loop import AgentLoop, AtLimit, cut_off_together
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.models.settings import NO_SETTINGS
-from stepwell.state import AgentState
+from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
 
 Event = TypeVar("Event", bound=AgentEvent)
@@ -71,6 +69,7 @@ class Agent:
         error_policy: ErrorPolicy | None = None,
         max_retries: int | None = None,
         stop_on_finish_reasons: Iterable[FinishReason | str] = (),
+        repeated_calls: RepeatedCalls | None = RepeatedCalls(),  # noqa: B008 - a frozen value
         at_limit: AtLimit | str = AtLimit.STOP,
         criteria: Iterable[Criterion | ContinuationCriteria] = (),
         hooks: Iterable[Hook] = (),
@@ -100,6 +99,7 @@ class Agent:
             cumulative_timeout=cumulative_timeout,
             error_policy=error_policy,
             max_retries=max_retries,
+            repeated_calls=repeated_calls,
             at_limit=at_limit,  # pyright: ignore[reportArgumentType] - checked when assembled
             max_parallel_tools=max_parallel_tools,
             events=events,

@@ -18,7 +18,7 @@ from stepwell.ids import IdFactory
 from stepwell.loop import AtLimit
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
-from stepwell.state import AgentState
+from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
 
 Processor = Callable[[AgentState], Awaitable[AgentState] | AgentState]
@@ -140,6 +140,10 @@ class AgentBuilder:
     def with_stop_on_finish_reasons(self, *reasons: FinishReason | str) -> "AgentBuilder":
         """Stop when the model ends its turn for one of these reasons."""
         return self._with(stop_on_finish_reasons=reasons)
+
+    def with_repeated_calls(self, repeated_calls: RepeatedCalls | None) -> "AgentBuilder":
+        """When the same call made again and again is noted and stops the run; None for never."""
+        return self._with(repeated_calls=repeated_calls)
 
     def at_limit(self, choice: AtLimit | str) -> "AgentBuilder":
         """What happens at a limit: stop, wrap_up, pause or raise."""

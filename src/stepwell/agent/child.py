@@ -71,6 +71,7 @@ def child_plan(
         timeout=None if budget.seconds is None else max(budget.seconds, SHORTEST_TIME),
         error_policy=parent.error_policy,
         max_retries=parent.max_retries,
+        repeated_calls=parent.repeated_calls,
         at_limit=AtLimit.STOP,
         max_parallel_tools=parent.max_parallel_tools,
         ledger=parent.ledger,

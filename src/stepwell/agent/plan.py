@@ -19,10 +19,12 @@ from stepwell.criteria import (
     ErrorPolicyCriterion,
     ExecutionTimeLimit,
     FinishReasonCheck,
+    RepeatedCallCheck,
     StepsLimit,
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
+from stepwell.criteria.limits import DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT
 from stepwell.drivers import Driver, ToolCallingDriver
 from stepwell.errors import ConfigurationError
 from stepwell.events import EventBus
@@ -38,12 +40,9 @@ from stepwell.models import (
     ResponseFormat,
 )
 from stepwell.models.settings import NO_SETTINGS
-from stepwell.state import Budget
+from stepwell.state import Budget, RepeatedCalls
 from stepwell.tools import CallLedger, ToolExecutor, ToolLike, Tools
 
-DEFAULT_MAX_STEPS = 20
-DEFAULT_MAX_TOKENS = 32_768
-DEFAULT_TIMEOUT = 300.0
 Item = TypeVar("Item")
 NO_PRESETS = ModelPresets()
 
@@ -87,6 +86,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     max_retries: int | None = None
     at_limit: AtLimit = AtLimit.STOP
     max_parallel_tools: int = 8
+    repeated_calls: RepeatedCalls | None = RepeatedCalls()
+    """When a call that is made again and again is noted and stops the run; None for never."""
     ledger: CallLedger | None = None
     """Remembers tool calls across crashes; the app server gives it one."""
     completions: tuple["Completion", ...] = ()
@@ -97,7 +98,13 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def blank(cls) -> "AgentPlan":
         """A plan without limits and criteria."""
-        return cls(has_base_criteria=False, max_steps=None, max_tokens=None, timeout=None)
+        return cls(
+            has_base_criteria=False,
+            max_steps=None,
+            max_tokens=None,
+            timeout=None,
+            repeated_calls=None,
+        )
 
     def with_tools(self, *tools: ToolLike | Tools) -> "AgentPlan":
         """With these tools added."""
@@ -214,6 +221,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             raise ConfigurationError(
                 f"{self.settings!r:.80} are no settings; write ModelSettings(temperature=0.2)"
             )
+        if not isinstance(self.repeated_calls, RepeatedCalls | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"repeated_calls wants RepeatedCalls(note_at=3, stop_at=8) or None, got "
+                f"{self.repeated_calls!r:.80}"
+            )
         if self.context.response_format is not None:
             ResponseFormat.of(self.context.response_format)
         _check(self.clock, "clock", "monotonic()")
@@ -225,10 +237,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             clock=self.clock,
             max_parallel=self.max_parallel_tools,
             ledger=self.ledger,
+            repeated_calls=self.repeated_calls,
         )
         return AgentLoop(
             self._driver(executor, hooks),
-            ContinuationCriteria(*self._criteria()),
+            ContinuationCriteria(*self._criteria(tools)),
             hooks=hooks,
             events=self.events,
             clock=self.clock,
@@ -259,7 +272,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             model, executor, hooks=hooks, context=self.context, settings=self.settings
         )
 
-    def _criteria(self) -> "Iterator[Criterion | ContinuationCriteria]":
+    def _criteria(self, tools: Tools) -> "Iterator[Criterion | ContinuationCriteria]":
         if self.max_steps is not None:
             yield StepsLimit(self.max_steps)
         if self.max_tokens is not None:
@@ -270,12 +283,14 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             yield ExecutionTimeLimit(self.timeout, clock=self.clock)
         if self.cumulative_timeout is not None:
             yield CumulativeExecutionTimeLimit(self.cumulative_timeout)
+        if self.repeated_calls is not None and self.repeated_calls.stop_at is not None:
+            yield RepeatedCallCheck(self.repeated_calls.stop_at, counts=tools.repetition_counts)
         if self.has_base_criteria or self.stop_on_finish_reasons:
             yield FinishReasonCheck(self.stop_on_finish_reasons)
         if self.has_base_criteria or self.error_policy or self.max_retries is not None:
             yield ErrorPolicyCriterion(self.effective_error_policy)
         if self.has_base_criteria:
-            yield ToolCallPresenceCheck()
+            yield ToolCallPresenceCheck(max_tokens=self.settings.max_tokens)
         yield from self.criteria
 
 

@@ -68,8 +68,9 @@ class AgentStatus(StrEnum):
     FAILED = "failed"
 
     @classmethod
-    def after(cls, reason: StopReason | None) -> "AgentStatus":
-        """The status that a stop reason leads to; None means the run goes on.
+    def after(cls, reason: StopReason | None, *, was_cut: bool = False) -> "AgentStatus":
+        """The status that a stop reason leads to; None means the run goes on. ``was_cut`` says that
+        the finish reason tells of an answer that was cut off.
 
         >>> AgentStatus.after(StopReason.STEPS_LIMIT)
         <AgentStatus.STOPPED: 'stopped'>
@@ -78,7 +79,7 @@ class AgentStatus(StrEnum):
             case None:
                 return cls.IN_PROGRESS
             case StopReason.COMPLETED | StopReason.FINISH_REASON:
-                return cls.COMPLETED
+                return cls.STOPPED if was_cut else cls.COMPLETED
             case StopReason.ERROR | StopReason.RETRY_LIMIT:
                 return cls.FAILED
             case StopReason.USER_REQUESTED:

@@ -130,10 +130,8 @@ def _headline(outcome: "ContinuationOutcome", status: AgentStatus) -> str:
     if outcome.stop_reason is None:
         return "The run goes on."
     verb = "is paused" if status is AgentStatus.PAUSED else "ended"
-    return (
-        f"The run {verb}: {_ENDINGS[outcome.stop_reason]} "
-        f"(reason {outcome.stop_reason}, status {status})."
-    )
+    ending = "the answer was cut off" if outcome.was_cut else _ENDINGS[outcome.stop_reason]
+    return f"The run {verb}: {ending} (reason {outcome.stop_reason}, status {status})."
 
 
 def _hint(outcome: "ContinuationOutcome", decisive: "ContinuationEvaluation | None") -> str | None:

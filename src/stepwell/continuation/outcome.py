@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from stepwell.continuation.decisions import AgentStatus, ContinuationDecision, StopReason
 from stepwell.continuation.explain import Explanation, explained
-from stepwell.messages import Kept
+from stepwell.messages import FinishReason, Kept
 
 AGGREGATE = "aggregate"
 """The resolver's name when no single vote decided."""
@@ -65,7 +65,16 @@ class ContinuationOutcome(Kept, frozen=True, kw_only=True):
     @property
     def status(self) -> AgentStatus:
         """The run's status that follows from this outcome."""
-        return AgentStatus.after(self.stop_reason)
+        return AgentStatus.after(self.stop_reason, was_cut=self.was_cut)
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the run ended with an answer that a limit or a filter cut off."""
+        decisive = (
+            self.resolving_evaluation if self.stop_reason is StopReason.FINISH_REASON else None
+        )
+        found = None if decisive is None else decisive.context.get("finish_reason")
+        return found in tuple(FinishReason) and FinishReason(found).cuts
 
     @property
     def resolving_evaluation(self) -> ContinuationEvaluation | None:

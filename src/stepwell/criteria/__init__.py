@@ -23,6 +23,7 @@ from stepwell.criteria.limits import (
     StepsLimit,
     TokenUsageLimit,
 )
+from stepwell.criteria.repetition import RepeatedCallCheck
 
 __all__ = [
     "AgentErrorContextResolver",
@@ -38,6 +39,7 @@ __all__ = [
     "ExecutionTimeLimit",
     "FinishReasonCheck",
     "Limit",
+    "RepeatedCallCheck",
     "ResponseContentCheck",
     "StepsLimit",
     "TokenUsageLimit",

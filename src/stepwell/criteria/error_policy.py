@@ -22,7 +22,6 @@ class ErrorHandling(StrEnum):
 
 
 Word = TypeVar("Word", bound=StrEnum)
-_STRICTNESS = (ErrorHandling.STOP, ErrorHandling.RETRY, ErrorHandling.IGNORE)
 
 
 class ErrorContext(Struct, frozen=True, kw_only=True):
@@ -41,8 +40,8 @@ class ErrorContext(Struct, frozen=True, kw_only=True):
 
     @property
     def type(self) -> ErrorType | None:
-        """The kind of the first error."""
-        return self.errors[0].type if self.errors else None
+        """The most urgent kind among the errors."""
+        return min((e.type for e in self.errors), key=lambda kind: kind.urgency, default=None)
 
     @property
     def tool_name(self) -> str | None:
@@ -182,11 +181,9 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         return replace(self, backoff=backoff)
 
     def handling_for(self, context: ErrorContext) -> ErrorHandling:
-        """What is wanted for these kinds of errors, whatever the count; the strictest wins."""
-        if not context.errors:
-            return ErrorHandling.IGNORE
-        wanted = {getattr(self, _field(error.type)) for error in context.errors}
-        return next(handling for handling in _STRICTNESS if handling in wanted)
+        """What is wanted for the most urgent kind of these errors, whatever the count."""
+        kind = context.type
+        return ErrorHandling.IGNORE if kind is None else getattr(self, _field(kind))
 
     def evaluate(self, context: ErrorContext) -> ErrorHandling:
         """What to do now: a retry becomes a stop once the retries ran out, or can't help."""

@@ -12,6 +12,9 @@ from stepwell.errors import ConfigurationError
 from stepwell.state import NOTHING, AgentState
 
 Counter = Callable[[AgentState], float]
+DEFAULT_MAX_STEPS = 20
+DEFAULT_MAX_TOKENS = 1_000_000
+DEFAULT_TIMEOUT = 300.0
 
 
 class _Limit:
@@ -26,6 +29,8 @@ class _Limit:
     """What the two numbers are called in the vote's context."""
     stop_reason: StopReason
     hint: str
+    default: float | None = None
+    """What an agent has that was given no number; the hint then says so."""
 
     def __init__(self, maximum: float, counter: Counter | None = None) -> None:
         self.maximum = maximum
@@ -48,8 +53,13 @@ class _Limit:
             reason=f"{current:{self.digits}}{of_maximum}",
             context={self.names[0]: current, self.names[1]: maximum},
             stop_reason=self.stop_reason if reached else None,
-            hint=self.hint if reached else None,
+            hint=self._what_to_change() if reached else None,
         )
+
+    def _what_to_change(self) -> str:
+        if self.maximum != self.default:
+            return self.hint
+        return f"{self.maximum:,.12g} {self.unit} is the default limit; {self.hint}"
 
     def _of(self, maximum: float) -> str:
         return f" of {maximum:.12g} {self.unit} used"
@@ -75,6 +85,7 @@ class StepsLimit(_Limit):
 
     kind = "steps"
     unit = "steps"
+    default = DEFAULT_MAX_STEPS
     stop_reason = StopReason.STEPS_LIMIT
     hint = (
         "raise it with with_max_steps(n) or Agent(max_steps=n), or choose what happens at a limit "
@@ -94,6 +105,7 @@ class TokenUsageLimit(_Limit):
 
     kind = "tokens"
     unit = "tokens"
+    default = DEFAULT_MAX_TOKENS
     stop_reason = StopReason.TOKEN_LIMIT
     hint = "raise it with with_max_tokens(n) or Agent(max_tokens=n)."
 
@@ -130,6 +142,7 @@ class ExecutionTimeLimit(_Limit):
 
     kind = "seconds"
     unit = "seconds"
+    default = DEFAULT_TIMEOUT
     digits = ".3f"
     stop_reason = StopReason.TIME_LIMIT
     hint = (

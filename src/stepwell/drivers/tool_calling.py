@@ -13,6 +13,7 @@ from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix
 from stepwell.errors import ConfigurationError, ErrorType, HookError
 from stepwell.hooks import HookStack, signal_of
 from stepwell.messages import (
+    FinishReason,
     Message,
     Part,
     Role,
@@ -36,6 +37,12 @@ from stepwell.tools import ToolBatch, ToolExecutor
 WRAP_UP = Message.system(
     "The limit of this run is reached and no tool can be called any more. Answer now, as well as "
     "you can with what you know, and say what is left undone."
+)
+
+
+ANSWER_AGAIN = Message.system(
+    "Your last reply was empty: it had neither text nor a tool call. Answer now; if nothing is "
+    "left to be done, say what was done."
 )
 
 
@@ -104,7 +111,7 @@ class ToolCallingDriver:
         except (AgentStop, HookError) as stop:
             raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
-        batch = await self._run_tools(calls, state) if calls else ToolBatch(state=state)
+        batch = await self._run_tools(calls, state, response) if calls else ToolBatch(state=state)
         return batch.state.with_current_step(self._step(batch, response, calls))
 
     def _request(self, state: AgentState) -> ModelRequest:
@@ -114,7 +121,7 @@ class ToolCallingDriver:
             context=self._context,
             tools=() if wraps_up else self._executor.tools.schemas,
             response_format=self._context.response_format,
-            instruction=WRAP_UP if wraps_up else None,
+            instruction=WRAP_UP if wraps_up else instruction_after(state),
             settings=self._settings,
         )
 
@@ -156,10 +163,13 @@ class ToolCallingDriver:
             step = replace(step, failures=(failure,))
         return AgentStop(signal, state=state.with_current_step(step))
 
-    async def _run_tools(self, calls: tuple[ToolCall, ...], state: AgentState) -> ToolBatch:
+    async def _run_tools(
+        self, calls: tuple[ToolCall, ...], state: AgentState, response: ModelResponse
+    ) -> ToolBatch:
         if is_wrapping_up(state):
             return self._executor.refuse(calls, state, "no tool can be called any more")
-        return await self._executor.run(calls, state)
+        cut = cut_note(response, self._settings.max_tokens)
+        return await self._executor.run(calls, state, cut_note=cut)
 
     def _step(
         self, batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
@@ -178,6 +188,24 @@ class ToolCallingDriver:
             finish_reason=response.finish_reason,
             model=response.model,
         )
+
+
+def instruction_after(state: AgentState) -> Message | None:
+    """What the model is told for one turn because of the step before: that it was empty."""
+    last = state.steps[-1].step if state.steps else None
+    return ANSWER_AGAIN if last is not None and last.is_empty and not last.was_cut else None
+
+
+def cut_note(response: ModelResponse, max_tokens: int | None) -> str:
+    """What the model is told of calls that came out invalid because its reply was cut off."""
+    if response.finish_reason is not FinishReason.LENGTH:
+        return ""
+    limit = max_tokens or response.usage.output_tokens
+    at = f" of {limit} tokens" if limit else ""
+    return (
+        f"Your reply was cut off at the output limit{at}, so the arguments are not whole. Send "
+        "less at once: shorten them, or split the work into several smaller calls."
+    )
 
 
 def check_model(model: object, driver: str) -> None:

@@ -314,7 +314,7 @@ class AgentLoop:
         tell_step(state, scope, step, in_flight.duration_seconds)
         if step.has_errors:
             state = await self._hooked(
-                HookTrigger.ON_ERROR, state, error=step.errors[0], exception=fault
+                HookTrigger.ON_ERROR, state, error=step.most_urgent_error, exception=fault
             )
         outcome = self._evaluated(state)
         if not outcome.should_continue:

@@ -78,8 +78,8 @@ def tell_failure(
         return
     step, decisive = state.current_step, outcome.resolving_evaluation
     if decisive is None or decisive.criterion == "ErrorPolicyCriterion":
-        first = step.errors[0] if step is not None and step.errors else None
-        named, text = (first.exception, first.text) if first else ("", str(outcome.stop_reason))
+        error = None if step is None else step.most_urgent_error
+        named, text = (error.exception, error.text) if error else ("", str(outcome.stop_reason))
     else:
         named, text = str(decisive.context.get("exception", "")), decisive.reason
     scope.emitter.emit(

@@ -15,6 +15,11 @@ class FinishReason(StrEnum):
     ERROR = "error"
     OTHER = "other"
 
+    @property
+    def cuts(self) -> bool:
+        """Whether the answer ends where it was cut off, not where the model ended it."""
+        return self in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
+
 
 class Usage(Kept, frozen=True, kw_only=True):
     """Token counts. Cached tokens are part of the input, reasoning tokens part of the output.

@@ -5,6 +5,7 @@ from stepwell.state.budget import NOTHING, UNLIMITED, Budget
 from stepwell.state.errors import ErrorInfo
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.pending import Answered, Approval, Pending, PendingKind
+from stepwell.state.repeated_calls import RepeatedCalls
 from stepwell.state.step import AgentStep, StepExecution, StepType, ToolExecution, ToolOutcome
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "InFlight",
     "Pending",
     "PendingKind",
+    "RepeatedCalls",
     "StepExecution",
     "StepType",
     "ToolExecution",

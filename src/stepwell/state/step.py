@@ -9,7 +9,15 @@ from msgspec import UNSET, Struct, UnsetType
 
 from stepwell.continuation import ContinuationOutcome
 from stepwell.errors import ErrorType, ModelError
-from stepwell.messages import FinishReason, Message, Role, ToolCall, Usage
+from stepwell.messages import (
+    FinishReason,
+    Message,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    Usage,
+)
 from stepwell.state.errors import ErrorInfo
 
 
@@ -128,6 +136,28 @@ class AgentStep(Struct, frozen=True, kw_only=True):
         """Errors of the step itself and of its tools."""
         of_tools = [e.error for e in self.tool_executions if e.error is not None]
         return (*self.failures, *of_tools) if of_tools else self.failures
+
+    @property
+    def most_urgent_error(self) -> ErrorInfo | None:
+        """The error that stands for the step: the first of the most urgent type."""
+        return min(self.errors, key=lambda error: error.type.urgency, default=None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the model's turn gave nothing: no text, no call, no file and no error."""
+        if self.tool_executions or self.has_errors:
+            return False
+        parts = () if self.response is None else self.response.parts
+        return not any(
+            bool(part.text.strip()) if isinstance(part, TextPart) else True
+            for part in parts
+            if not isinstance(part, ThinkingPart)
+        )
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the model's answer was cut off, by a limit on its length or by a filter."""
+        return self.finish_reason is not None and self.finish_reason.cuts and not self.tool_calls
 
     @property
     def has_errors(self) -> bool:

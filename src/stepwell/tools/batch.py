@@ -23,10 +23,21 @@ class ToolBatch(Struct, frozen=True, kw_only=True):
 class Batch:
     """The state as it flows through the calls of one response. Lives only inside the executor."""
 
-    __slots__ = ("_answers", "_faults", "_halted_by", "executions", "failures", "scope", "state")
+    __slots__ = (
+        "_answers",
+        "_faults",
+        "_halted_by",
+        "cut_note",
+        "executions",
+        "failures",
+        "scope",
+        "state",
+    )
 
-    def __init__(self, state: AgentState) -> None:
+    def __init__(self, state: AgentState, cut_note: str = "") -> None:
         self.state = state
+        self.cut_note = cut_note
+        """Told to calls that are not whole: that the model's reply was cut off."""
         self.scope = state.scope
         self.executions: dict[str, ToolExecution] = {}
         self.failures: list[ErrorInfo] = []
@@ -65,6 +76,12 @@ class Batch:
         """Start no further call, and vote to stop."""
         self.state = self.state.with_signal(signal)
         self._halted_by = self._halted_by or signal
+
+    def halt_by_signal(self, known: int) -> None:
+        """Start no further call if the state has signals behind the first ``known``: a hook that
+        blocked a call asked to stop as well."""
+        if len(self.state.signals) > known:
+            self._halted_by = self._halted_by or self.state.signals[known]
 
     def settle(self, finished: Finished) -> None:
         """The call has its result, and what it leads to flows into the state."""

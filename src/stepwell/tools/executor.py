@@ -18,6 +18,7 @@ from stepwell.errors import (
     ConfigurationError,
     ErrorType,
     HookError,
+    InvalidToolArgumentsError,
     ToolNotFoundError,
     text_of,
 )
@@ -25,11 +26,12 @@ from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
 from stepwell.scope import Guard
-from stepwell.state import AgentState, ErrorInfo, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, ErrorInfo, RepeatedCalls, ToolExecution, ToolOutcome
 from stepwell.tools.batch import Batch, ToolBatch, with_signals_told
 from stepwell.tools.context import ToolContext
 from stepwell.tools.ledger import CallLedger, LedgerEntry
 from stepwell.tools.registry import Tools, problem_with
+from stepwell.tools.repetition import with_repetition_notes
 from stepwell.tools.results import (
     Finished,
     blank,
@@ -68,6 +70,7 @@ class ToolExecutor:
         max_parallel: int = DEFAULT_PARALLEL_CALLS,
         raise_on_failure: bool = False,
         ledger: CallLedger | None = None,
+        repeated_calls: RepeatedCalls | None = None,
     ) -> None:
         if not isinstance(max_parallel, int) or max_parallel < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel!r}")
@@ -78,12 +81,18 @@ class ToolExecutor:
         self.max_parallel = max_parallel
         self.raise_on_failure = raise_on_failure
         self.ledger = ledger
+        self._repeated_calls = repeated_calls
 
-    async def run(self, calls: Sequence[ToolCall], state: AgentState) -> ToolBatch:
-        """Run all calls; whatever happens, each has exactly one execution afterwards."""
+    async def run(
+        self, calls: Sequence[ToolCall], state: AgentState, *, cut_note: str = ""
+    ) -> ToolBatch:
+        """Run all calls; whatever happens, each has exactly one execution afterwards.
+
+        ``cut_note`` says that the response was cut off; calls that are not whole are told it.
+        """
         for call in calls:
             self.tools.find(call.name)  # one that can't be built is told before any call has run
-        batch = Batch(state)
+        batch = Batch(state, cut_note)
         batch.scope.batches += 1
         try:
             await self._settle(calls, batch)
@@ -91,7 +100,10 @@ class ToolExecutor:
             batch.scope.batches -= 1
         if self.raise_on_failure:
             batch.raise_first_failure(calls)
-        return batch.result(calls)
+        result = batch.result(calls)
+        if self._repeated_calls is None:
+            return result
+        return with_repetition_notes(result, self.tools, self._repeated_calls)
 
     async def _settle(self, calls: Sequence[ToolCall], batch: Batch) -> None:
         """Run neighbouring calls together; a tool that is not parallel runs alone."""
@@ -148,10 +160,13 @@ class ToolExecutor:
             secret_arguments=self.tools.secrets_of(wanted),
             secret_fields=self.tools.secret_fields(wanted),
         )
+        signals = len(batch.state.signals)
         answer = await self._run_hooks(context, batch)
         if answer is None:
             self._keep(batch, self._unrun(wanted, batch))
             return None
+        if answer.block_reason is not None:
+            batch.halt_by_signal(signals)
         return await self._as_hooks_say(answer, call, wanted, batch)
 
     async def _as_hooks_say(
@@ -194,6 +209,8 @@ class ToolExecutor:
             approval = batch.approval_of(call.id)
             is_edited = approval is not None and approval.arguments is not None
             problem = ToolFailure(text_of(error)) if is_edited else error
+        if batch.cut_note and isinstance(problem, InvalidToolArgumentsError):
+            problem = InvalidToolArgumentsError(f"{problem} {batch.cut_note}")
         unstarted = blank(call, self.clock.now())
         if isinstance(problem, ToolNotFoundError):
             finished = refused(unstarted, ToolOutcome.NOT_FOUND, str(problem))

@@ -89,6 +89,13 @@ class Tools:
             raise ToolNotFoundError(name, self.names)
         return tool
 
+    def repetition_counts(self, name: str) -> bool:
+        """Whether calls of that tool with the same arguments are worth a word: it has effects, and
+        its arguments can be compared."""
+        tool = self.find(name)
+        is_external = tool is not None and tool.effect == "external"
+        return is_external and not self.secret_arguments(name)
+
     def secret_arguments(self, name: str) -> frozenset[str]:
         """The arguments of that tool that are given to it and never kept."""
         known = self._secret.get(name)

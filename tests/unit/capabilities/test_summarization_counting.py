@@ -333,7 +333,11 @@ def test_the_usual_limit_fits_into_what_a_run_may_use() -> None:
         plan = Agent(ScriptedModel([]), capabilities=[use], **limits).plan
         return use._limit(plan.max_tokens)
 
-    assert limit() == 32_768 // 4
-    assert limit(max_tokens=None) == limit(max_tokens=1_000_000) == 64_000
+    assert limit(max_tokens=32_768) == 32_768 // 4
+    assert limit(max_tokens=None) == limit() == 64_000
     with pytest.raises(ConfigurationError, match="would never come to anything"):
-        Agent(ScriptedModel([]), capabilities=[UseSummarization(max_tokens=40_000)])
+        Agent(
+            ScriptedModel([]),
+            capabilities=[UseSummarization(max_tokens=40_000)],
+            max_tokens=32_768,
+        )

@@ -137,7 +137,19 @@ def test_negative_retries_are_a_construction_error():
         ErrorPolicy.retry_all().with_max_retries(-1)
 
 
-def test_of_several_errors_the_strictest_handling_wins():
+def test_of_several_errors_the_most_urgent_type_is_judged():
+    policy = ErrorPolicy(on_rate_limit_error=RETRY, max_retries=3)
+    mixed = ErrorContext(errors=(failure("tool"), failure("rate_limit")), consecutive_failures=1)
+
+    assert mixed.type is ErrorType.RATE_LIMIT
+    assert policy.evaluate(mixed) is RETRY
+    assert policy.evaluate(ErrorContext(errors=mixed.errors[:1])) is STOP
+    assert sorted(ErrorType, key=lambda kind: kind.urgency) == [
+        *("rate_limit", "timeout", "model", "validation", "tool", "unknown")
+    ]
+
+
+def test_an_error_of_the_model_is_judged_before_one_of_a_tool():
     policy = ErrorPolicy.ignore_tool_errors(3)
     mixed = ErrorContext(errors=(failure("tool"), failure("model")), consecutive_failures=1)
     milder = ErrorContext(errors=(failure("tool"), failure("timeout")), consecutive_failures=1)

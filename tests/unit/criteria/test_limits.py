@@ -3,6 +3,7 @@
 import pytest
 
 from stepwell import (
+    Agent,
     AgentState,
     AgentStep,
     ConfigurationError,
@@ -15,7 +16,7 @@ from stepwell import (
     TokenUsageLimit,
     Usage,
 )
-from stepwell.testing import FakeClock
+from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
 STEP = AgentStep()
 
@@ -68,6 +69,37 @@ def test_b019_the_vote_holds_the_numbers_and_names_the_guard(state_after):
     assert vote.criterion == "StepsLimit"
     assert vote.reason == "2 of 2 steps used"
     assert "with_max_steps" in vote.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"timeout": None}, "20 steps is the default limit; raise it with with_max_steps(n)"),
+        ({"max_steps": 30, "timeout": None}, "What to change: raise it with with_max_steps(n)"),
+        ({"max_steps": None}, "300 seconds is the default limit; raise it with with_timeout"),
+        (
+            {"max_steps": None, "timeout": None},
+            "1,000,000 tokens is the default limit; raise it with with_max_tokens(n)",
+        ),
+    ],
+)
+async def test_a_default_that_stops_a_run_says_that_it_is_one(options, says):
+    clock = FakeClock()
+
+    def work() -> str:
+        clock.advance(20)
+        return "done"
+
+    usage = Usage(input_tokens=20_000)
+    agent = Agent(
+        ScriptedModel(lambda _: call("work"), usage=usage),
+        tools=[MockTool("work", work, effect="pure")],
+        clock=clock,
+        **options,
+    )
+    state = await agent.run("Go")
+
+    assert says in state.explain()
 
 
 @pytest.mark.parametrize(

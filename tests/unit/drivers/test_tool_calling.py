@@ -53,14 +53,6 @@ async def test_the_step_keeps_thinking_text_and_calls_in_that_order() -> None:
     assert state.steps[1].step.step_type is StepType.FINAL_RESPONSE
 
 
-async def test_an_empty_response_is_an_empty_final_step() -> None:
-    state = await Agent(ScriptedModel([ModelResponse()])).run("Go")
-
-    assert state.status is AgentStatus.COMPLETED
-    assert len(state.messages) == 1
-    assert not state.final_response
-
-
 class MixedModel:
     """Streams thinking and pieces of a call beside text, as providers do."""
 

@@ -222,22 +222,26 @@ class TestCriteriaInARun:
         assert_one_story(state, recorder, "stopped", reason)
         assert len(model.requests) == 1
 
-    async def test_b022_a_finish_reason_on_the_stop_list_ends_the_run_completed(self):
+    @pytest.mark.parametrize(
+        ("reason", "status"),
+        [("tool_calls", "completed"), ("length", "stopped"), ("content_filter", "stopped")],
+    )
+    async def test_b022_a_finish_reason_on_the_stop_list_ends_the_run(self, reason, status):
         turn = ModelResponse(
-            tool_calls=(ToolCall(id="1", name="look"),), finish_reason=FinishReason.LENGTH
+            tool_calls=(ToolCall(id="1", name="look"),), finish_reason=FinishReason(reason)
         )
         agent, recorder = recorded(
             AgentBuilder.base()
             .with_model(ScriptedModel([turn, "never"]))
             .with_tools([MockTool.returning("look", 1)])
-            .with_stop_on_finish_reasons("length")
+            .with_stop_on_finish_reasons(reason)
             .build()
         )
 
         state = await agent.run("hi")
 
-        assert_one_story(state, recorder, "completed", "finish_reason")
-        assert state.stop.resolving_evaluation.context["stop_on"] == ["length"]
+        assert_one_story(state, recorder, status, "finish_reason")
+        assert state.stop.resolving_evaluation.context["stop_on"] == [reason]
 
 
 class TestEventsOfDecisions:

@@ -36,6 +36,7 @@ BASE_VOTES = [
     "StepsLimit",
     "TokenUsageLimit",
     "ExecutionTimeLimit",
+    "RepeatedCallCheck",
     "FinishReasonCheck",
     "ErrorPolicyCriterion",
     "ToolCallPresenceCheck",

@@ -15,7 +15,9 @@ from stepwell import (
     ErrorPolicy,
     ErrorType,
     FunctionTool,
+    HookContext,
     ModelResponse,
+    StopReason,
     TextPart,
     ToolCall,
     ToolExecution,
@@ -369,3 +371,49 @@ async def test_a_failed_call_is_completed_in_the_events_with_its_error() -> None
 
     assert completed.success is False
     assert completed.error == "Error: tool 'act' failed: OSError"
+
+
+@pytest.mark.parametrize("stops_at", [0, 1, 2])
+async def test_a_hook_that_blocks_and_stops_stops_the_batch(stops_at: int) -> None:
+    ran: list[int] = []
+
+    def act(n: int) -> None:
+        """Act."""
+        ran.append(n)
+
+    def guard(context: HookContext) -> HookContext | None:
+        if context.call is None or context.call.arguments["n"] != stops_at:
+            return None
+        return context.block("not this one").stop("enough for today")
+
+    calls = tuple(ToolCall(id=f"c{n}", name="act", arguments={"n": n}) for n in range(4))
+    agent = Agent(
+        ScriptedModel([ModelResponse(tool_calls=calls), "never"]),
+        tools=[FunctionTool(act, parallel=False)],
+        hooks=[make_hook("before_tool", guard)],
+    )
+    state = await agent.run("Go")
+    executions = state.steps[0].step.tool_executions
+
+    assert ran == list(range(stops_at))
+    assert executions[stops_at].text == "Error: Blocked: not this one"
+    assert [execution.text for execution in executions[stops_at + 1 :]] == [
+        "Error: Not run, because the run stops: enough for today"
+    ] * (3 - stops_at)
+    assert state.stop is not None
+    assert state.stop.stop_reason is StopReason.STOP_REQUESTED
+
+
+async def test_a_hook_that_only_blocks_leaves_the_other_calls_alone() -> None:
+    hook = make_hook(
+        "before_tool", lambda c: c.block("no") if c.call and c.call.id == "c0" else None
+    )
+    calls = tuple(ToolCall(id=f"c{n}", name="act") for n in range(2))
+    agent = Agent(
+        ScriptedModel([ModelResponse(tool_calls=calls), "Done."]),
+        tools=[MockTool.returning("act", "acted")],
+        hooks=[hook],
+    )
+    state = await agent.run("Go")
+
+    assert [e.text for e in state.steps[0].step.tool_executions] == ["Error: Blocked: no", "acted"]

@@ -106,7 +106,8 @@ class Stop(Struct, frozen=True, kw_only=True):
             return "error"
         if self.status is BroadcastStatus.PAUSED and self.waiting_calls:
             return "tool-calls"
-        if self.status is BroadcastStatus.COMPLETED:
+        is_cut = self.stop_reason is StopReason.FINISH_REASON
+        if self.status is BroadcastStatus.COMPLETED or is_cut:
             return "stop" if last is None else _FINISH_REASONS[last]
         return "other"
 

@@ -193,8 +193,10 @@ class SpawnSubagentTool(BaseTool):
         question = question_of(ended, kind="subagent", name=spec.name)
         if question is not None:
             return question
+        step = ended.current_step
+        if step is not None and step.is_empty:
+            return "(The subagent gave no final response.)"
         if ended.status is AgentStatus.FAILED:
-            step = ended.current_step
             errors = "; ".join(error.text for error in step.errors) if step else ""
             details = {"subagent": spec.name, "steps": ended.step_count}
             text = f"subagent {spec.name!r} failed: {errors or ended.explain()}"
