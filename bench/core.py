@@ -47,7 +47,7 @@ class DictModel:
         self.turn += 1
         if self.turn > self.steps:
             return {"role": "assistant", "content": "done", "usage": 15}
-        function = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+        function = {"name": "add", "arguments": f'{{"a": {self.turn}, "b": 2}}'}
         call = {"id": f"call_{self.turn}", "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call], "usage": 15}
 
@@ -91,7 +91,7 @@ class JsonModel:
         usage = Usage(input_tokens=10, output_tokens=5)
         if self.turn > self.steps:
             return ModelResponse(text="done", finish_reason=FinishReason.STOP, usage=usage)
-        arguments = json.loads('{"a": 1, "b": 2}')
+        arguments = json.loads(f'{{"a": {self.turn}, "b": 2}}')
         call = ToolCall(id=f"call_{self.turn}", name="add", arguments=arguments)
         return ModelResponse(tool_calls=(call,), finish_reason=FinishReason.TOOL_CALLS, usage=usage)
 

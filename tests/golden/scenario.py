@@ -84,6 +84,8 @@ class Scenario:
             ],
             error_policy=ErrorPolicy.retry_tool_errors(3),
             timeout=None,  # what is left of it is real time
+            max_tokens=32_768,  # as it was when the files of version 1 were written
+            repeated_calls=None,
             clock=self._clock,
             new_id=SequentialIds(),
         )

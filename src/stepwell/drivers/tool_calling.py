@@ -176,6 +176,8 @@ class ToolCallingDriver:
     ) -> AgentStep:
         state, executions = batch.state, batch.executions
         text = self._told(response)
+        if not calls and not text.strip():  # providers refuse to be sent a blank answer
+            text = ""
         usage, cost = spent(response.usage, response.cost, executions)
         if self._executor.tools.have_secrets:
             calls = tuple([self._executor.tools.shown(call) for call in calls])

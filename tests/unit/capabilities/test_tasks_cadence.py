@@ -41,7 +41,7 @@ def policy(**cadence: int | None) -> TodoPolicy:
 def agent_for(model: ScriptedModel, policy: TodoPolicy | None, **settings: Any) -> Agent:
     return Agent(
         model,
-        tools=[MockTool.returning("look", "seen")],
+        tools=[MockTool("look", lambda: "seen", effect="pure")],
         capabilities=[UseTaskPlanning(policy)],
         max_steps=100,
         max_tokens=None,
@@ -254,7 +254,7 @@ async def test_the_last_step_after_a_limit_is_left_alone() -> None:
     model = ScriptedModel([PLAN, LOOK, "Out of steps."])
     agent = Agent(
         model,
-        tools=[MockTool.returning("look", "seen")],
+        tools=[MockTool("look", lambda: "seen", effect="pure")],
         capabilities=[UseTaskPlanning(policy(render_every_steps=1))],
         max_steps=2,
         at_limit="wrap_up",
