@@ -13,7 +13,6 @@ from stepwell.agent.plan import (
     NO_PRESETS,
     AgentCapability,
     AgentPlan,
-    listed_tools,
     several,
 )
 from stepwell.clock import Clock, SystemClock
@@ -31,6 +30,7 @@ from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, R
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
+from stepwell.tools.registry import listed_tools
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")

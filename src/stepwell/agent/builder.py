@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
 from stepwell.agent.output import TypedOutput
-from stepwell.agent.plan import AgentCapability, AgentPlan, listed_tools
+from stepwell.agent.plan import AgentCapability, AgentPlan
 from stepwell.clock import Clock
 from stepwell.criteria import ContinuationCriteria, Criterion, ErrorPolicy
 from stepwell.drivers import Driver
@@ -20,6 +20,7 @@ from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
+from stepwell.tools.registry import listed_tools
 
 Processor = Callable[[AgentState], Awaitable[AgentState] | AgentState]
 

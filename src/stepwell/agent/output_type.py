@@ -2,23 +2,55 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from inspect import isroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from msgspec import json
+from msgspec import json, to_builtins
 
 from stepwell.errors import ConfigurationError, text_of
 from stepwell.messages import FinishReason
 from stepwell.models import ResponseFormat
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 
+class _Adapter(Protocol):
+    """Reads and writes values of one type."""
+
+    def validate_json(self, data: str | bytes, /) -> Any:
+        """The value; raises ``ValueError`` if the text does not fit."""
+        ...
+
+    def dump_python(self, instance: Any, /, *, mode: Literal["json"]) -> Any:
+        """The value as JSON data."""
+        ...
+
+
+class _StructAdapter:
+    """The same for types that hold msgspec structs, which pydantic does not know."""
+
+    def __init__(self, output_type: Any) -> None:
+        self._type = output_type
+
+    def validate_json(self, data: str | bytes, /) -> Any:
+        return json.decode(data, type=self._type)
+
+    def dump_python(self, instance: Any, /, *, mode: Literal["json"]) -> Any:  # noqa: ARG002 - as pydantic's
+        return to_builtins(instance)
+
+    def schema(self) -> dict[str, Any]:
+        schema = json.schema(self._type)
+        own = schema.pop("$ref", "").removeprefix("#/$defs/")
+        return {**schema, **schema["$defs"][own]} if own else schema
+
+
 class OutputType:
-    """Reads answers as values of a type: a pydantic model, a dataclass, a TypedDict, ``list[int]``.
+    """Reads answers as values of a type: a pydantic model, a dataclass, a TypedDict, a msgspec
+    struct, ``list[int]``.
 
     What is no object is asked for as the only property of one, since providers want an object.
 
@@ -83,18 +115,21 @@ def complaint(error: Exception, text: str, finish_reason: FinishReason | None) -
     return "; ".join(wrong) + ("; it was cut off at max_tokens" if was_cut else "")
 
 
-def _adapter(output_type: Any) -> "tuple[TypeAdapter[Any], dict[str, Any]]":
+def _adapter(output_type: Any) -> "tuple[_Adapter, dict[str, Any]]":
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
     from pydantic_core import SchemaError
 
-    wanted = "use a pydantic model, a dataclass, a TypedDict or plain types"
+    wanted = "use a pydantic model, a dataclass, a TypedDict, a msgspec struct or plain types"
     if isroutine(output_type) or isinstance(output_type, Mapping):
         raise ConfigurationError(f"{output_type!r:.80} can't be an output type: {wanted}")
     try:
         adapter = TypeAdapter[Any](output_type)
         return adapter, adapter.json_schema()
     except (PydanticUserError, SchemaError, TypeError) as error:
+        with suppress(TypeError):
+            structs = _StructAdapter(output_type)
+            return structs, structs.schema()
         why = str(error).splitlines()[0]
         raise ConfigurationError(
             f"{output_type!r:.80} can't be an output type: {wanted}. {why}"

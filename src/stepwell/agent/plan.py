@@ -301,17 +301,6 @@ def several(given: Iterable[Item], name: str) -> tuple[Item, ...]:
     return tuple(given)
 
 
-def listed_tools(
-    tools: "Iterable[ToolLike | Tools] | Tools | ToolLike",
-) -> tuple[ToolLike | Tools, ...]:
-    """Tools given as a list, as ``Tools``, or alone."""
-    if isinstance(tools, str):
-        raise ConfigurationError(f"{tools!r} is the name of a tool; give the function itself")
-    if isinstance(tools, Tools) or callable(tools) or not isinstance(tools, Iterable):
-        return (tools,)
-    return tuple(tools)
-
-
 def _check(part: object, kind: str, method: str) -> None:
     if isinstance(part, type):
         raise ConfigurationError(

@@ -1,6 +1,6 @@
 """A model whose words are written by the test. Everything around them is real."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stepwell.errors import ConfigurationError, StepwellError
@@ -11,13 +11,33 @@ Scripted = str | ToolCall | Sequence[ToolCall] | ModelResponse | Exception
 DEFAULT_USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
-def call(name: str, /, *, id: str | None = None, **arguments: Any) -> ToolCall:
-    """A tool call for a script.
+def call(
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    /,
+    *,
+    id: str | None = None,
+    **more: Any,
+) -> ToolCall:
+    """A tool call for a script. ``id`` is the id of the call; an argument of that name stands in
+    the mapping.
 
     >>> call("add", a=1, b=2).arguments
     {'a': 1, 'b': 2}
+    >>> call("get_order", {"id": 7}, id="c1").arguments
+    {'id': 7}
     """
-    return ToolCall(id=id or "", name=name, arguments=arguments)
+    if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"id={id!r} is no id of a call; for an argument called id write "
+            f"call({name!r}, {{'id': {id!r}}})"
+        )
+    if arguments is not None and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(
+            f"call({name!r}, {arguments!r:.80}): arguments have names; write "
+            f"call({name!r}, argument=value)"
+        )
+    return ToolCall(id=id or "", name=name, arguments={**(arguments or {}), **more})
 
 
 class ScriptedModel:

@@ -15,7 +15,8 @@ ToolLike = Tool | Callable[..., Any]
 
 
 class Tools:
-    """An immutable set of tools. Plain functions become tools; two of one name are an error.
+    """An immutable set of tools, from a list or from one tool alone. Plain functions become tools;
+    two of one name are an error.
 
     >>> def ping() -> str:
     ...     "Answer."
@@ -26,13 +27,13 @@ class Tools:
 
     def __init__(
         self,
-        tools: "Iterable[ToolLike | Tools]" = (),
+        tools: "Iterable[ToolLike | Tools] | Tools | ToolLike" = (),
         *,
         lazy: Mapping[str, Callable[[], ToolLike]] | None = None,
     ) -> None:
         self._tools: dict[str, Tool | None] = {}
         self._factories: dict[str, Callable[[], ToolLike]] = {}
-        for candidate in tools:
+        for candidate in listed_tools(tools):
             if isinstance(candidate, Tools):
                 for name, known in candidate._tools.items():
                     self._add(name, known, candidate._factories.get(name))
@@ -167,6 +168,17 @@ class Tools:
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
+
+
+def listed_tools(
+    tools: "Iterable[ToolLike | Tools] | Tools | ToolLike",
+) -> tuple[ToolLike | Tools, ...]:
+    """Tools given as a list, as ``Tools``, or alone."""
+    if isinstance(tools, str):
+        raise ConfigurationError(f"{tools!r} is the name of a tool; give the function itself")
+    if isinstance(tools, Tools) or callable(tools) or not isinstance(tools, Iterable):
+        return (tools,)
+    return tuple(tools)
 
 
 def as_tool(candidate: ToolLike) -> Tool:

@@ -32,6 +32,8 @@ class Signature:
         self._invalid = ValidationError
         self.tool_name = tool_name
         self.context_parameters: tuple[str, ...] = ()
+        self._optional: dict[str, Any] = {}
+        self._admits_none: dict[str, bool] = {}
         hints = _hints(function, tool_name)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
@@ -50,20 +52,44 @@ class Signature:
                 self.context_parameters += (name,)
             else:
                 fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
+                if parameter.default is not inspect.Parameter.empty:
+                    self._optional[name] = hints[name]
         self._adapter, schema = _adapter(fields, tool_name)
         self.parameters = _without_titles(schema)
         self._secret = secret_arguments(self.parameters)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with their types; nothing in them is shared with the message history."""
+        """The arguments with their types; nothing in them is shared with the message history.
+
+        None for an argument with a default whose type does not take None counts as not given:
+        models write null for what they leave out.
+        """
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or self._takes_none(name)
+        }
         try:
-            return self._adapter.validate_python(_copied(dict(arguments)))
+            return self._adapter.validate_python(_copied(given))
         except RecursionError:
             raise InvalidToolArgumentsError(
                 f"The arguments of tool {self.tool_name!r} are nested too deeply; flatten them."
             ) from None
         except self._invalid as error:
             raise InvalidToolArgumentsError(self._complaint(error)) from None
+
+    def _takes_none(self, name: str) -> bool:
+        if name not in self._optional:
+            return True
+        if name not in self._admits_none:
+            from pydantic import TypeAdapter
+
+            try:
+                TypeAdapter[Any](self._optional[name]).validate_python(None)
+                self._admits_none[name] = True
+            except self._invalid:
+                self._admits_none[name] = False
+        return self._admits_none[name]
 
     def _refuse_odd(self, parameter: inspect.Parameter) -> None:
         if parameter.kind in _VARIADIC:

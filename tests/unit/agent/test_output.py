@@ -5,7 +5,7 @@ import datetime
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from pydantic import BaseModel, Field, field_validator
 
 from stepwell import (
@@ -292,3 +292,35 @@ async def test_the_last_output_type_counts() -> None:
     state = await builder.with_output(Invoice).with_output(int).build().run("Go.")
 
     assert state.output == 4
+
+
+class Place(Struct):
+    city: str
+    zip_code: int | None = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "value", "data"),
+    [
+        (Place, '{"city": "Ulm"}', Place("Ulm"), {"city": "Ulm", "zip_code": None}),
+        (
+            list[Place],
+            '{"result": [{"city": "Ulm", "zip_code": 89073}]}',
+            [Place("Ulm", 89073)],
+            [{"city": "Ulm", "zip_code": 89073}],
+        ),
+    ],
+)
+async def test_a_msgspec_struct_is_an_output_type(
+    kind: Any, answer: str, value: Any, data: Any
+) -> None:
+    model = ScriptedModel(['{"city": 5}', answer])
+    state = await Agent(model, output=kind).run("Where?")
+
+    assert (state.status, state.output) == (AgentStatus.COMPLETED, value)
+    assert state.steps[-1].step.output == data
+    assert model.requests[0].format is not None
+    schema = model.requests[0].format.schema
+    assert schema is not None
+    assert schema["type"] == "object"
+    assert "can't be read" in model.requests[1].messages[-1].text
