@@ -30,6 +30,7 @@ from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, R
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
+from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 from stepwell.tools.registry import listed_tools
 
 Event = TypeVar("Event", bound=AgentEvent)
@@ -76,6 +77,7 @@ class Agent:
         driver: Driver | None = None,
         events: EventBus | None = None,
         max_parallel_tools: int = 8,
+        max_result_characters: int = DEFAULT_RESULT_CHARACTERS,
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
     ) -> None:
@@ -102,6 +104,7 @@ class Agent:
             repeated_calls=repeated_calls,
             at_limit=at_limit,  # pyright: ignore[reportArgumentType] - checked when assembled
             max_parallel_tools=max_parallel_tools,
+            max_result_characters=max_result_characters,
             events=events,
             clock=clock or SystemClock(),
             new_id=new_id,

@@ -173,6 +173,10 @@ class AgentBuilder:
         """How many calls of one response may run at once."""
         return self._with(max_parallel_tools=bound)
 
+    def with_max_result_characters(self, limit: int) -> "AgentBuilder":
+        """How long the result of a tool may be; the rest is cut, with a note."""
+        return self._with(max_result_characters=limit)
+
     def with_events(self, events: EventBus) -> "AgentBuilder":
         """Tell this bus what happens."""
         return self._with(events=events)

@@ -74,6 +74,7 @@ def child_plan(
         repeated_calls=parent.repeated_calls,
         at_limit=AtLimit.STOP,
         max_parallel_tools=parent.max_parallel_tools,
+        max_result_characters=parent.max_result_characters,
         ledger=parent.ledger,
         events=parent.events,
         clock=parent.clock,

@@ -15,6 +15,7 @@ from stepwell.hooks import HookStack, HookTrigger
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.tools import ToolExecutor, Tools
 from stepwell.tools.executor import DEFAULT_PARALLEL_CALLS
+from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 
 if TYPE_CHECKING:
     from stepwell.agent.plan import AgentPlan
@@ -90,6 +91,8 @@ def _parts_for_drivers(plan: "AgentPlan") -> Iterator[str]:
         yield f"the model settings {plan.settings!r}"
     if plan.max_parallel_tools != DEFAULT_PARALLEL_CALLS:
         yield f"max_parallel_tools={plan.max_parallel_tools}"
+    if plan.max_result_characters != DEFAULT_RESULT_CHARACTERS:
+        yield f"max_result_characters={plan.max_result_characters}"
     if plan.ledger is not None:
         yield "the ledger"
 
@@ -103,6 +106,11 @@ def _refuse_executor_settings(plan: "AgentPlan", executor: ToolExecutor) -> None
         "max_parallel": (
             executor.max_parallel not in (DEFAULT_PARALLEL_CALLS, plan.max_parallel_tools),
             "give the agent max_parallel_tools",
+        ),
+        "max_result_characters": (
+            executor.max_result_characters
+            not in (DEFAULT_RESULT_CHARACTERS, plan.max_result_characters),
+            "give it to the agent",
         ),
         "a clock": (
             clock is not plan.clock and not isinstance(clock, SystemClock),

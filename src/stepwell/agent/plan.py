@@ -42,6 +42,7 @@ from stepwell.models import (
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget, RepeatedCalls
 from stepwell.tools import CallLedger, ToolExecutor, ToolLike, Tools
+from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 
 Item = TypeVar("Item")
 NO_PRESETS = ModelPresets()
@@ -88,6 +89,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     max_parallel_tools: int = 8
     repeated_calls: RepeatedCalls | None = RepeatedCalls()
     """When a call that is made again and again is noted and stops the run; None for never."""
+    max_result_characters: int = DEFAULT_RESULT_CHARACTERS
+    """Longer results of tools are cut, with a note; a tool may have a limit of its own."""
     ledger: CallLedger | None = None
     """Remembers tool calls across crashes; the app server gives it one."""
     completions: tuple["Completion", ...] = ()
@@ -238,6 +241,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             max_parallel=self.max_parallel_tools,
             ledger=self.ledger,
             repeated_calls=self.repeated_calls,
+            max_result_characters=self.max_result_characters,
         )
         return AgentLoop(
             self._driver(executor, hooks),

@@ -220,6 +220,13 @@ class PageQuery(Body):
     cursor: Place | None = None
 
 
+class StepQuery(Body):
+    """Which steps of an execution to list."""
+
+    limit: int | None = Field(default=None, ge=1, le=200)
+    after: int = Field(default=0, ge=0, le=10**9, description="The number of a step.")
+
+
 class ExecutionQuery(PageQuery):
     """Which executions to list."""
 

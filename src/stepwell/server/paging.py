@@ -8,10 +8,14 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.reading import TracePlace
+from stepwell.sessions.records import SessionMessage
 
 Place = tuple[datetime, str]
 Row = TypeVar("Row")
 _LONGEST = 256
+_LONGEST_NUMBER = 10
+_MOST_CHARACTERS = 1_000_000
 
 
 def cursor_of(at: datetime, id: str) -> str:
@@ -38,11 +42,42 @@ def place_of(cursor: str | None) -> Place | None:
         if cursor_of(at, id) != cursor or not id.isprintable():
             raise ValueError
     except (ValueError, OverflowError, binascii.Error):
-        raise RefusedError(
-            "that is no cursor of this list; take one from an answer, or leave it out",
-            code="bad_cursor",
-        ) from None
+        raise _bad_cursor() from None
     return at, id
+
+
+def trace_cursor(place: TracePlace) -> str:
+    """The word for a place in a trace.
+
+    >>> trace_place(trace_cursor(TracePlace(7)))
+    TracePlace(step=7, message=None)
+    """
+    return f"{place.step}.{'' if place.message is None else cursor_of(*place.message)}"
+
+
+def trace_place(cursor: str | None) -> TracePlace:
+    """The place that such a word names; raises ``RefusedError``."""
+    if cursor is None:
+        return TracePlace()
+    step, _, message = cursor.partition(".")
+    if not (step.isascii() and step.isdigit() and len(step) < _LONGEST_NUMBER):
+        raise _bad_cursor()
+    return TracePlace(int(step), place_of(message or None))
+
+
+def within_characters(
+    rows: Sequence[SessionMessage], *, from_end: bool
+) -> tuple[list[SessionMessage], bool]:
+    """The first or last of the messages that are small enough for one page together, at least one,
+    and whether any was left out."""
+    taken: list[SessionMessage] = []
+    left = _MOST_CHARACTERS
+    for row in reversed(rows) if from_end else rows:
+        left -= len(row.content)
+        if taken and left < 0:
+            break
+        taken.append(row)
+    return (taken[::-1] if from_end else taken), len(taken) < len(rows)
 
 
 def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
@@ -52,6 +87,13 @@ def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
     ([1, 2], True)
     """
     return list(rows[:limit]), len(rows) > limit
+
+
+def _bad_cursor() -> RefusedError:
+    return RefusedError(
+        "that is no cursor of this list; take one from an answer, or leave it out",
+        code="bad_cursor",
+    )
 
 
 def cut_last(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:

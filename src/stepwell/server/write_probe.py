@@ -10,7 +10,8 @@ from stepwell.sessions.ports import Store
 
 PROBE_SECONDS = 5.0
 """However often ``/ready`` is asked, which needs no login, one write happens in this time."""
-_LONGEST_WAIT = 2.0
+_LONGEST_WAIT = 12.0
+"""Longer than a write waits for the lock of a SQLite file, so that the answer names its holder."""
 
 
 class WriteProbe:

@@ -221,7 +221,11 @@ class SnapshotRows(Protocol):
         ...
 
     async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
-        """One snapshot."""
+        """One snapshot, with an empty ``state_json``; ``chain`` gives the documents."""
+        ...
+
+    async def newest_snapshot(self, execution_id: str, /) -> Snapshot | None:
+        """The last of ``snapshots``; None if there are none."""
         ...
 
     async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:

@@ -1,13 +1,17 @@
 """Stored executions as people and programs read them: states, steps, and the whole trace.
 
-Called by the routes and by whoever changes a stored state. Never writes.
+Called by the routes and by whoever changes a stored state. Never writes. Documents are decoded
+beside the loop, one at a time, so that reading a large one holds up nobody.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
+from stepwell.broadcasting.json_text import json_text
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.hints import only_words, stop_of
@@ -19,12 +23,30 @@ from stepwell.sessions.removed_snapshots import (
     require_states,
     states_removed_text,
 )
-from stepwell.state import AgentState
+from stepwell.sessions.step_pages import Part, Shortener, take_part
+from stepwell.state import AgentState, StepExecution
 
 _SERIALIZER = AgentStateSerializer()
-PAGE = 500
+PAGE = 200
 DEEPEST = 20
 """Subagents of subagents that a trace follows."""
+_LARGEST_KEPT = 16_000_000
+"""Characters of documents whose state is kept for the next page of the same execution."""
+_STEP_CHARACTERS = 500
+
+
+class TracePlace(Struct, frozen=True):
+    """Where a page of a trace begins: behind a step, and behind a message."""
+
+    step: int = 0
+    message: tuple[datetime, str] | None = None
+
+
+class TracePage(Struct, frozen=True):
+    """A part of a trace, and where the next one begins; None at the end."""
+
+    trace: dict[str, Any]
+    next: TracePlace | None
 
 
 class Reader:
@@ -32,22 +54,46 @@ class Reader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # One at a time: decoders don't release the interpreter, so two would only hold the loop
+        # twice as long. Those that wait have read nothing yet.
+        self._decoding = asyncio.Lock()
+        self._loading: dict[str, asyncio.Task[AgentState]] = {}
+        self._kept: tuple[str, AgentState] | None = None
 
     async def state_of(self, snapshot_id: str) -> AgentState:
-        """The state that a snapshot holds, rebuilt from its chain."""
+        """The state that a snapshot holds, rebuilt from its chain; once for all who ask for it at
+        the same time."""
+        loading = self._loading.get(snapshot_id)
+        if loading is None:
+            loading = asyncio.create_task(self._load(snapshot_id))
+            self._loading[snapshot_id] = loading
+            loading.add_done_callback(lambda task: self._forget(snapshot_id, task))
+        return await asyncio.shield(loading)
 
+    def _forget(self, snapshot_id: str, task: "asyncio.Task[AgentState]") -> None:
+        del self._loading[snapshot_id]
+        if not task.cancelled():
+            task.exception()  # nobody may be waiting any more
+
+    async def _load(self, snapshot_id: str) -> AgentState:
         async def work(transaction: Transaction) -> Sequence[str]:
             snapshot = await transaction.snapshot(snapshot_id)
             if snapshot is None:
                 raise NotThereError("snapshot", snapshot_id)
             return await transaction.chain(snapshot)
 
-        whole, *increments = await self._store.read(work)
-        return _SERIALIZER.from_increments(whole, increments)
+        async with self._decoding:
+            whole, *increments = await self._store.read(work)
+            state = await asyncio.to_thread(_SERIALIZER.from_increments, whole, increments)
+            if len(whole) + sum(map(len, increments)) <= _LARGEST_KEPT:
+                self._kept = (snapshot_id, state)
+            return state
 
-    async def snapshot_json(self, snapshot_id: str) -> dict[str, Any]:
+    async def snapshot_json(self, snapshot_id: str) -> bytes:
         """A snapshot as whole JSON, however it is stored."""
-        return _SERIALIZER.serialize(await self.state_of(snapshot_id))
+        state = await self.state_of(snapshot_id)
+        async with self._decoding:
+            return await asyncio.to_thread(lambda: json_text(_SERIALIZER.serialize(state)))
 
     async def state_at(self, execution_id: str, step_number: int | None = None) -> AgentState:
         """The newest state of an execution, or the newest before the step after that one. Raises
@@ -73,6 +119,24 @@ class Reader:
         require_states(execution)
         return _steps(execution, state)
 
+    async def step_page(self, execution_id: str, *, after: int, limit: int) -> Part:
+        """The next steps behind that number, with large values cut; see ``step`` for the whole.
+        Raises ``StatesRemovedError`` if retention has deleted them."""
+        execution, state = await self._newest(execution_id)
+        require_states(execution)
+        return _step_part(execution, state, after, limit)
+
+    async def step(self, execution_id: str, number: int) -> bytes:
+        """One whole step as JSON. Raises ``NotThereError``, or ``StatesRemovedError``."""
+        execution, state = await self._newest(execution_id)
+        require_states(execution)
+        found = [it for it in _recorded(execution, state) if it.number == number]
+        if not found:
+            raise NotThereError("step", str(number))
+        data = {**step_as_data(found[0]), "truncated": False}
+        async with self._decoding:
+            return await asyncio.to_thread(json_text, data)
+
     async def trace(self, execution_id: str) -> dict[str, Any]:
         """All of it: the execution, why it stands where it does, steps, subagents, messages. The
         steps are missing if retention has deleted the states."""
@@ -90,29 +154,61 @@ class Reader:
             return children, [message_as_data(it) for it in messages], newest - oldest + 1
 
         subagents, messages, event_count = await self._store.read(work)
-        stop = {**_stop(execution, state), "status": execution.status.value}
         return {
-            "execution": to_builtins(execution),
-            "explanation": stop["text"],
-            "stop": stop,
-            "decision": execution.decision,
+            **_trace_head(execution, state),
             "steps": _steps(execution, state),
             "subagents": subagents,
             "messages": messages,
             "event_count": event_count,
         }
 
+    async def trace_page(self, execution_id: str, place: TracePlace, *, limit: int) -> TracePage:
+        """A part of a trace: steps and messages behind a place, within so many of each, with large
+        values cut. The rest of it is the same in each part."""
+        execution, state = await self._newest(execution_id)
+
+        async def work(transaction: Transaction) -> tuple[list[Any], list[SessionMessage], int]:
+            children = await _subagents(transaction, execution_id, DEEPEST)
+            session_id = execution.session_id
+            if session_id is None:
+                return children, [], 0
+            oldest, newest = await transaction.event_range(session_id)
+            messages = await _messages_of(transaction, execution, place.message, limit + 1)
+            return children, messages, newest - oldest + 1
+
+        subagents, found, event_count = await self._store.read(work)
+        steps = _step_part(execution, state, place.step, limit)
+        messages = take_part(found, limit, _short_message)
+        page = {
+            **_short_head(execution, state),
+            "steps": steps.items,
+            "subagents": [_short_subagent(child) for child in subagents],
+            "messages": messages.items,
+            "event_count": event_count,
+        }
+        if not (steps.has_more or messages.has_more):
+            return TracePage(page, None)
+        last = found[len(messages.items) - 1] if messages.items else None
+        following = TracePlace(
+            steps.items[-1]["number"] if steps.items else place.step,
+            place.message if last is None else (last.created_at, last.id),
+        )
+        return TracePage(page, following)
+
     async def _newest(self, execution_id: str) -> tuple[Execution, AgentState | None]:
-        async def work(transaction: Transaction) -> tuple[Execution, Sequence[Snapshot]]:
+        async def work(transaction: Transaction) -> tuple[Execution, Snapshot | None]:
             execution = await transaction.execution(execution_id)
             if execution is None:
                 raise NotThereError("execution", execution_id)
-            return execution, await transaction.snapshots(execution_id)
+            return execution, await transaction.newest_snapshot(execution_id)
 
-        execution, snapshots = await self._store.read(work)
-        if not snapshots:
+        execution, newest = await self._store.read(work)
+        if newest is None:
             return execution, None
-        return execution, await self.state_of(snapshots[-1].id)
+        kept = self._kept
+        if kept is not None and kept[0] == newest.id:
+            return execution, kept[1]
+        return execution, await self.state_of(newest.id)
 
 
 async def _snapshots(transaction: Transaction, execution_id: str) -> Sequence[Snapshot]:
@@ -125,10 +221,58 @@ async def _snapshots(transaction: Transaction, execution_id: str) -> Sequence[Sn
     return snapshots
 
 
-def _steps(execution: Execution, state: AgentState | None) -> list[dict[str, Any]]:
+def _recorded(execution: Execution, state: AgentState | None) -> Sequence[StepExecution]:
     if state is None or state.execution is None or state.execution.id != execution.id:
-        return []  # a fork has a snapshot before its first step: the state that it begins with
-    return [step_as_data(recorded) for recorded in state.execution.steps]
+        return ()  # a fork has a snapshot before its first step: the state that it begins with
+    return state.execution.steps
+
+
+def _steps(execution: Execution, state: AgentState | None) -> list[dict[str, Any]]:
+    return [step_as_data(recorded) for recorded in _recorded(execution, state)]
+
+
+def _step_part(execution: Execution, state: AgentState | None, after: int, limit: int) -> Part:
+    def shorten(recorded: StepExecution) -> tuple[dict[str, Any], int]:
+        whole = f"GET /agent/executions/{execution.id}/steps/{recorded.number} for the whole"
+        shortener = Shortener(whole)
+        data = step_as_data(recorded, shortener.shorten)
+        size = _STEP_CHARACTERS * (1 + len(data["tool_executions"])) + shortener.characters
+        return {**data, "truncated": shortener.has_cut}, size
+
+    found = [it for it in _recorded(execution, state) if it.number > after]
+    return take_part(found, limit, shorten)
+
+
+def _trace_head(execution: Execution, state: AgentState | None) -> dict[str, Any]:
+    stop = {**_stop(execution, state), "status": execution.status.value}
+    return {
+        "execution": to_builtins(execution),
+        "explanation": stop["text"],
+        "stop": stop,
+        "decision": execution.decision,
+    }
+
+
+def _short_head(execution: Execution, state: AgentState | None) -> dict[str, Any]:
+    shortener = Shortener(f"GET /agent/executions/{execution.id} for the whole")
+    head = _trace_head(execution, state)
+    for part in ("execution", "stop"):
+        head[part] = {name: shortener.shorten(value) for name, value in head[part].items()}
+    head["explanation"], head["decision"] = head["stop"]["text"], head["execution"]["decision"]
+    return head
+
+
+def _short_message(message: SessionMessage) -> tuple[dict[str, Any], int]:
+    shortener = Shortener("the session's messages have the whole")
+    data = shortener.shorten(message_as_data(message))
+    return {**data, "truncated": shortener.has_cut}, shortener.characters
+
+
+def _short_subagent(child: Mapping[str, Any]) -> dict[str, Any]:
+    shortener = Shortener(f"GET /agent/executions/{child['id']} for the whole")
+    own = {name: value for name, value in child.items() if name != "subagents"}
+    children = [_short_subagent(each) for each in child["subagents"]]
+    return {**shortener.shorten(own), "subagents": children}
 
 
 def _stop(execution: Execution, state: AgentState | None) -> dict[str, Any]:
@@ -152,13 +296,12 @@ async def _subagents(
 ) -> list[dict[str, Any]]:
     if not depth:
         return []
-    return [
-        {
-            **to_builtins(child),
-            "subagents": await _subagents(transaction, child.id, depth - 1),
-        }
-        for child in await transaction.executions(parent_execution_id=execution_id, limit=1000)
-    ]
+    found: list[dict[str, Any]] = []
+    for child in await transaction.executions(parent_execution_id=execution_id, limit=1000):
+        children = await _subagents(transaction, child.id, depth - 1)
+        found.append({**to_builtins(child), "subagents": children})
+        await asyncio.sleep(0)
+    return found
 
 
 async def messages_that(
@@ -169,7 +312,25 @@ async def messages_that(
     before = None
     while page := await transaction.messages(session_id, before=before, limit=PAGE):
         found += [message for message in reversed(page) if fits(message)]
+        await asyncio.sleep(0)  # SQLite's rows come without a pause
         before = (page[0].created_at, page[0].id)
         if len(page) < PAGE:
             break
     return found[::-1]
+
+
+async def _messages_of(
+    transaction: Transaction, execution: Execution, after: tuple[datetime, str] | None, most: int
+) -> list[SessionMessage]:
+    """The first messages of an execution behind a place, in order."""
+    found: list[SessionMessage] = []
+    after = after or (datetime(1970, 1, 1, tzinfo=UTC), "")
+    session_id = execution.session_id or ""
+    while len(found) < most:
+        page = await transaction.messages(session_id, after=after, limit=PAGE)
+        found += [it for it in page if it.agent_execution_id == execution.id]
+        if len(page) < PAGE:
+            break
+        after = (page[-1].created_at, page[-1].id)
+        await asyncio.sleep(0)
+    return found[:most]

@@ -1,5 +1,6 @@
 """A step, with all that is known of it, as JSON that the API and the page show. Pure."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import to_builtins
@@ -9,25 +10,33 @@ from stepwell.messages import ThinkingPart, Usage
 from stepwell.sessions.records import SessionMessage
 from stepwell.state import AgentStep, ErrorInfo, StepExecution, ToolExecution
 
+Shorten = Callable[[Any], Any]
 
-def step_as_data(recorded: StepExecution) -> dict[str, Any]:
-    """A recorded step. Secret arguments are hidden in the state already."""
+
+def as_is(value: Any) -> Any:
+    """The whole value."""
+    return value
+
+
+def step_as_data(recorded: StepExecution, shorten: Shorten = as_is) -> dict[str, Any]:
+    """A recorded step. Secret arguments are hidden in the state already. ``shorten`` may cut what
+    can be large."""
     step = recorded.step
     return {
         "number": recorded.number,
         "type": step.step_type.value,
-        "text": step.text,
-        "thinking": _thinking(step),
+        "text": shorten(step.text),
+        "thinking": shorten(_thinking(step)),
         "model": step.model,
         "finish_reason": None if step.finish_reason is None else step.finish_reason.value,
-        "tool_executions": [_tool(ran) for ran in step.tool_executions],
-        "errors": [_error(error) for error in step.errors],
+        "tool_executions": [_tool(ran, shorten) for ran in step.tool_executions],
+        "errors": [shorten(_error(error)) for error in step.errors],
         "usage": _usage(step.usage),
         "cost": step.cost,
         "started_at": to_builtins(recorded.started_at),
         "completed_at": to_builtins(recorded.completed_at),
         "duration_seconds": recorded.duration_seconds,
-        "decision": recorded.outcome.to_dict(),
+        "decision": shorten(recorded.outcome.to_dict()),
     }
 
 
@@ -48,14 +57,14 @@ def _thinking(step: AgentStep) -> str | None:
     return "".join(part.text for part in parts if isinstance(part, ThinkingPart)) or None
 
 
-def _tool(ran: ToolExecution) -> dict[str, Any]:
+def _tool(ran: ToolExecution, shorten: Shorten) -> dict[str, Any]:
     return {
         "call_id": ran.call.id,
         "name": ran.call.name,
-        "arguments": to_builtins(ran.call.arguments),
+        "arguments": shorten(to_builtins(ran.call.arguments)),
         "outcome": ran.outcome.value,
-        "result": ran.text,
-        "error": None if ran.error is None else _error(ran.error),
+        "result": shorten(ran.text),
+        "error": None if ran.error is None else shorten(_error(ran.error)),
         "usage": _usage(ran.usage),
         "cost": ran.cost,
         "started_at": to_builtins(ran.started_at),

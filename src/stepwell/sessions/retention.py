@@ -5,6 +5,7 @@ Every transaction is bounded by one execution, one session's log or one session.
 loadable: a snapshot whose chain goes is made whole first. Running it again changes nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -144,7 +145,7 @@ class Retention:
     async def _make_whole(self, session_id: str, snapshot_id: str) -> bool:
         """Let a snapshot stand without those before it; whether it does."""
         state = await self._reader.state_of(snapshot_id)
-        document = _SERIALIZER.to_json(state).decode()
+        document = (await asyncio.to_thread(_SERIALIZER.to_json, state)).decode()
 
         async def work(transaction: Transaction) -> bool:
             if not await _is_quiet(transaction, session_id):

@@ -2,6 +2,7 @@
 what a step added. A chain begins whole, and anew when it is many times the size of its state.
 """
 
+import asyncio
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -37,8 +38,9 @@ class SnapshotChain:
         if snapshot is None:
             raise NotThereError("snapshot", snapshot_id)
         whole, *increments = await tx.chain(snapshot)
-        self._state = _SERIALIZER.from_increments(whole, increments)
-        self._newest = replace(snapshot, state_json="")
+        # Beside the loop: the conversation so far may be large.
+        self._state = await asyncio.to_thread(_SERIALIZER.from_increments, whole, increments)
+        self._newest = snapshot
         self._sizes = (len(whole), sum(map(len, increments)))
         self._whole_size = len(whole)
         # An execution that was set aside and is resumed: others have gone on from here meanwhile.

@@ -1,5 +1,6 @@
 """Snapshots in their chains, and the tool ledger."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,21 +10,24 @@ from sqlalchemy.dialects import postgresql, sqlite
 from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
 from stepwell.stores import tables as t
 from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.lane import Row
 from stepwell.stores.packing import packed, unpacked
 from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
 _ADD = adding(t.snapshots)
-_SNAPSHOT = records_of(t.snapshots).where(by_id(t.snapshots))
 _FIELDS = t.fields_of(t.snapshots)
 _TEXT_AT = _FIELDS.index(_C.state_json)
 _NO_TEXT = packed("")
-_OF_EXECUTION = (
-    select(*_FIELDS[:_TEXT_AT], *_FIELDS[_TEXT_AT + 1 :])
-    .where(_C.agent_execution_id == given("execution"))
-    .order_by(_C.created_at, _C.step_number, _C.position, _C.id)
-)
+_LARGE = 64_000
+"""Characters of a document that is packed and stored beside the loop."""
+_WITHOUT_TEXT = select(*_FIELDS[:_TEXT_AT], *_FIELDS[_TEXT_AT + 1 :])
+_SNAPSHOT = _WITHOUT_TEXT.where(by_id(t.snapshots))
+_IN_ORDER = (_C.created_at, _C.step_number, _C.position, _C.id)
+_OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == given("execution"))
+_OF_EXECUTION = _OF_ONE.order_by(*_IN_ORDER)
+_NEWEST = _OF_ONE.order_by(*(column.desc() for column in _IN_ORDER)).limit(literally("1"))
 _CHAIN = (
     select(_C.position, _C.state_json)
     .where(_C.chain_id == given("chain"), _C.position <= given("last"))
@@ -80,15 +84,27 @@ class SnapshotRowsMixin(Rows):
 
     async def add_snapshot(self, snapshot: Snapshot, /) -> None:
         """A new snapshot."""
-        await self._lane.rows(_ADD, self._codecs.snapshot.values(snapshot))
+        values = self._codecs.snapshot.values
+        if len(snapshot.state_json) < _LARGE:
+            await self._lane.rows(_ADD, values(snapshot))
+        else:
+            await self._lane.scan(_ADD, await asyncio.to_thread(values, snapshot))
 
     async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
-        """One snapshot."""
-        return await self._one(self._codecs.snapshot, _SNAPSHOT, **{KEY: snapshot_id})
+        """One snapshot, with an empty ``state_json``."""
+        found = self._without_texts(await self._run(_SNAPSHOT, **{KEY: snapshot_id}))
+        return found[0] if found else None
+
+    async def newest_snapshot(self, execution_id: str, /) -> Snapshot | None:
+        """The last of ``snapshots``."""
+        found = self._without_texts(await self._run(_NEWEST, execution=execution_id))
+        return found[0] if found else None
 
     async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
         """All of an execution in order, with an empty ``state_json``."""
-        rows = await self._scan(_OF_EXECUTION, execution=execution_id)
+        return self._without_texts(await self._scan(_OF_EXECUTION, execution=execution_id))
+
+    def _without_texts(self, rows: Sequence[Row]) -> list[Snapshot]:
         return self._codecs.snapshot.records(
             [(*row[:_TEXT_AT], _NO_TEXT, *row[_TEXT_AT:]) for row in rows]
         )
@@ -101,7 +117,7 @@ class SnapshotRowsMixin(Rows):
                 f"snapshot {snapshot.id!r} can't be read: of the {snapshot.position + 1} documents "
                 f"of its chain {len(rows)} are there. Go on from another, or restore a backup"
             )
-        return [_document(snapshot, row[1]) for row in rows]
+        return await asyncio.to_thread(lambda: [_document(snapshot, row[1]) for row in rows])
 
     async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
         """Characters of the whole document, and of all increments on it."""
@@ -124,7 +140,8 @@ class SnapshotRowsMixin(Rows):
     async def save_call(self, call: LedgerCall, /) -> None:
         """A call that begins, begins again, or has its result."""
         saving = _SAVE_CALL[self._lane.dialect]
-        await self._lane.rows(saving, self._codecs.call.values(call))
+        run = self._lane.rows if len(call.result or "") < _LARGE else self._lane.scan
+        await run(saving, self._codecs.call.values(call))
 
     async def settle(self, execution_id: str, up_to_step: int, /) -> None:
         """The steps up to that number are stored, so the ledger can forget them."""

@@ -29,9 +29,11 @@ from stepwell.scope import Guard
 from stepwell.state import AgentState, ErrorInfo, RepeatedCalls, ToolExecution, ToolOutcome
 from stepwell.tools.batch import Batch, ToolBatch, with_signals_told
 from stepwell.tools.context import ToolContext
+from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 from stepwell.tools.ledger import CallLedger, LedgerEntry
 from stepwell.tools.registry import Tools, problem_with
 from stepwell.tools.repetition import with_repetition_notes
+from stepwell.tools.result_limits import ResultLimits
 from stepwell.tools.results import (
     Finished,
     blank,
@@ -42,7 +44,7 @@ from stepwell.tools.results import (
     refused,
     timed_out,
 )
-from stepwell.tools.secrets import what_is_hidden
+from stepwell.tools.secrets import exception_with_text, what_is_hidden
 from stepwell.tools.tool import InputRequired, Tool, ToolFailure
 
 logger = logging.getLogger("stepwell.tools")
@@ -71,6 +73,7 @@ class ToolExecutor:
         raise_on_failure: bool = False,
         ledger: CallLedger | None = None,
         repeated_calls: RepeatedCalls | None = None,
+        max_result_characters: int = DEFAULT_RESULT_CHARACTERS,
     ) -> None:
         if not isinstance(max_parallel, int) or max_parallel < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"max_parallel must be 1 or more, got {max_parallel!r}")
@@ -82,6 +85,8 @@ class ToolExecutor:
         self.raise_on_failure = raise_on_failure
         self.ledger = ledger
         self._repeated_calls = repeated_calls
+        self.max_result_characters = max_result_characters
+        self._limits = ResultLimits(self.tools, max_result_characters)
 
     async def run(
         self, calls: Sequence[ToolCall], state: AgentState, *, cut_note: str = ""
@@ -249,7 +254,7 @@ class ToolExecutor:
             return known
         # The run may have been ended while the ledger wrote.
         finished = self._unrun(call, batch) if batch.is_halted else await self._ran(ready, batch)
-        await self.ledger.end(entry, self._without_secrets(finished))
+        await self.ledger.end(entry, self._limits.bound(self._without_secrets(finished)))
         return finished
 
     async def _ran(self, ready: _Ready, batch: Batch) -> Finished:
@@ -341,7 +346,7 @@ class ToolExecutor:
     def _keep(self, batch: Batch, finished: Finished) -> ToolExecution:
         """Everything a call came to enters the state here, without its secret arguments."""
         call = finished.execution.call
-        finished = self._without_secrets(finished)
+        finished = self._limits.bound(self._without_secrets(finished))
         if finished.execution.outcome is ToolOutcome.RAISED:
             text = finished.execution.text.removeprefix("Error: ")
             # Operators get a line; who looks for the fault in a tool gets its traceback.
@@ -373,7 +378,7 @@ class ToolExecutor:
         except HookError as error:
             if context.secret_arguments:
                 cause = error.__cause__ or error
-                told = _told(type(cause), scrubbed(text_of(cause)))
+                told = exception_with_text(type(cause), scrubbed(text_of(cause)))
                 error = HookError(error.hook, context.trigger, told, error.state)
             logger.info("%s", error, exc_info=error)
             batch.state = error.state
@@ -443,8 +448,3 @@ class ToolExecutor:
                 completed_at=execution.completed_at,
                 duration_ms=execution.duration_seconds * 1000,
             )
-
-
-def _told(kind: type[BaseException], text: str) -> Exception:
-    """An exception of that name with only this text: the one that was raised may hold secrets."""
-    return type(kind.__name__, (Exception,), {})(text)

@@ -10,6 +10,10 @@ from msgspec import Struct, json, to_builtins
 from stepwell.state import AgentState
 
 _PLAIN = (str, int, bool)
+DEFAULT_RESULT_CHARACTERS = 1_000_000
+_LEAST_RESULT_CHARACTERS = 1_000
+"""Below that the note would take the room of the result."""
+RESULT_LIMIT_RULE = f"max_result_characters must be a number, {_LEAST_RESULT_CHARACTERS} or more"
 
 
 def json_value(value: Any) -> Any:
@@ -57,6 +61,34 @@ def as_text(value: Any) -> str:
     ('plain', 'null', '{"a":[1,true]}')
     """
     return value if type(value) is str else json.encode(value).decode()
+
+
+def truncate_result(text: str, limit: int, tool: str) -> str:
+    """The beginning of a text and a note, together ``limit`` characters at most.
+
+    >>> cut = truncate_result("x" * 5_000, 1_000, "search")
+    >>> len(cut) <= 1_000
+    True
+    >>> cut[cut.index("[") : cut.index(".")]
+    '[Truncated: 4,173 of 5,000 characters were cut'
+    """
+    if len(text) <= limit:
+        return text
+
+    def note(left_out: int) -> str:
+        return (
+            f"\n[Truncated: {left_out:,} of {len(text):,} characters were cut. Ask for less at "
+            f"once. The limit is max_result_characters={limit}; a developer can raise it for tool "
+            f"{tool!r:.80} or for the agent.]"
+        )
+
+    kept = limit - len(note(len(text)))
+    return text[:kept] + note(len(text) - kept)
+
+
+def is_result_limit(value: object) -> bool:
+    """Whether that can be a limit of results."""
+    return type(value) is int and value >= _LEAST_RESULT_CHARACTERS
 
 
 def _without_surrogates(value: Any) -> Any:

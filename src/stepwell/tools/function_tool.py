@@ -10,6 +10,7 @@ from stepwell.errors import InvalidToolError
 from stepwell.models import ToolSchema
 from stepwell.tools.context import ToolContext
 from stepwell.tools.docstrings import described
+from stepwell.tools.formatting import RESULT_LIMIT_RULE, is_result_limit
 from stepwell.tools.schema import Signature, required_name
 from stepwell.tools.threads import in_thread
 from stepwell.tools.tool import ToolEffect
@@ -37,6 +38,7 @@ class FunctionTool:
         effect: ToolEffect | str = ToolEffect.EXTERNAL,
         timeout: float | None = None,
         parallel: bool = True,
+        max_result_characters: int | None = None,
     ) -> None:
         if not callable(function):
             raise InvalidToolError(f"{function!r} is not callable, so it cannot be a tool")
@@ -58,6 +60,12 @@ class FunctionTool:
         self.effect = ToolEffect(effect)
         self.timeout = timeout
         self.parallel = parallel
+        if max_result_characters is not None and not is_result_limit(max_result_characters):
+            raise InvalidToolError(
+                f"tool {tool_name!r}: {RESULT_LIMIT_RULE}, got {max_result_characters!r}"
+            )
+        self.max_result_characters = max_result_characters
+        """Longer results are cut, with a note; None for the agent's limit."""
         self._signature = Signature(function, tool_name, words)
         self._is_async = _is_async(function)
         self.schema = ToolSchema(
@@ -102,6 +110,7 @@ class BaseTool(FunctionTool):
     effect: ToolEffect | str = ToolEffect.EXTERNAL
     timeout: float | None = None
     parallel: bool = True
+    max_result_characters: int | None = None
 
     def __init__(
         self,
@@ -111,6 +120,7 @@ class BaseTool(FunctionTool):
         effect: ToolEffect | str | None = None,
         timeout: float | None = None,
         parallel: bool | None = None,
+        max_result_characters: int | None = None,
     ) -> None:
         own = type(self)
         if own.__call__ is FunctionTool.__call__:
@@ -126,6 +136,7 @@ class BaseTool(FunctionTool):
             effect=own.effect if effect is None else effect,
             timeout=own.timeout if timeout is None else timeout,
             parallel=own.parallel if parallel is None else parallel,
+            max_result_characters=max_result_characters or own.max_result_characters,
         )
 
 
@@ -139,6 +150,7 @@ def tool(
     effect: ToolEffect | str = ToolEffect.EXTERNAL,
     timeout: float | None = None,
     parallel: bool = True,
+    max_result_characters: int | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     function: Callable[..., Any] | None = None, **options: Any

@@ -219,3 +219,8 @@ def _texts(value: Any, fields: frozenset[str]) -> Iterable[str]:
             yield from _texts(item, fields)
     elif not isinstance(value, bool | None) and len(str(value)) >= SHORTEST:
         yield str(value)
+
+
+def exception_with_text(kind: type[BaseException], text: str) -> Exception:
+    """An exception of that name with only this text: the one that was raised may hold secrets."""
+    return type(kind.__name__, (Exception,), {})(text)

@@ -11,7 +11,7 @@ from stepwell.server.routes.shapes import (
     ExecutionShape,
     SentShape,
     SnapshotList,
-    StepList,
+    StepPage,
     WholeSnapshotShape,
 )
 from stepwell.sessions.retention import Retention, RetentionPolicy
@@ -70,7 +70,7 @@ async def test_steps_trace_and_snapshots_show_what_happened(served: Served) -> N
         last = snapshots["items"][-1]
         whole = (await ada.get(f"{url}/snapshots/{last['id']}")).json()
 
-    StepList.model_validate(steps)
+    StepPage.model_validate(steps)
     assert len(steps["items"]) == 2
     trace = trace_answer.json()
     assert trace["explanation"]

@@ -37,7 +37,7 @@ async def test_every_snapshot_is_a_whole_state(desk: FrontDesk) -> None:
     assert [it.step_number for it in snapshots] == [0, 1, 2, 3]
     assert [it.is_final for it in snapshots] == [False, False, False, True]
     for snapshot in snapshots:
-        data = await desk.reader.snapshot_json(snapshot.id)
+        data = json.decode(await desk.reader.snapshot_json(snapshot.id))
         state = AgentStateSerializer().deserialize(json.decode(json.encode(data)))
         assert state == await desk.reader.state_of(snapshot.id)
         assert state.step_count == snapshot.step_number

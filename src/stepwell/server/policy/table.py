@@ -79,6 +79,9 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("POST", "/agent/executions/{execution_id}/answer"): _owner("executions.answer", Of.EXECUTION),
     ("POST", "/agent/executions/{execution_id}/fork"): _owner("executions.fork", Of.EXECUTION),
     ("GET", "/agent/executions/{execution_id}/steps"): _owner("executions.read", Of.EXECUTION),
+    ("GET", "/agent/executions/{execution_id}/steps/{number}"): _owner(
+        "executions.read", Of.EXECUTION
+    ),
     ("GET", "/agent/executions/{execution_id}/trace"): _owner("executions.read", Of.EXECUTION),
     ("GET", "/agent/executions/{execution_id}/snapshots"): _owner("snapshots.list", Of.EXECUTION),
     ("GET", "/agent/executions/{execution_id}/snapshots/{snapshot_id}"): _owner(

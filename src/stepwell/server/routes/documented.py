@@ -1,11 +1,11 @@
 """What all routes share: how they are documented, how they answer, and what they depend on."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any, cast
 
 from fastapi import Depends
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from stepwell.broadcasting.json_text import json_text
 from stepwell.server.limits import RateLimit
@@ -30,6 +30,7 @@ _MEANINGS = {
     503: "The database does not answer; try again.",
 }
 _ALWAYS = (401, 403, 422, 500, 503)
+_CHUNK = 256 * 1024
 WITH_BODY = (400, 408, 413, 415)
 _RETRY_AFTER = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds to wait."}}
 
@@ -75,6 +76,19 @@ def problem_response(code: int) -> dict[str, Any]:
 def answer(view: Mapping[str, Any], status: int = 200) -> Response:
     """A view as the answer."""
     return Response(json_text(view), status_code=status, media_type="application/json")
+
+
+def answer_in_chunks(*parts: bytes) -> Response:
+    """JSON text that may be large, written piece by piece: a single write would hold the loop."""
+
+    async def chunks() -> AsyncGenerator[bytes]:
+        for part in parts:
+            view = memoryview(part)
+            for start in range(0, len(view), _CHUNK):
+                yield bytes(view[start : start + _CHUNK])
+
+    length = {"Content-Length": str(sum(map(len, parts)))}
+    return StreamingResponse(chunks(), media_type="application/json", headers=length)
 
 
 def page_limit(asked: int | None, settings: ServerSettings) -> int:

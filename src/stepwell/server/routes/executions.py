@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from stepwell.broadcasting.json_text import json_text
 from stepwell.server.bodies import (
     AnswerBody,
     CancelBody,
@@ -13,8 +14,9 @@ from stepwell.server.bodies import (
     ForkBody,
     PageQuery,
     ResumeBody,
+    StepQuery,
 )
-from stepwell.server.paging import cursor_of, cut, place_of
+from stepwell.server.paging import cursor_of, cut, place_of, trace_cursor, trace_place
 from stepwell.server.policy import Access, require
 from stepwell.server.routes.documented import (
     WITH_BODY,
@@ -22,6 +24,7 @@ from stepwell.server.routes.documented import (
     SendingDep,
     ServicesDep,
     answer,
+    answer_in_chunks,
     documented,
     page_limit,
 )
@@ -31,7 +34,7 @@ from stepwell.server.routes.shapes import (
     ExecutionShape,
     SentShape,
     SnapshotList,
-    StepList,
+    StepPage,
     WholeSnapshotShape,
 )
 from stepwell.server.views import execution_view, sent_view, snapshot_view, trace_view
@@ -166,12 +169,29 @@ async def fork_execution(
 
 @router.get(
     "/executions/{execution_id}/steps",
-    response_model=StepList,
+    response_model=StepPage,
     **documented("list_steps", _TAG, 404),
 )
-async def list_steps(access: AccessDep, services: ServicesDep) -> Response:
-    """The steps of an execution with tools, usage and every decision."""
-    return answer({"items": await services.reader.steps(the_execution(access).id)})
+async def list_steps(
+    query: Annotated[StepQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """Steps of an execution with tools, usage and every decision; large values are cut."""
+    limit = page_limit(query.limit, services.settings)
+    part = await services.reader.step_page(the_execution(access).id, after=query.after, limit=limit)
+    following = part.items[-1]["number"] if part.has_more else None
+    return answer({"items": part.items, "next": following})
+
+
+@router.get(
+    "/executions/{execution_id}/steps/{number}",
+    response_model=dict[str, Any],
+    **documented("get_step", _TAG, 404),
+)
+async def get_step(
+    number: Annotated[int, Path(ge=1, le=10**9)], access: AccessDep, services: ServicesDep
+) -> Response:
+    """One step, whole."""
+    return answer_in_chunks(await services.reader.step(the_execution(access).id, number))
 
 
 @router.get(
@@ -179,9 +199,18 @@ async def list_steps(access: AccessDep, services: ServicesDep) -> Response:
     response_model=dict[str, Any],
     **documented("get_trace", _TAG, 404),
 )
-async def get_trace(access: AccessDep, services: ServicesDep) -> Response:
-    """All that is known of an execution: why it stopped in words, steps, subagents, messages."""
-    return answer(trace_view(await services.reader.trace(the_execution(access).id)))
+async def get_trace(
+    query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
+    """All that is known of an execution: why it stopped in words, steps, subagents, messages. Steps
+    and messages come in parts: follow `next` as the cursor until it is null, and join them."""
+    page = await services.reader.trace_page(
+        the_execution(access).id,
+        trace_place(query.cursor),
+        limit=page_limit(query.limit, services.settings),
+    )
+    following = None if page.next is None else trace_cursor(page.next)
+    return answer({**trace_view(page.trace), "next": following})
 
 
 @router.get(
@@ -205,7 +234,8 @@ async def get_snapshot(access: AccessDep, services: ServicesDep) -> Response:
     """One stored state as a whole document."""
     assert access.snapshot is not None, "the policy of this route loads the snapshot"
     state = await services.reader.snapshot_json(access.snapshot.id)
-    return answer({**snapshot_view(access.snapshot), "state": state})
+    about = json_text(snapshot_view(access.snapshot))
+    return answer_in_chunks(about[:-1] + b',"state":', state, b"}")
 
 
 def _page_of(rows: Sequence[Execution], limit: int) -> Response:

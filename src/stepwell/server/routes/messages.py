@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from stepwell.server.bodies import FirstMessageBody, MessageBody, MessageQuery
-from stepwell.server.paging import cursor_of, cut, cut_last, place_of
+from stepwell.server.paging import cursor_of, cut, cut_last, place_of, within_characters
 from stepwell.server.policy import NotAllowedError, require
 from stepwell.server.routes.documented import (
     WITH_BODY,
@@ -119,6 +119,8 @@ async def list_messages(
 
     rows, session, unfinished = await services.store.read(look)
     shown, has_more = cut_last(rows, limit) if after is None else cut(rows, limit)
+    shown, is_cut = within_characters(shown, from_end=after is None)
+    has_more = has_more or is_cut
     # Without any to show, the next look begins where this one did.
     given = query.before or query.after
     places = [cursor_of(each.created_at, each.id) for each in shown] or [given]

@@ -168,10 +168,13 @@ class SnapshotList(Shape):
     items: list[SnapshotShape]
 
 
-class StepList(Shape):
-    """The steps of an execution: tools with arguments and results, usage, decisions."""
+class StepPage(Shape):
+    """Steps of an execution in order: tools with arguments and results, usage, decisions. Values
+    of more than some 16,000 characters are cut, and `truncated` of the step is true; the step's own
+    address has the whole."""
 
     items: list[dict[str, Any]]
+    next: int | None = Field(description="`after` of the next page; null at the end.")
 
 
 class AgentShape(Shape):

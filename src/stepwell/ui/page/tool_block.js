@@ -45,12 +45,24 @@ async function wantCall(execution, id) {
   if (known.peek().isLoading || (call && call.outcome !== "pending")) return;
   known.value = { ...known.peek(), isLoading: true, problem: null };
   try {
-    const { items } = await get(`agent/executions/${encodeURIComponent(execution)}/steps`);
-    const calls = items.flatMap((step) => step.tool_executions ?? []);
+    const calls = await readCalls(`agent/executions/${encodeURIComponent(execution)}/steps`, id);
     known.value = { isLoading: false, calls: new Map(calls.map((one) => [one.call_id, one])), problem: null };
   } catch (problem) {
     known.value = { ...known.peek(), isLoading: false, problem };
   }
+}
+
+/** The calls of all steps, which come in parts; the step of the wanted one is read whole. */
+async function readCalls(path, id) {
+  const steps = [];
+  for (let after = 0; after !== null;) {
+    const part = await get(`${path}?limit=200&after=${after}`);
+    steps.push(...part.items);
+    after = part.next ?? null;
+  }
+  const wanted = steps.findLastIndex((step) => step.tool_executions.some((one) => one.call_id === id));
+  if (steps[wanted]?.truncated) steps[wanted] = await get(`${path}/${steps[wanted].number}`);
+  return steps.flatMap((step) => step.tool_executions ?? []);
 }
 
 export const ToolBlock = ({ message }) => {

@@ -5,8 +5,8 @@ import { counted } from "../words.js";
 import { duration, money } from "./formats.js";
 import { usePages } from "./folding.js";
 import { Nothing, whyNoStates } from "./notes.js";
-import { StepDetail } from "./step.js";
 import { axisOf, rowOf } from "./time_axis.js";
+import { WholeStep } from "./whole_step.js";
 
 const STEPS_PER_PAGE = 100;
 // So that what took no time can still be seen.
@@ -48,7 +48,7 @@ const Step = ({ step, row, axis, isOpen, toggle, execution }) => {
       <span class="x-step-time">model ${duration(row.model)}${
         step.tool_executions.length > 0 && `, tools ${duration(row.tools)}`}</span>
     </button>
-    <div id=${id} hidden=${!isOpen}>${isOpen && html`<${StepDetail} step=${step} execution=${execution} />`}</div>
+    <div id=${id} hidden=${!isOpen}>${isOpen && html`<${WholeStep} step=${step} execution=${execution} />`}</div>
   </li>`;
 };
 

@@ -15,6 +15,19 @@ export const pathOf = (id, part = "") =>
 const mark = ({ status, step_count: steps, updated_at: at, attempt, cancel_requested: isCancelled }) =>
   [status, steps, Date.parse(at), attempt, isCancelled].join(" ");
 
+/** The whole trace: the server gives its steps and messages in parts. */
+export const readTrace = async (id) => {
+  let whole = null;
+  for (let query = "?limit=200"; query !== null;) {
+    const part = await get(`${pathOf(id, "trace")}${query}`);
+    whole = whole === null ? part : {
+      ...part, steps: [...whole.steps, ...part.steps], messages: [...whole.messages, ...part.messages],
+    };
+    query = part.next ? `?limit=200&cursor=${encodeURIComponent(part.next)}` : null;
+  }
+  return whole;
+};
+
 const nothing = { trace: null, row: null, problem: null, isLoading: true };
 
 /**
@@ -33,7 +46,7 @@ export const useTrace = (id) => {
     const own = (asked.current += 1);
     const start = performance.now();
     rest.current.isBusy = true;
-    const answer = await get(pathOf(id, "trace")).then(
+    const answer = await readTrace(id).then(
       (trace) => ({ id, trace, problem: null, isLoading: false }),
       (problem) => ({ id, problem, isLoading: false }),
     );
