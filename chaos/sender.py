@@ -99,9 +99,9 @@ class Sender:
     async def _answer(self) -> None:
         for session in sorted(set(self._progress.sent.values())):
             for execution in await self._store.read(lambda tx, id=session: _paused_in(tx, id)):
-                for waiting in execution.pending:
-                    id = str(waiting["call_id"])
-                    answer = PlannedCall(id, "ask").answer
+                for waiting in execution.questions:
+                    answer = PlannedCall(str(waiting["call_id"]), "ask").answer
+                    id = waiting["question_id"]
                     # Refused if the sender before this one had answered already.
                     with contextlib.suppress(ConflictError):
                         await self._lifecycle.answer(execution.id, id, answer)

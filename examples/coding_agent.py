@@ -169,7 +169,7 @@ async def work(agent: Agent, task: str, answers: Answers) -> AgentState:
         for pending in state.pending:
             answer = answers(pending)
             print(f"  ? {pending.prompt}\n    {_said(answer)}")
-            state = state.with_answer(str(pending.call_id), answer)
+            state = state.with_answer(pending, answer)
         state = await agent.run(state)
     return state
 

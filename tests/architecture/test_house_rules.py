@@ -20,6 +20,7 @@ LONGEST_FUNCTION = 70
 MAY_CATCH_ALL = {
     "app/loading.py": "an import runs foreign code; what it raises is told with its own frames",
     "broadcasting/delivery/calling_thread.py": "a broadcaster is foreign code",
+    "capabilities/approvals.py": "an approval rule that raises means that a person is asked",
     "capabilities/telemetry/watching.py": "what an exporter raises is logged, the run goes on",
     "errors.py": "an exception's own __str__ is foreign code",
     "events/emitter.py": "a listener is foreign code",

@@ -46,8 +46,8 @@ class Scenario:
         """Every state in order: after each step, after each answer, and the last one."""
         paused = await self._ran(self.agent.new_state("Send order 17."))
         approval, question = paused[-1].pending
-        answered = paused[-1].with_answer(question.call_id or "", {"street": "High Street 1"})
-        answered = answered.with_answer(approval.call_id or "", Approval.granted())
+        answered = paused[-1].with_answer(question, {"street": "High Street 1"})
+        answered = answered.with_answer(approval, Approval.granted())
         return [*paused, answered, *await self._ran(answered)]
 
     async def _ran(self, state: AgentState) -> list[AgentState]:

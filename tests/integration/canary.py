@@ -140,7 +140,7 @@ class Watch:
         state = await self.run(task)
         while state.status is AgentStatus.PAUSED:
             for pending in state.pending:
-                state = state.with_answer(str(pending.call_id), True)
+                state = state.with_answer(pending, True)
             self.states.append(state)
             state = await self.run(state)
         return state

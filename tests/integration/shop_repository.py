@@ -119,6 +119,6 @@ async def to_the_end(
     state = await way(agent, task)
     while state.status is AgentStatus.PAUSED:
         for pending in state.pending:
-            state = state.with_answer(str(pending.call_id), person(pending))
+            state = state.with_answer(pending, person(pending))
         state = await way(agent, state)
     return state

@@ -171,7 +171,7 @@ async def test_a_secret_given_with_an_approval_is_gone_when_the_call_has_run(
     assert watch.leaks() == []
 
     # The person's answer is in the state until the run goes on: it has to reach the tool.
-    answered = paused.with_answer(str(paused.pending[0].call_id), Approval.edited({"code": CANARY}))
+    answered = paused.with_answer(paused.pending[0], Approval.edited({"code": CANARY}))
     state = await watch.run(answered)
 
     assert given == [CANARY]

@@ -33,6 +33,7 @@ from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster
 from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.errors import SerializationError
 from stepwell.testing import ScriptedModel, call
+from tests.answers import answer_call
 from tests.integration.canary import CANARY, found_in
 from tests.integration.canary_formats import (
     FULL,
@@ -229,7 +230,7 @@ async def test_a_secret_given_with_an_approval_is_in_no_format(
     def answer(state: AgentState) -> AgentState:
         edited = {"code": CANARY, "door": "back"}
         word: Any = {"approved": True, "arguments": edited} if as_json else Approval.edited(edited)
-        answered.append(state.with_answer(str(state.pending[0].call_id), word))
+        answered.append(state.with_answer(state.pending[0], word))
         return answered[-1]
 
     formats = Formats(caplog, tmp_path)
@@ -245,7 +246,7 @@ async def test_an_answer_that_was_stored_asks_for_its_secret_again() -> None:
     given: list[str] = []
     agent = asking(0, given, code="another-code")
     paused = await agent.run("Go")
-    answered = paused.with_answer("c1", Approval.edited({"code": CANARY}))
+    answered = answer_call(paused, "c1", Approval.edited({"code": CANARY}))
     state = await agent.run(FULL.from_json(FULL.to_json(answered)))
 
     assert given == []
@@ -259,7 +260,7 @@ async def test_what_a_person_edited_is_stored_without_what_the_tool_does_not_kno
 ) -> None:
     paused = await asking(depth, [], code="another-code").run("Go")
     edited = Approval.edited({"door": "cellar", "cod": CANARY})
-    answered = paused.with_answer(str(paused.pending[0].call_id), edited)
+    answered = paused.with_answer(paused.pending[0], edited)
 
     assert b"cellar" in FULL.to_json(answered)
     assert found_deep(written([paused, answered])) == []
@@ -280,7 +281,7 @@ async def test_what_a_person_edited_is_stored_without_what_the_tool_does_not_kno
 async def test_an_answer_that_is_refused_is_not_quoted(word: dict[str, Any], depth: int) -> None:
     paused = await asking(depth, [], code="another-code").run("Go")
     with pytest.raises(StepwellError) as refused:
-        paused.with_answer(str(paused.pending[0].call_id), word)
+        paused.with_answer(paused.pending[0], word)
     assert found_deep([refused.value, "".join(traceback.format_exception(refused.value))]) == []
 
 

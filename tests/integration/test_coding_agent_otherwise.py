@@ -158,7 +158,7 @@ async def test_a_cancellation_while_bash_runs_leaves_no_process(shop: Path) -> N
         cancellation.request("enough")
 
     agent.on_event(ToolCallProgressed, cancel)
-    answered = waiting.with_answer(str(waiting.pending[0].call_id), True)
+    answered = waiting.with_answer(waiting.pending[0], True)
     state = await agent.run(answered, cancellation=cancellation)
 
     assert state.status is AgentStatus.CANCELLED

@@ -121,7 +121,7 @@ async def _session(runs: list[list[Turn]], config: BroadcastConfig) -> Session:
         state = await agent.run(state.with_user_message(said[-1]), cancellation=cancellation)
         while state.pending:
             for asked in state.pending:
-                state = state.with_answer(asked.call_id, "This one.")
+                state = state.with_answer(asked, "This one.")
             state = await agent.run(state, cancellation=cancellation)
     await adapter.flush()
     whole = SlimSerializationConfig(max_messages=1000, max_content_length=100_000)

@@ -188,7 +188,7 @@ class Scenario:
             for number, waits in enumerate(asked):
                 yes = answers[number % len(answers)]
                 answer = (yes or Approval.denied("no")) if waits.kind == "approval" else "this"
-                state = state.with_answer(waits.call_id or "", answer)
+                state = state.with_answer(waits, answer)
             state = await self.agent.run(state, cancellation=self.cancellation)
         await self.adapter.flush()
         return state

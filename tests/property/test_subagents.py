@@ -91,7 +91,7 @@ async def to_the_end(tree: Tree, answers: list[bool]) -> tuple[AgentState, int]:
             yes = answers[asked % len(answers)]
             asked, approved = asked + 1, approved + yes
             assert waits.call_id is not None
-            state = state.with_answer(waits.call_id, yes or Approval.denied("no"))
+            state = state.with_answer(waits, yes or Approval.denied("no"))
         state = await tree.agent.run(state)
     return state, approved
 

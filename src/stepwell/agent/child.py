@@ -21,7 +21,7 @@ from stepwell.hooks import Hook, HookTrigger
 from stepwell.loop import AtLimit
 from stepwell.messages import Message
 from stepwell.models import CachedContext
-from stepwell.state import UNLIMITED, AgentState, Budget, Pending
+from stepwell.state import UNLIMITED, AgentState, Budget, Question
 from stepwell.tools import InputRequired, ToolContext, ToolLike, Tools
 
 SECONDS_TO_END = 5.0
@@ -103,9 +103,7 @@ def resumed_child(context: ToolContext) -> AgentState | None:
         return None
     child: AgentState = resumed.kept
     asked = _asked(child)
-    if asked is None or asked.call_id is None:
-        return child
-    return child.with_answer(asked.call_id, resumed.answer)
+    return child if asked is None else child.with_answer(asked, resumed.answer)
 
 
 def question_of(child: AgentState, *, kind: str, name: str) -> InputRequired | None:
@@ -125,7 +123,7 @@ def question_of(child: AgentState, *, kind: str, name: str) -> InputRequired | N
     )
 
 
-def _asked(child: AgentState) -> Pending | None:
+def _asked(child: AgentState) -> Question | None:
     if child.status is not AgentStatus.PAUSED:
         return None
     return next((asked for asked in child.pending if asked.call_id is not None), None)

@@ -60,16 +60,6 @@ class ClientTranslator(Protocol):
         ...
 
 
-def question_id(execution_id: str, steps: int, call_id: str | None) -> str:
-    """Names one question of a paused run, so that an answer that is sent again can't answer a later
-    question of the same call. Without a call the run waits for more budget.
-
-    >>> question_id("e1", 2, "c1"), question_id("e1", 2, None)
-    ('e1:2:c1', 'e1:2:budget')
-    """
-    return f"{execution_id}:{steps}:{'budget' if call_id is None else call_id}"
-
-
 def client_stream(
     agent: Agent,
     task: str | AgentState,

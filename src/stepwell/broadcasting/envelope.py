@@ -94,8 +94,9 @@ class Payload(Struct, frozen=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """Something a paused execution waits for."""
+    """Something a paused execution waits for; an answer names its ``question_id``."""
 
+    question_id: str
     kind: str
     prompt: str
     call_id: str | None

@@ -257,6 +257,7 @@ def _in_words(outcome: ContinuationOutcome | None, status: AgentStatus) -> str |
 
 def _waiting(asked: Mapping[str, Any]) -> Waiting:
     return Waiting(
+        question_id=str(asked.get("question_id", "")),
         kind=str(asked.get("kind", "")),
         prompt=str(asked.get("prompt", "")),
         call_id=asked.get("call_id"),

@@ -2,15 +2,17 @@
 this very call; that the run pauses and the call runs later is the loop's business.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
+from inspect import isawaitable
 from typing import Any, cast
 
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
 from stepwell.agent import AgentPlan
-from stepwell.errors import ConfigurationError
+from stepwell.continuation import AgentStop
+from stepwell.errors import ConfigurationError, described
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import ToolCall
 from stepwell.state import Answered, Approval, PendingKind, ToolOutcome
@@ -18,22 +20,24 @@ from stepwell.tools import InputRequired, Tools
 from stepwell.tools.formatting import shown
 from stepwell.tools.secrets import hidden
 
-LAST = -10_000
-"""Behind all other hooks, so that what is approved is what runs."""
-
 WHEN_ALL_TOOLS_ARE_KNOWN = 900
 
 APPROVAL_OF = "approval_of"
 _LONGEST_IN_PROMPT = 1000
+
+Rule = Callable[[ToolCall], bool | Awaitable[bool]]
 
 
 class UseApprovals:
     """Calls of these tools wait until a person approves, edits or denies them.
 
     Tools are named, also by patterns such as ``"mcp_*"``, or chosen by ``when``, a function of the
-    call. The run pauses with reason ``input_required``; ``state.with_answer(call_id, True)``, or
+    call, sync or async. It gets the arguments as the tool does: checked, of their types, defaults
+    filled in. If it raises, or returns anything but True or False, a person is asked.
+
+    The run pauses with reason ``input_required``. ``state.with_answer(state.pending[0], True)``, or
     an ``Approval``, and another ``agent.run(state)`` take it up again. An approval holds for one
-    call with exactly these arguments. Subagents ask for the same approvals.
+    call with exactly these arguments, once. Subagents ask for the same approvals.
 
     >>> from stepwell import Agent, Approval
     >>> from stepwell.testing import MockTool, ScriptedModel, call
@@ -43,11 +47,12 @@ class UseApprovals:
     >>> state = agent.run_sync("Delete a")
     >>> state.pending[0].prompt
     'May delete run with {"path":"a"}?'
-    >>> agent.run_sync(state.with_answer("c1", Approval.denied("keep it"))).messages[2].text
+    >>> denied = state.with_answer(state.pending[0], Approval.denied("keep it"))
+    >>> agent.run_sync(denied).messages[2].text
     'Error: Blocked: a person denied this call: keep it'
     """
 
-    def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
+    def __init__(self, *tools: str, when: Rule | None = None) -> None:
         if not tools and when is None:
             raise ConfigurationError(
                 'name the tools that need approval, as in UseApprovals("bash", "write_file"), or '
@@ -68,10 +73,10 @@ class UseApprovals:
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
         """The plan in which these calls wait."""
-        ask = make_hook(HookTrigger.BEFORE_TOOL, self._asked, priority=LAST, name="UseApprovals")
+        ask = make_hook(HookTrigger.BEFORE_TOOL, self._ask, name="UseApprovals")
         tell = make_hook(HookTrigger.AFTER_TOOL, _told, name="UseApprovals", inherited=True)
         return (
-            plan.with_hook(ask)
+            plan.with_hook(replace(ask, last=True))
             .with_hook(tell)
             .when_complete(self._checked, order=WHEN_ALL_TOOLS_ARE_KNOWN)
         )
@@ -93,7 +98,7 @@ class UseApprovals:
             return True
         return False if self._when is None else None
 
-    def _asked(self, context: HookContext) -> HookContext | None:
+    async def _ask(self, context: HookContext) -> HookContext | None:
         call = context.call
         if call is None:
             return None
@@ -104,26 +109,46 @@ class UseApprovals:
             return None  # It will not run.
         if answered is not None and _approved(answered, call, context) == _identity(call, context):
             return None
-        return self._question(call, context) if self._needs_approval(call) else None
+        if self.asks_for(call.name):
+            return _question(call, context)
+        return await self._ask_by_rule(call, context)
 
-    def _needs_approval(self, call: ToolCall) -> bool:
-        asks = self.asks_for(call.name)
-        return asks if asks is not None else self._when is not None and bool(self._when(call))
+    async def _ask_by_rule(self, call: ToolCall, context: HookContext) -> HookContext | None:
+        if self._when is None:
+            return None
+        try:
+            arguments = context.validated_arguments()
+        except Exception:  # noqa: BLE001 - a tool's own check raises what it likes
+            return None  # What the tool refuses does not run.
+        try:
+            needs = self._when(replace(call, arguments=arguments))
+            if isawaitable(needs):
+                needs = await needs
+        except AgentStop:
+            raise
+        except Exception as error:  # noqa: BLE001 - a rule that can't tell must not let calls pass
+            return _question(call, context, f"The approval rule failed: {described(error)}")
+        if isinstance(needs, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return _question(call, context) if needs else None
+        kind = type(needs).__name__
+        return _question(call, context, f"The approval rule returned {kind}, not True or False")
 
-    def _question(self, call: ToolCall, context: HookContext) -> HookContext:
-        identity = _identity(call, context)
-        shown = json.encode(identity["arguments"]).decode()
-        secret = sorted(context.secret_arguments & set(call.arguments))
-        gone = f" It needs {', '.join(secret)} anew: answer with Approval.edited." if secret else ""
-        return context.with_result(
-            InputRequired(
-                prompt=f"May {call.name} run with {_clipped(shown)}?{gone}",
-                kind=PendingKind.APPROVAL,
-                details=identity,
-                resumes=True,
-                kept={APPROVAL_OF: identity},
-            )
+
+def _question(call: ToolCall, context: HookContext, note: str = "") -> HookContext:
+    identity = _identity(call, context)
+    shown = json.encode(identity["arguments"]).decode()
+    secret = sorted(context.secret_arguments & set(call.arguments))
+    gone = f" It needs {', '.join(secret)} anew: answer with Approval.edited." if secret else ""
+    why = f" ({note})" if note else ""
+    return context.with_result(
+        InputRequired(
+            prompt=f"May {call.name} run with {_clipped(shown)}?{gone}{why}",
+            kind=PendingKind.APPROVAL,
+            details={**identity, "note": note} if note else identity,
+            resumes=True,
+            kept={APPROVAL_OF: identity},
         )
+    )
 
 
 def _clipped(text: str) -> str:

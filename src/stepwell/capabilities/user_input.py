@@ -38,8 +38,8 @@ class UserInputTool(BaseTool):
 class UseUserInput:
     """Gives the model ``user_input``: the run pauses, and ``state.pending`` says what is asked.
 
-    ``state.with_answer(call_id, answer)`` gives the answer, also days later and on another machine;
-    then ``agent.run(state)`` goes on.
+    ``state.with_answer(state.pending[0], answer)`` gives the answer, also days later and on
+    another machine; then ``agent.run(state)`` goes on.
 
     >>> from stepwell.agent import Agent
     >>> from stepwell.testing import ScriptedModel, call
@@ -48,7 +48,7 @@ class UseUserInput:
     >>> state = agent.run_sync("What is the weather?")
     >>> state.status, state.pending[0].prompt
     (<AgentStatus.PAUSED: 'paused'>, 'Which city?')
-    >>> agent.run_sync(state.with_answer(state.pending[0].call_id, "Oslo")).final_response
+    >>> agent.run_sync(state.with_answer(state.pending[0], "Oslo")).final_response
     'Sunny.'
     """
 

@@ -18,7 +18,7 @@ from stepwell.cli.terminal import (
     shown_arguments,
     style_of,
 )
-from stepwell.sessions.errors import SessionError
+from stepwell.sessions.errors import QuestionChangedError, SessionError
 
 if TYPE_CHECKING:
     from stepwell.cli.conversing import Conversation, InBackground
@@ -60,11 +60,17 @@ class Asking(Enum):
 
 
 def answer_all(background: "InBackground", talk: "Conversation", execution: "Execution") -> Asking:
-    """Ask for all that it waits for."""
+    """Ask for all that it waits for; what somebody else answered meanwhile is asked no more."""
+    waiting = list[Pending](execution.questions)
     try:
-        for pending in execution.pending:
-            while not _answered(background, talk, execution.id, pending):
-                pass
+        while waiting:
+            try:
+                is_answered = _answered(background, talk, execution.id, waiting[0])
+            except QuestionChangedError as error:
+                click.echo("It was answered elsewhere meanwhile; nothing was sent.", err=True)
+                waiting = list(error.pending)
+            else:
+                waiting = waiting[1:] if is_answered else waiting
     except (EOFError, KeyboardInterrupt) as error:
         click.echo("\nleft waiting", err=True)
         return Asking.LEFT if isinstance(error, EOFError) else Asking.INTERRUPTED
@@ -82,13 +88,18 @@ def _answered(
     try:
         if kind == "budget":
             more = _granted(pending)
-            work = None if more is None else talk.grant(execution_id, **more)
+            work = (
+                None if more is None else talk.grant(execution_id, pending["question_id"], **more)
+            )
         else:
             answer = _approval(pending) if kind == "approval" else _chosen(pending)
-            work = None if answer is None else talk.answer(execution_id, pending["call_id"], answer)
+            question_id = pending["question_id"]
+            work = None if answer is None else talk.answer(execution_id, question_id, answer)
         if work is None:
             return False
         background.wait(work)
+    except QuestionChangedError:
+        raise
     except SessionError as error:
         click.echo(style.bad(str(error)), err=True)
         return False
@@ -195,6 +206,6 @@ def told_waiting(
     asked_for = [
         f"  {one_line(' '.join(filter(None, (pending['kind'], pending['call_id']))))}: "
         f"{prompt_of(pending)}"
-        for pending in execution.pending
+        for pending in execution.questions
     ]
     return [first, *asked_for, f"Answer it with: {again}"]

@@ -266,14 +266,15 @@ class Conversation:
 
         return trace_view(await self.application.services.reader.trace(execution_id))
 
-    async def answer(self, execution_id: str, call_id: str, answer: Any) -> None:
+    async def answer(self, execution_id: str, question_id: str, answer: Any) -> None:
         """Answer what it asked."""
-        await self.application.services.lifecycle.answer(execution_id, call_id, answer)
+        await self.application.services.lifecycle.answer(execution_id, question_id, answer)
         self._wake_worker()
 
-    async def grant(self, execution_id: str, **more: Any) -> None:
-        """Give it more budget."""
-        await self.application.services.lifecycle.resume(execution_id, **more)
+    async def grant(self, execution_id: str, question_id: str, **more: Any) -> None:
+        """Give it the more budget that it asked for."""
+        lifecycle = self.application.services.lifecycle
+        await lifecycle.resume(execution_id, question_id=question_id, **more)
         self._wake_worker()
 
     async def cancel(self, execution_id: str, reason: str) -> None:

@@ -28,8 +28,8 @@ _ENDINGS = {
 
 _HINTS = {
     StopReason.USER_REQUESTED: "run the state again to start over with the same conversation.",
-    StopReason.INPUT_REQUIRED: "answer what state.pending asks with state.with_answer(call_id, "
-    "answer), then run the state again.",
+    StopReason.INPUT_REQUIRED: "answer what state.pending asks with state.with_answer("
+    "state.pending[0], answer), then run the state again.",
     StopReason.GUARD: "change or remove the criterion that forbade, or meet its condition.",
     StopReason.TIME_LIMIT: "raise it with with_timeout(seconds) or Agent(timeout=seconds).",
     StopReason.FINISH_REASON: "shorten the list of finish reasons that stop the run.",

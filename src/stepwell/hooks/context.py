@@ -1,5 +1,6 @@
 """When hooks run and what they are given. A hook answers with a changed context, or None."""
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -55,12 +56,22 @@ class HookContext(Struct, frozen=True, kw_only=True):
     secret_fields: frozenset[str] = frozenset()
     """before_tool, after_tool: names that the tool's schema declares; the other keys inside of a
     secret argument are as secret as its values."""
+    validate: Callable[[ToolCall], Mapping[str, Any]] | None = None
+    """before_tool: what checks a call; see ``validated_arguments``."""
 
     @property
     def answered(self) -> Answered | None:
         """before_tool, after_tool: what the call was answered, if it waited for a person."""
         call_id = None if self.call is None else self.call.id
         return next((a for a in self.state.answered if a.call.id == call_id), None)
+
+    def validated_arguments(self) -> Mapping[str, Any]:
+        """before_tool: the arguments as the tool gets them, of their types and with defaults filled
+        in. Raises what keeps the call from running: an unknown tool, arguments that it refuses."""
+        self._only_at(HookTrigger.BEFORE_TOOL)
+        if self.call is None or self.validate is None:
+            raise ConfigurationError("this context has no tool that could check a call")
+        return self.validate(self.call)
 
     def with_state(self, state: AgentState) -> "HookContext":
         """Go on with another state."""

@@ -31,7 +31,8 @@ class Hook(Struct, frozen=True, kw_only=True, eq=False):
     """A function, the moments it wants, and its priority (higher runs first).
 
     What a hook does before a tool also holds for subagents; ``inherited`` passes all of it on.
-    ``asks_model`` says that it asks a model by itself: a replay goes without it.
+    ``asks_model`` says that it asks a model by itself: a replay goes without it. ``last`` puts it
+    behind all others, whatever their priority, so that what it checks is what happens.
     """
 
     function: HookFunction
@@ -40,6 +41,7 @@ class Hook(Struct, frozen=True, kw_only=True, eq=False):
     name: str = ""
     inherited: bool = False
     asks_model: bool = False
+    last: bool = False
 
 
 class HookStack:
@@ -52,7 +54,7 @@ class HookStack:
                 raise ConfigurationError(
                     f"{hook!r} is not a hook; make one with make_hook(trigger, function)"
                 )
-        ordered = sorted(self.hooks, key=lambda hook: -hook.priority)
+        ordered = sorted(self.hooks, key=lambda hook: (hook.last, -hook.priority))
         self._by_trigger = {
             trigger: tuple(hook for hook in ordered if trigger in hook.triggers)
             for trigger in HookTrigger

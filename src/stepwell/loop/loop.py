@@ -394,7 +394,7 @@ class AgentLoop:
             outcome = resolve(votes)
             state = state.with_outcome_corrected(outcome, self._clock)
         if self._at_limit is AtLimit.PAUSE and is_at_limit(outcome):
-            state = state.with_pause(budget_question(outcome))
+            state = state.with_pause(budget_question(outcome, state))
         entered = state.execution.entered_monotonic if state.execution else None
         seconds = 0.0 if entered is None else self._clock.monotonic() - entered
         state = state.with_run_left()

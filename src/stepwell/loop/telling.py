@@ -108,7 +108,13 @@ def tell_end(
         duration_ms=seconds * 1000,
         final_response=state.final_response,
         waits_for=tuple(
-            {"kind": p.kind, "prompt": p.prompt, "call_id": p.call_id, "tool_name": p.tool_name}
+            {
+                "question_id": p.id,
+                "kind": p.kind,
+                "prompt": p.prompt,
+                "call_id": p.call_id,
+                "tool_name": p.tool_name,
+            }
             for p in state.pending
         ),
     )

@@ -4,7 +4,7 @@ import logging
 from enum import StrEnum
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stepwell.continuation import (
     ContinuationDecision,
@@ -18,7 +18,7 @@ from stepwell.criteria import Criterion, cast_vote, criterion_name
 from stepwell.errors import DriverError, ErrorType, HookError, described
 from stepwell.hooks import signal_of
 from stepwell.messages import Message, Role
-from stepwell.state import AgentState, ErrorInfo, Pending, PendingKind
+from stepwell.state import NOTHING, AgentState, ErrorInfo, Pending, PendingKind
 
 logger = logging.getLogger("stepwell.loop")
 
@@ -47,13 +47,15 @@ def still_waiting(pending: Pending) -> StopSignal:
     )
 
 
-def budget_question(outcome: ContinuationOutcome) -> Pending:
-    """What a run that paused at a limit waits for."""
+def budget_question(outcome: ContinuationOutcome, state: AgentState) -> Pending:
+    """What a run that paused at a limit waits for. With what was granted so far it is another
+    question each time that it is asked, also if no step came between."""
+    granted = NOTHING if state.execution is None else state.execution.granted
     return Pending(
         kind=PendingKind.BUDGET,
         prompt=f"{outcome.stop_reason} was reached; grant more with "
         "state.with_budget_granted(...) and run the state again",
-        details={"stop_reason": outcome.stop_reason},
+        details={"stop_reason": outcome.stop_reason, "granted": asdict(granted)},
     )
 
 

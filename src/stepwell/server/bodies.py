@@ -143,6 +143,12 @@ class CancelBody(Body):
 class ResumeBody(Body):
     """More budget for a paused execution, or the word to go on."""
 
+    question_id: Word | None = Field(
+        default=None,
+        description="The question for more budget that this grant answers. An execution that "
+        "waits for more takes no grant without it.",
+        examples=["q_1f2e3d4c5b6a79801f2e3d4c5b6a7980"],
+    )
     steps: StrictInt = Field(default=0, ge=0, le=1_000_000, examples=[10])
     tokens: StrictInt = Field(default=0, ge=0, le=1_000_000_000_000)
     seconds: StrictFloat = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False)
@@ -155,7 +161,17 @@ class ResumeBody(Body):
 class AnswerBody(Body):
     """What a person says to a question or an approval that an execution waits for."""
 
-    call_id: Word = Field(examples=["call_1"])
+    question_id: Word | None = Field(
+        default=None,
+        description="The `question_id` of what the person was shown; another one, or none, is "
+        "refused with 409 and what is asked now.",
+        examples=["q_1f2e3d4c5b6a79801f2e3d4c5b6a7980"],
+    )
+    call_id: str | None = Field(
+        default=None,
+        description="The call that asked. It names no question; if it is given, it has to be that "
+        "of the question.",
+    )
     answer: AnyJson = Field(examples=["yes"])
 
 

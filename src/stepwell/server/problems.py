@@ -22,6 +22,7 @@ from stepwell.server.services import services_of
 from stepwell.sessions.errors import (
     ConflictError,
     NotThereError,
+    QuestionChangedError,
     RefusedError,
     SessionError,
     StoreUnavailableError,
@@ -67,6 +68,7 @@ def problem(
     detail: str,
     *,
     errors: Iterable[Mapping[str, Any]] | None = None,
+    pending: Iterable[Mapping[str, Any]] | None = None,
     instance: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
@@ -82,6 +84,8 @@ def problem(
         document["instance"] = instance
     if errors is not None:
         document["errors"] = list(errors)
+    if pending is not None:
+        document["pending"] = list(pending)
     return Response(
         json_text(document),
         status_code=status,
@@ -112,7 +116,8 @@ async def _of_session_error(request: Request, error: Exception) -> Response:
             detail = f"The database can't be used: {error.reason}. Nothing was changed."
         return problem(503, error.code, detail, headers={"Retry-After": "1"})
     headers = _retry_after(error) if isinstance(error, TooManyError) else None
-    return problem(status, error.code, str(error), headers=headers)
+    pending = error.pending if isinstance(error, QuestionChangedError) else None
+    return problem(status, error.code, str(error), headers=headers, pending=pending)
 
 
 def _retry_after(error: TooManyError) -> Mapping[str, str]:

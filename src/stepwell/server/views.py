@@ -100,7 +100,7 @@ def execution_view(execution: Execution) -> View:
         "cost": execution.cost,
         "stop_reason": execution.stop_reason,
         "decision": None if execution.decision is None else dict(execution.decision),
-        "pending": [dict(each) for each in execution.pending],
+        "pending": [dict(each) for each in execution.questions],
         "error_message": execution.error_message,
         "last_snapshot_id": execution.last_snapshot_id,
         "metadata": dict(execution.metadata),

@@ -6,26 +6,25 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stepwell.broadcasting.client_input import check_json
-from stepwell.broadcasting.client_stream import ClientInputError, question_id
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import SerializationError, StepwellError
 from stepwell.serialization import AgentStateSerializer
-from stepwell.sessions.errors import ConflictError, RefusedError
+from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.recovery import why_no_choice
 from stepwell.sessions.taking_up import Decide, TakenUp
 from stepwell.sessions.telling import told_pending
-from stepwell.state import AgentState, Approval, Pending, PendingKind
+from stepwell.state import AgentState, Approval, PendingKind, Question
 from stepwell.tools.secrets import HIDDEN
 
 
-def answered_by(call_id: str, answer: Any) -> Decide:
-    """What an answer makes of a paused execution. ``call_id`` is the call's, or the id of one
-    question as AG-UI clients know it, which an older question of the same call does not have."""
+def answered_by(question_id: str | None, answer: Any, *, call_id: str | None = None) -> Decide:
+    """Return what an answer makes of a paused execution that waits for that question."""
 
     def decide(execution: Execution, state: AgentState | None) -> TakenUp:
-        paused, asked = _asked(execution, state, call_id)
+        paused, asked = _asked(execution, state, question_id, call_id)
         answered = _with_answer(paused, asked, answer)
-        text = _text(answered, _not_stored(answered, asked, answer))
+        text = _text(answered, _not_stored(answered, asked.call_id or "", answer))
         goes_on = not answered.pending
         changed = replace(
             execution,
@@ -37,40 +36,57 @@ def answered_by(call_id: str, answer: Any) -> Decide:
     return decide
 
 
-def _asked(execution: Execution, state: AgentState | None, named: str) -> tuple[AgentState, str]:
-    """The state that waits, and the call in it that the answer is for."""
-    if execution.status is not ExecutionStatus.PAUSED or state is None:
-        raise ConflictError(
-            f"execution {execution.id} is {execution.status} and waits for no answer",
-            code="not_waiting",
-        )
-    for pending in state.pending:
-        call_id = pending.call_id
-        if call_id is None or pending.kind is PendingKind.BUDGET:
-            continue
-        if named in (call_id, question_id(execution.id, state.step_count, call_id)):
-            return state, call_id
-    listed = ", ".join(_named(pending) for pending in state.pending) or "(none)"
-    raise ConflictError(
-        f"execution {execution.id} waits for no answer to {named!r:.80}; waiting: {listed}",
-        code="not_waiting",
+def question_of(state: AgentState, question_id: str | None) -> Question:
+    """Find the question that an answer names; raises ``QuestionChangedError`` with what is asked
+    instead."""
+    for asked in state.pending:
+        if asked.id == question_id:
+            return asked
+    named = "it names none" if question_id is None else f"{question_id!r:.80} is not asked"
+    listed = ", ".join(_named(asked) for asked in state.pending) or "(none)"
+    raise QuestionChangedError(
+        f"an answer must name the question_id of what is asked now: {named}; waiting: {listed}",
+        code="question_changed",
+        pending=told_pending(state),
     )
 
 
-def _named(pending: Pending) -> str:
-    if pending.call_id is None:
-        return f"{pending.kind} (resume it with more)"
-    return f"{pending.call_id} ({pending.kind}: {pending.prompt:.80})"
+def _asked(
+    execution: Execution, state: AgentState | None, question_id: str | None, call_id: str | None
+) -> tuple[AgentState, Question]:
+    """The state that waits, and the question in it that the answer is for."""
+    if execution.status is not ExecutionStatus.PAUSED or state is None:
+        raise QuestionChangedError(
+            f"execution {execution.id} is {execution.status} and waits for no answer",
+            code="not_waiting",
+        )
+    asked = question_of(state, question_id)
+    if call_id is not None and call_id != asked.call_id:
+        raise QuestionChangedError(
+            f"question {asked.id} is not that of call {call_id!r:.80}",
+            code="question_changed",
+            pending=told_pending(state),
+        )
+    if asked.kind is PendingKind.BUDGET:
+        raise RefusedError(
+            f"question {asked.id} asks for more budget, which is granted with POST "
+            f"/agent/executions/{execution.id}/resume",
+            code="not_granted",
+        )
+    return state, asked
 
 
-def _with_answer(state: AgentState, call_id: str, answer: Any) -> AgentState:
-    asked = next(pending for pending in state.pending if pending.call_id == call_id)
+def _named(asked: Question) -> str:
+    return f"{asked.id} ({asked.kind}: {asked.prompt:.80})"
+
+
+def _with_answer(state: AgentState, asked: Question, answer: Any) -> AgentState:
     if (why := why_no_choice(asked, answer)) is not None:
         raise RefusedError(why, code="bad_answer")
     try:
         if not isinstance(answer, Approval):
             check_json(answer, "the answer")
-        return state.with_answer(call_id, answer)
+        return state.with_answer(asked, answer)
     except (ClientInputError, StepwellError) as error:
         raise RefusedError(str(error), code="bad_answer") from error
 

@@ -3,6 +3,9 @@
 Each has a ``code``, a word that programs can rely on; the text is for people.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from stepwell.errors import StepwellError
 
 
@@ -23,6 +26,17 @@ class NotThereError(SessionError, LookupError):
 
 class ConflictError(SessionError):
     """It does not go with how things stand: a closed session, a busy one, nothing that waits."""
+
+
+class QuestionChangedError(ConflictError):
+    """An answer that names no question or one that is not waited for; ``pending`` are the questions
+    that are, as clients see them."""
+
+    def __init__(
+        self, message: str, *, code: str, pending: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        super().__init__(message, code=code)
+        self.pending = tuple(pending)
 
 
 class RefusedError(SessionError, ValueError):

@@ -37,7 +37,12 @@ def stop_of(state: AgentState) -> dict[str, Any]:
         **to_builtins(explanation),
         "reason": None if outcome.stop_reason is None else outcome.stop_reason.value,
         "waits_for": [
-            {"kind": asked.kind.value, "call_id": asked.call_id, "prompt": prompt_of(asked, state)}
+            {
+                "question_id": asked.id,
+                "kind": asked.kind.value,
+                "call_id": asked.call_id,
+                "prompt": prompt_of(asked, state),
+            }
             for asked in state.pending
         ],
     }
@@ -83,7 +88,7 @@ def _hint(state: AgentState) -> str | None:
         kinds = {asked.kind for asked in state.pending}
         hints = [_resume(state)] if PendingKind.BUDGET in kinds else []
         if kinds - {PendingKind.BUDGET}:
-            hints.append(f"POST {_path(state)}/answer with call_id and answer")
+            hints.append(f"POST {_path(state)}/answer with question_id and answer")
         raising = f"; {_raising(state)}" if PendingKind.BUDGET in kinds else "."
         return f"{', and '.join(hints)}{raising}" if hints else None
     reason = None if state.outcome is None else state.outcome.stop_reason
@@ -104,7 +109,7 @@ def _raising(state: AgentState) -> str:
 
 
 def _resume(state: AgentState) -> str:
-    return f"POST {_path(state)}/resume with steps, tokens, seconds or cost"
+    return f"POST {_path(state)}/resume with question_id and steps, tokens, seconds or cost"
 
 
 def _path(state: AgentState) -> str:

@@ -75,23 +75,36 @@ class Lifecycle:
 
         return await self._store.write(work, name="cancel")
 
-    async def answer(self, execution_id: str, call_id: str, answer: Any) -> Execution:
-        """Answer what a paused execution asked; when nothing is left to answer, it goes on."""
-        return await self._take_up(execution_id, answered_by(call_id, answer), name="answer")
+    async def answer(
+        self, execution_id: str, question_id: str | None, answer: Any, *, call_id: str | None = None
+    ) -> Execution:
+        """Answer one question of a paused execution; when none is left, it goes on.
+
+        Raises ``QuestionChangedError`` unless the question is waited for, and is that of the call
+        if ``call_id`` names one.
+        """
+        decide = answered_by(question_id, answer, call_id=call_id)
+        return await self._take_up(execution_id, decide, name="answer")
 
     async def resume(
         self,
         execution_id: str,
         *,
+        question_id: str | None = None,
         steps: int = 0,
         tokens: int = 0,
         seconds: float = 0.0,
         cost: float = 0.0,
         accept_change: bool = False,
     ) -> Execution:
-        """Grant a paused execution more to spend, or take up one that was set aside."""
+        """Grant a paused execution more to spend, or take up one that was set aside.
+
+        One that waits for more takes the grant only for its ``question_id``.
+        """
         granted = Granted(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
-        decide = granted_by(granted, self._desk.agents, accept_change=accept_change)
+        decide = granted_by(
+            granted, self._desk.agents, question_id=question_id, accept_change=accept_change
+        )
         return await self._take_up(execution_id, decide, name="resume")
 
     async def fork(

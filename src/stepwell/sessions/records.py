@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from stepwell.continuation import AgentStatus
+from stepwell.state import Pending, PendingKind, Question
 from stepwell.tools import ToolEffect
 
 
@@ -174,7 +175,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     decision: Mapping[str, Any] | None = None
     """The whole outcome that ended or paused it, with every evaluation."""
     pending: tuple[Mapping[str, Any], ...] = ()
-    """What a paused execution waits for: kind, prompt, call_id, tool_name, details."""
+    """What a paused execution waits for: question_id, kind, prompt, call_id, tool_name, details.
+    Rows written by versions before question ids lack the first: read ``questions``."""
     error_message: str | None = None
     last_snapshot_id: str | None = None
     metadata: Mapping[str, Any] = {}
@@ -186,6 +188,21 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Why a person wants it to end; None if nobody does."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
+
+    @property
+    def questions(self) -> tuple[Mapping[str, Any], ...]:
+        """What it waits for, each with the ``question_id`` that an answer names."""
+        return tuple([{"question_id": self._question_id(asked), **asked} for asked in self.pending])
+
+    def _question_id(self, asked: Mapping[str, Any]) -> str:
+        pending = Pending(
+            kind=PendingKind(asked["kind"]),
+            prompt=asked.get("prompt", ""),
+            call_id=asked.get("call_id"),
+            tool_name=asked.get("tool_name"),
+            details=asked.get("details", {}),
+        )
+        return Question.of(pending, execution_id=self.id, step=self.step_count).id
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from stepwell.errors import AgentNotFoundError, StepwellError
+from stepwell.sessions.answering import question_of
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
-from stepwell.sessions.errors import ConflictError, RefusedError
+from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.taking_up import Decide, TakenUp
 from stepwell.sessions.telling import told_pending
@@ -44,26 +45,42 @@ class Granted(Struct, frozen=True, kw_only=True):
 NO_GRANT = Granted()
 
 
-def granted_by(granted: Granted, agents: AgentDirectory, *, accept_change: bool) -> Decide:
+def granted_by(
+    granted: Granted,
+    agents: AgentDirectory,
+    *,
+    question_id: str | None = None,
+    accept_change: bool,
+) -> Decide:
     """What a resume makes of an execution."""
 
     def decide(execution: Execution, state: AgentState | None) -> TakenUp:
         if execution.status is ExecutionStatus.PAUSED and state is not None:
-            return _with_budget(execution, state, granted)
+            return _with_budget(execution, state, granted, question_id)
+        if question_id is not None:
+            raise QuestionChangedError(
+                f"execution {execution.id} is {execution.status} and waits for no more budget",
+                code="not_waiting",
+            )
         return _from_aside(execution, state, granted, agents, accept_change=accept_change)
 
     return decide
 
 
-def _with_budget(execution: Execution, state: AgentState, granted: Granted) -> TakenUp:
-    asks_for_budget = any(p.kind is PendingKind.BUDGET for p in state.pending)
+def _with_budget(
+    execution: Execution, state: AgentState, granted: Granted, question_id: str | None
+) -> TakenUp:
     asked = [p for p in state.pending if p.kind is not PendingKind.BUDGET]
     if granted.is_nothing:
         listed = ", ".join(f"{p.call_id} ({p.kind}: {p.prompt:.80})" for p in asked)
         what = f"an answer to {listed}; answer it" if asked else "something that is not known"
-        if asks_for_budget:
+        if _asks_for_budget(state):
             what = "more budget; say how many steps, tokens, seconds or how much cost to grant"
         raise _not_resumable(execution, f"it waits for {what}")
+    if question_id is not None or _asks_for_budget(state):
+        named = question_of(state, question_id)
+        if named.kind is not PendingKind.BUDGET:
+            raise _not_resumable(execution, f"question {named.id} is not for budget; answer it")
     state = granted.given_to(state)
     goes_on = not state.pending
     changed = replace(
@@ -73,6 +90,10 @@ def _with_budget(execution: Execution, state: AgentState, granted: Granted) -> T
     )
     text = "Budget granted, execution queued" if goes_on else "Budget granted, an answer is missing"
     return TakenUp(execution=changed, state=state, text=text)
+
+
+def _asks_for_budget(state: AgentState) -> bool:
+    return any(asked.kind is PendingKind.BUDGET for asked in state.pending)
 
 
 def _from_aside(

@@ -228,6 +228,7 @@ def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
     """What a paused execution waits for, as its row and its clients have it."""
     return tuple(
         {
+            "question_id": asked.id,
             "kind": str(asked.kind),
             "prompt": prompt_of(asked, state),
             "call_id": asked.call_id,

@@ -4,7 +4,7 @@ from stepwell.state.agent_state import AgentState
 from stepwell.state.budget import NOTHING, UNLIMITED, Budget
 from stepwell.state.errors import ErrorInfo
 from stepwell.state.execution import ExecutionState, InFlight
-from stepwell.state.pending import Answered, Approval, Pending, PendingKind
+from stepwell.state.pending import Answered, Approval, Pending, PendingKind, Question
 from stepwell.state.repeated_calls import RepeatedCalls
 from stepwell.state.step import AgentStep, StepExecution, StepType, ToolExecution, ToolOutcome
 
@@ -21,6 +21,7 @@ __all__ = [
     "InFlight",
     "Pending",
     "PendingKind",
+    "Question",
     "RepeatedCalls",
     "StepExecution",
     "StepType",

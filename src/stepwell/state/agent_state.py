@@ -26,7 +26,7 @@ from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
 from stepwell.state.execution import ExecutionState, InFlight
 from stepwell.state.late_result import LateResult
-from stepwell.state.pending import Answered, Pending, json_data
+from stepwell.state.pending import Answered, Pending, Question, json_data
 from stepwell.state.step import AgentStep, StepExecution, ToolExecution, ToolOutcome
 
 NO_USAGE = Usage()
@@ -166,9 +166,9 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return execution.output if execution and is_asked_for else self.final_response
 
     @property
-    def pending(self) -> tuple[Pending, ...]:
+    def pending(self) -> tuple[Question, ...]:
         """Questions, approvals and budgets the paused run waits for."""
-        return () if self.execution is None else self.execution.pending
+        return () if self.execution is None else self.execution.questions
 
     @property
     def answered(self) -> tuple[Answered, ...]:
@@ -231,22 +231,21 @@ class AgentState(Struct, frozen=True, kw_only=True):
         """With these metadata keys set; others stay."""
         return replace(self, metadata={**self.metadata, **changes})
 
-    def with_answer(self, call_id: str, answer: Any) -> "AgentState":
-        """With the answer to what a call waits for; the run can go on.
+    def with_answer(self, question: Question | str, answer: Any) -> "AgentState":
+        """With the answer to one of ``state.pending``, given as it is or by its id.
 
         The answer to a question becomes the call's result, as JSON if it is not text. An approval
-        (True, False, or an ``Approval``) lets the call run, or not, when the run goes on.
+        (True, False, or an ``Approval``) lets the call run, or not, when the run goes on. Raises
+        ``StepwellError`` for a question that this state does not wait for, such as an earlier one
+        of the same call.
         """
         execution = self._execution()
-        asked = next((p for p in execution.pending if p.call_id == call_id), None)
-        if asked is None or asked.call_id is None:
-            waiting = ", ".join(str(p.call_id) for p in execution.pending) or "(none)"
-            raise StepwellError(f"nothing waits for an answer to {call_id!r}; waiting: {waiting}")
-        left = tuple(p for p in execution.pending if p is not asked)
+        place, asked = execution.question(question)
+        left = execution.pending[:place] + execution.pending[place + 1 :]
         if asked.resumes:
             state = replace(self, execution=execution.answered_with(asked, answer))
         else:
-            late = LateResult.of(call_id, json_data(answer), ToolOutcome.COMPLETED)
+            late = LateResult.of(asked.call_id or "", json_data(answer), ToolOutcome.COMPLETED)
             state = self._with_late(late)
         status = AgentStatus.PAUSED if left else AgentStatus.IN_PROGRESS
         return state._with_execution(pending=left, status=status)
@@ -291,6 +290,8 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     def with_pending(self, pending: Pending) -> "AgentState":
         """With one more thing to wait for."""
+        if isinstance(pending, Question):
+            pending = pending.without_id()
         return self._with_execution(pending=(*self._execution().pending, pending))
 
     # The life of an execution

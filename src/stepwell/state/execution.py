@@ -11,7 +11,7 @@ from stepwell.errors import StepwellError
 from stepwell.messages import History, Usage
 from stepwell.scope import RunScope
 from stepwell.state.budget import NOTHING, Budget
-from stepwell.state.pending import Answered, Approval, Pending, PendingKind, json_data
+from stepwell.state.pending import Answered, Approval, Pending, PendingKind, Question, json_data
 from stepwell.state.step import AgentStep, StepExecution
 
 
@@ -78,6 +78,31 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
             cost=self.cost + step.cost,
             consecutive_failures=self.consecutive_failures + 1 if failed else 0,
             total_failures=self.total_failures + failed,
+        )
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What it waits for, each with the id that an answer names."""
+        return tuple(
+            [Question.of(p, execution_id=self.id, step=self.step_count) for p in self.pending]
+        )
+
+    def question(self, named: Question | str) -> tuple[int, Question]:
+        """The place and value of a question that an answer can be given to."""
+        id = named.id if isinstance(named, Question) else named
+        waiting = self.questions
+        for place, asked in enumerate(waiting):
+            if asked.id != id:
+                continue
+            if asked.call_id is None:
+                raise StepwellError(
+                    f"{id} asks for more budget; grant it with state.with_budget_granted(...)"
+                )
+            return place, asked
+        listed = ", ".join(f"{p.id} ({p.kind} of call {p.call_id})" for p in waiting) or "(none)"
+        raise StepwellError(
+            f"nothing waits for an answer to question {id!r:.80}; an answer names one of "
+            f"state.pending, as in state.with_answer(state.pending[0], answer); waiting: {listed}"
         )
 
     def answered_with(self, asked: Pending, answer: Any) -> "ExecutionState":

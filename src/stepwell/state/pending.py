@@ -1,7 +1,9 @@
 """What a paused run waits for, and what people answer."""
 
+import json as standard_json
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, json, structs
@@ -36,6 +38,45 @@ class Pending(Kept, frozen=True, kw_only=True):
     """A hook asked before the call ran; the call itself knows nothing of it."""
     may_store: tuple[str, ...] | None = None
     """Of a tool with secret arguments: those that an edited approval may be stored with."""
+
+
+class Question(Pending, frozen=True, kw_only=True):
+    """Something a paused run waits for, with the id that an answer has to name.
+
+    The id is derived from the execution, the step, the call and what is asked, so it is the same in
+    every process that loads the state, and no other question of any run has it.
+    """
+
+    id: str
+
+    @classmethod
+    def of(cls, pending: Pending, *, execution_id: str, step: int) -> "Question":
+        """What is pending after ``step`` steps of that execution, as a question with its id."""
+        fields = structs.asdict(pending)
+        fields["id"] = _question_id(pending, execution_id, step)
+        return cls(**fields)
+
+    def without_id(self) -> Pending:
+        """What is stored: the id is derived again when the state is loaded."""
+        fields = structs.asdict(self)
+        del fields["id"]
+        return Pending(**fields)
+
+
+def _question_id(asked: Pending, execution_id: str, step: int) -> str:
+    is_budget = asked.kind is PendingKind.BUDGET
+    shown = [
+        execution_id,
+        step,
+        asked.call_id,
+        asked.tool_name,
+        asked.kind,
+        # Servers say in their own words how to grant more; the details have the limit.
+        "" if is_budget else asked.prompt,
+        asked.details,
+    ]
+    canonical = standard_json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
+    return f"q_{sha256(canonical.encode()).hexdigest()[:32]}"
 
 
 def _named(answer: Any) -> str:

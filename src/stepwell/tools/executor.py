@@ -164,6 +164,7 @@ class ToolExecutor:
             call=wanted,
             secret_arguments=self.tools.secrets_of(wanted),
             secret_fields=self.tools.secret_fields(wanted),
+            validate=self.tools.validated_arguments,
         )
         signals = len(batch.state.signals)
         answer = await self._run_hooks(context, batch)
@@ -186,8 +187,7 @@ class ToolExecutor:
         if answer.result is UNSET:
             return await self._checked(wanted, batch)
         if isinstance(answer.result, InputRequired):
-            # Nothing runs yet, so nothing is told. The call is kept as it was given: what hooks
-            # make of it, they will make of it again.
+            # Nothing ran, so no event. The call stays as it was given: the hooks will run again.
             asked = self._substituted(given, answer.result)
             if asked.waits_for is not None:
                 asked = replace(asked, waits_for=replace(asked.waits_for, by_hook=True))

@@ -97,6 +97,23 @@ class Tools:
         is_external = tool is not None and tool.effect == "external"
         return is_external and not self.secret_arguments(name)
 
+    def validated_arguments(self, call: ToolCall) -> dict[str, Any]:
+        """The arguments of a call as its tool uses them: of their types, with the defaults of its
+        schema filled in. Raises what keeps the call from running."""
+        tool = self.get(call.name)
+        if call.malformed is not None:
+            raise InvalidToolArgumentsError(f"the arguments of {call.name!r} are not an object")
+        arguments = tool.validate(call.arguments)
+        known: Mapping[str, Any] = tool.schema.parameters.get("properties") or {}
+        defaults = {name: it["default"] for name, it in known.items() if "default" in it}
+        left_out = {name: it for name, it in defaults.items() if name not in arguments}
+        if not left_out:
+            return arguments
+        try:
+            return left_out | tool.validate({**call.arguments, **left_out})
+        except InvalidToolArgumentsError:  # a default may be of another type, such as None
+            return left_out | arguments
+
     def secret_arguments(self, name: str) -> frozenset[str]:
         """The arguments of that tool that are given to it and never kept."""
         known = self._secret.get(name)

@@ -23,6 +23,7 @@ from stepwell.events import AgentStepStarted
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.answers import answer_call
 
 Envelopes = tuple[Mapping[str, Any], ...]
 
@@ -88,7 +89,7 @@ async def eventful_run(config: BroadcastConfig) -> Envelopes:
     )
     agent.wiretap(adapter.wiretap())
     state = await agent.run("Go.")
-    state = await agent.run(state.with_answer("c6", "blue"))
+    state = await agent.run(answer_call(state, "c6", "blue"))
     adapter.reset("execution-2")
     cancellation = Cancellation()
     agent.on_event(AgentStepStarted, lambda _: cancellation.request("closed the tab"))

@@ -23,6 +23,7 @@ from stepwell.sandbox import ExecutionPolicy
 from stepwell.state import Budget
 from stepwell.testing import DeterministicAgentDriver, ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox
+from tests.answers import answer_call
 from tests.integration.capabilities.skills_on_disk import (
     TOOLS,
     results,
@@ -268,10 +269,10 @@ async def test_a_fork_that_asks_a_person_makes_its_parent_wait(root: Path, tmp_p
     assert [asked.call_id for asked in state.pending] == ["load"]
     assert state.pending[0].prompt.startswith("audit: May bash run")
     assert state.pending[0].details["skill"] == "audit"
-    state = await agent.run(state.with_answer("load", True))
+    state = await agent.run(answer_call(state, "load", True))
     assert state.status is AgentStatus.PAUSED
     assert [asked.prompt for asked in state.pending] == ["audit: Which?"]
-    state = await agent.run(state.with_answer("load", "That one."))
+    state = await agent.run(answer_call(state, "load", "That one."))
 
     assert state.final_response == "Done."
     assert results(state)[-1] == "Audited that."
@@ -286,7 +287,7 @@ async def test_loading_a_fork_can_itself_be_approved(root: Path):
 
     state = await agent.run("Go")
     assert len(model.requests) == 1
-    state = await agent.run(state.with_answer("load", True))
+    state = await agent.run(answer_call(state, "load", True))
 
     assert results(state)[-1] == "Audited."
 
@@ -375,7 +376,7 @@ async def test_a_question_from_below_says_which_skill_and_which_agent_asks(root:
     assert asked.details["subagent"] == "helper"
     assert asked.details["skill"] == "audit"
     assert asked.details["asked_by"] == "bash"
-    state = await agent.run(state.with_answer("s", True))
+    state = await agent.run(answer_call(state, "s", True))
     assert state.final_response == "Done."
 
 

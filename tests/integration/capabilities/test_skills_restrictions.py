@@ -14,6 +14,7 @@ from stepwell.continuation import AgentStatus
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import ToolCall
 from stepwell.testing import ScriptedModel, call
+from tests.answers import answer_call
 from tests.integration.capabilities.skills_on_disk import (
     agent_of,
     results,
@@ -133,7 +134,7 @@ async def test_a_run_that_was_paused_goes_on_with_its_skill(root: Path):
     state = await agent.run("Go")
     assert state.status is AgentStatus.PAUSED
 
-    state = await agent.run(state.with_answer("q", "That."))
+    state = await agent.run(answer_call(state, "q", "That."))
 
     assert results(state)[-1].startswith("Error: Blocked: the active skill 'one'")
     assert model.requests[1].settings.model == "big"
@@ -247,7 +248,7 @@ async def test_a_call_that_waited_is_not_bound_by_a_skill_that_was_loaded_after_
     state = await agent.run("Go")
     assert state.status is AgentStatus.PAUSED
 
-    state = await agent.run(state.with_answer("w", answer))
+    state = await agent.run(answer_call(state, "w", answer))
 
     assert state.status is AgentStatus.COMPLETED
     assert said in results(state)[0]

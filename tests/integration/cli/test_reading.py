@@ -179,7 +179,7 @@ def test_a_paused_execution_says_that_it_is_not_over(stepwell: CommandLine, tmp_
         next(place for place, line in enumerate(lines) if text in line)
         for text in (
             f"chat [APP] --session {session}",
-            "/answer with call_id",
+            "/answer with question_id",
             "Waits for q1: Which",
         )
     ]

@@ -27,6 +27,7 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.replaying import Replay, replayed
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import ToolContext, ToolOutput
+from tests.answers import answer_question
 from tests.integration.cli.command_line import CommandLine, write_shop
 
 RAN: list[str] = []
@@ -101,7 +102,7 @@ async def ran(agent: Agent, folder: Path, answers: dict[str, Any] | None = None)
                     return id
                 if row.status.value == "paused":
                     call_id, answer = (answers or {}).popitem()
-                    await services.lifecycle.answer(id, call_id, answer)
+                    await answer_question(services, id, call_id, answer)
                 await asyncio.sleep(0.01)
 
 

@@ -123,18 +123,32 @@ async def test_a_question_is_answered_and_the_execution_goes_on(served: Served) 
         paused = (await ada.get(url)).json()
         assert paused["status"] == "paused"
         assert paused["pending"][0]["prompt"] == "Which city?"
-        call_id = paused["pending"][0]["call_id"]
+        [asked] = paused["pending"]
+        call_id, question_id = asked["call_id"], asked["question_id"]
 
-        wrong = await ada.post(f"{url}/answer", json={"call_id": "nope", "answer": "x"})
-        assert (wrong.status_code, wrong.json()["code"]) == (409, "not_waiting")
-        answered = await ada.post(f"{url}/answer", json={"call_id": call_id, "answer": "Oslo"})
+        for named in (
+            {"question_id": "nope"},
+            {"question_id": call_id},
+            {"call_id": call_id},
+            {"question_id": question_id, "call_id": "other"},
+            {},
+        ):
+            wrong = await ada.post(f"{url}/answer", json={**named, "answer": "x"})
+            assert (wrong.status_code, wrong.json()["code"]) == (409, "question_changed")
+            assert wrong.headers["content-type"] == "application/problem+json"
+            assert wrong.json()["pending"] == paused["pending"]
+        assert (await ada.get(url)).json() == paused
+        answered = await ada.post(
+            f"{url}/answer", json={"question_id": question_id, "answer": "Oslo"}
+        )
         assert answered.status_code == 202
         await served.work_off()
         done = (await ada.get(url)).json()
-        again = await ada.post(f"{url}/answer", json={"call_id": call_id, "answer": "Rome"})
+        again = await ada.post(f"{url}/answer", json={"question_id": question_id, "answer": "Rome"})
 
     assert done["status"] == "completed"
-    assert again.status_code == 409
+    assert (again.status_code, again.json()["code"]) == (409, "not_waiting")
+    assert again.json()["pending"] == []
 
 
 async def test_more_budget_lets_an_execution_go_on(served: Served) -> None:
@@ -143,11 +157,17 @@ async def test_more_budget_lets_an_execution_go_on(served: Served) -> None:
         assert (await ada.get(url)).json()["status"] == "paused"
 
         nothing = await ada.post(f"{url}/resume")
-        granted = await ada.post(f"{url}/resume", json={"steps": 5})
+        [asked] = (await ada.get(url)).json()["pending"]
+        for named in ({}, {"question_id": "q_0"}):
+            unseen = await ada.post(f"{url}/resume", json={**named, "steps": 5})
+            assert (unseen.status_code, unseen.json()["code"]) == (409, "question_changed")
+            assert unseen.json()["pending"] == [asked]
+        grant = {"question_id": asked["question_id"], "steps": 5}
+        granted = await ada.post(f"{url}/resume", json=grant)
         assert granted.status_code == 202, granted.text
         await served.work_off()
         done = (await ada.get(url)).json()
-        over = await ada.post(f"{url}/resume", json={"steps": 5})
+        over = await ada.post(f"{url}/resume", json=grant)
 
     assert nothing.status_code in (409, 422)
     assert (done["status"], done["step_count"]) == ("completed", 2)
@@ -188,7 +208,7 @@ async def test_a_fork_from_the_middle_goes_on_by_itself(served: Served) -> None:
         ("GET", "", None),
         ("POST", "/cancel", {}),
         ("POST", "/resume", {}),
-        ("POST", "/answer", {"call_id": "c", "answer": 1}),
+        ("POST", "/answer", {"question_id": "q", "answer": 1}),
         ("POST", "/fork", {}),
         ("GET", "/steps", None),
         ("GET", "/trace", None),

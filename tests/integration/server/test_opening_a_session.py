@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stepwell.server.routes.shapes import MessagePage
 from stepwell.sessions.log import envelope_of
 from stepwell.sessions.ports import Transaction
+from tests.answers import asked_by
 from tests.integration.server.serving import Served, serving
 
 
@@ -73,7 +74,9 @@ async def test_answering_and_resuming_keep_where_it_began(served: Served) -> Non
         asks = await sent(ada, "ask")
         session_id, url = asks["session"]["id"], f"/agent/executions/{asks['execution']['id']}"
         await served.work_off()
-        await ada.post(f"{url}/answer", json={"call_id": "call_ask", "answer": "Ulm"})
+        await ada.post(
+            f"{url}/answer", json={"question_id": await asked_by(ada, url), "answer": "Ulm"}
+        )
         answered = await opened(ada, session_id)
         assert [each["status"] for each in answered["unfinished"]] == ["pending"]
         assert answered["settled_seq"] == 0
@@ -86,7 +89,7 @@ async def test_answering_and_resuming_keep_where_it_began(served: Served) -> Non
             f"/agent/executions/{thrifty['execution']['id']}",
         )
         await served.work_off()
-        await ada.post(f"{url}/resume", json={"steps": 5})
+        await ada.post(f"{url}/resume", json={"question_id": await asked_by(ada, url), "steps": 5})
         assert (await opened(ada, session_id))["settled_seq"] == 0
         await served.work_off()
         done = (await ada.get(url)).json()

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from stepwell.server.routes.shapes import ExecutionPage, SessionPage
+from tests.answers import asked_by
 from tests.integration.server.serving import Served
 
 
@@ -51,8 +52,9 @@ async def test_what_waits_for_a_person_is_listed_alone(served: Served) -> None:
         assert await listed(ada, status="completed") == [done]
         assert await listed(ada, agent_type="thrifty") == [needs_budget]
         assert await listed(ada, waiting="false") == [needs_budget, asks, done]
+        url = f"/agent/executions/{asks}"
         await ada.post(
-            f"/agent/executions/{asks}/answer", json={"call_id": "call_ask", "answer": "Ulm"}
+            f"{url}/answer", json={"question_id": await asked_by(ada, url), "answer": "Ulm"}
         )
         assert await listed(ada, waiting="true") == [needs_budget]
         assert await listed(ada, status="pending") == [asks]

@@ -6,7 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell import Agent, Approval, UseApprovals, tool
-from stepwell.sessions.errors import ConflictError, NotThereError, RefusedError
+from stepwell.sessions.errors import (
+    ConflictError,
+    NotThereError,
+    QuestionChangedError,
+    RefusedError,
+)
 from stepwell.sessions.ports import execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
 from stepwell.sessions.settings import WhenChanged
@@ -24,9 +29,9 @@ async def ran(desk: FrontDesk, content: str, session_id: str | None = None) -> E
     return await desk.execution(sent.execution.id)
 
 
-def call_of(execution: Execution, place: int = 0) -> str:
-    """The call that it waits for."""
-    return execution.pending[place]["call_id"]
+def question_of(execution: Execution, place: int = 0) -> str:
+    """The id of the question that it waits for."""
+    return execution.pending[place]["question_id"]
 
 
 async def test_a_waiting_execution_is_cancelled_at_once_and_the_next_one_is_called(
@@ -95,7 +100,7 @@ async def test_what_is_over_or_not_there_cannot_be_cancelled(sqlite_desk: FrontD
 async def test_an_answer_takes_a_paused_execution_up_again(desk: FrontDesk) -> None:
     paused = await ran(desk, "add ask end")
     assert paused.status is PAUSED
-    answered = await desk.lifecycle.answer(paused.id, call_of(paused), {"city": "Oslo"})
+    answered = await desk.lifecycle.answer(paused.id, question_of(paused), {"city": "Oslo"})
 
     assert (answered.status, answered.pending) == (PENDING, ())
     assert answered.session_id is not None
@@ -116,27 +121,27 @@ async def test_an_answer_that_nobody_waits_for_says_what_is_waited_for(
     answer = sqlite_desk.lifecycle.answer
     with pytest.raises(ConflictError, match=r"question: Which city\?") as caught:
         await answer(paused.id, "other", "Oslo")
-    assert caught.value.code == "not_waiting"
-    await answer(paused.id, f"{paused.id}:1:{call_of(paused)}", "Oslo")
+    assert caught.value.code == "question_changed"
+    await answer(paused.id, question_of(paused), "Oslo")
     with pytest.raises(ConflictError, match="is pending") as caught:
-        await answer(paused.id, call_of(paused), "Rome")
+        await answer(paused.id, question_of(paused), "Rome")
     assert caught.value.code == "not_waiting"
     await sqlite_desk.run(paused.id)
     with pytest.raises(ConflictError, match="is completed"):
-        await answer(paused.id, call_of(paused), "Rome")
+        await answer(paused.id, question_of(paused), "Rome")
 
 
 async def test_two_questions_want_two_answers(sqlite_desk: FrontDesk) -> None:
     paused = await ran(sqlite_desk, "both end")
     assert len(paused.pending) == 2
-    half = await sqlite_desk.lifecycle.answer(paused.id, call_of(paused, 1), "second")
+    half = await sqlite_desk.lifecycle.answer(paused.id, question_of(paused, 1), "second")
     assert (half.status, [it["prompt"] for it in half.pending]) == (PAUSED, ["One?"])
     assert half.session_id is not None
     assert "1 more is waited for" in (await sqlite_desk.contents(half.session_id))[-1]
     with pytest.raises(ConflictError, match="answer to") as caught:
         await sqlite_desk.lifecycle.resume(paused.id)
     assert caught.value.code == "not_resumable"
-    whole = await sqlite_desk.lifecycle.answer(paused.id, call_of(paused, 0), "first")
+    whole = await sqlite_desk.lifecycle.answer(paused.id, question_of(paused, 0), "first")
     assert whole.status is PENDING
     assert await sqlite_desk.run(paused.id) is COMPLETED
 
@@ -145,7 +150,7 @@ async def test_a_bad_answer_changes_nothing(sqlite_desk: FrontDesk) -> None:
     paused = await ran(sqlite_desk, "mail end")
     for answer in ("maybe", {"approved": "yes"}, {"approved": True, "arguments": 7}, "half \ud83d"):
         with pytest.raises(RefusedError) as caught:
-            await sqlite_desk.lifecycle.answer(paused.id, call_of(paused), answer)
+            await sqlite_desk.lifecycle.answer(paused.id, question_of(paused), answer)
         assert caught.value.code == "bad_answer"
     assert await sqlite_desk.execution(paused.id) == paused
 
@@ -155,7 +160,7 @@ async def test_secrets_of_an_edited_approval_are_not_stored_and_that_is_said(
 ) -> None:
     paused = await ran(sqlite_desk, "mail end")
     edited = {"approved": True, "arguments": {"to": "eve", "password": "s3cret-word"}}
-    answered = await sqlite_desk.lifecycle.answer(paused.id, call_of(paused), edited)
+    answered = await sqlite_desk.lifecycle.answer(paused.id, question_of(paused), edited)
     assert answered.session_id is not None
     told = (await sqlite_desk.contents(answered.session_id))[-1]
     assert told.endswith("so the call will run without password")
@@ -178,11 +183,14 @@ async def test_a_pause_at_a_limit_goes_on_with_more_budget(tmp_path: Path) -> No
         with pytest.raises(ConflictError, match="how many steps"):
             await desk.lifecycle.resume(paused.id)
         with pytest.raises(RefusedError) as caught:
-            await desk.lifecycle.resume(paused.id, steps=-1)
+            await desk.lifecycle.resume(paused.id, question_id=question_of(paused), steps=-1)
         assert caught.value.code == "bad_budget"
-        with pytest.raises(ConflictError, match="resume it with more"):
-            await desk.lifecycle.answer(paused.id, f"{paused.id}:2:budget", "yes")
-        resumed = await desk.lifecycle.resume(paused.id, steps=10)
+        asked = question_of(paused)
+        with pytest.raises(RefusedError, match="granted with POST"):
+            await desk.lifecycle.answer(paused.id, asked, "yes")
+        with pytest.raises(QuestionChangedError):
+            await desk.lifecycle.resume(paused.id, steps=10)
+        resumed = await desk.lifecycle.resume(paused.id, question_id=asked, steps=10)
         assert resumed.status is PENDING
         assert await desk.run(paused.id) is COMPLETED
         assert len(await desk.reader.steps(paused.id)) == 5
@@ -214,7 +222,7 @@ async def test_what_a_changed_definition_stopped_goes_on_when_that_is_accepted(
 ) -> None:
     async with desk_at(tmp_path / "a.db") as desk:
         paused = await ran(desk, "ask end")
-        await desk.lifecycle.answer(paused.id, call_of(paused), "Oslo")
+        await desk.lifecycle.answer(paused.id, question_of(paused), "Oslo")
     changed = {"talker": talker(max_steps=7)}
     async with desk_at(tmp_path / "a.db", changed, when_changed=WhenChanged.STOP) as desk:
         assert await desk.run(paused.id) is ExecutionStatus.STOPPED
@@ -307,7 +315,7 @@ async def test_an_answer_leaves_the_newest_execution_the_last(sqlite_desk: Front
     asks = await ran(sqlite_desk, "ask end")
     waits = await sqlite_desk.send("end", asks.session_id)
     assert waits.execution is not None
-    await sqlite_desk.lifecycle.answer(asks.id, call_of(asks), "Rome")
+    await sqlite_desk.lifecycle.answer(asks.id, question_of(asks), "Rome")
     session = await sqlite_desk.session(waits.session.id)
     assert session.last_execution_id == waits.execution.id
     await sqlite_desk.run(asks.id)
@@ -330,7 +338,7 @@ async def test_a_fork_does_not_run_again_what_was_approved_for_another_execution
     agent = Agent(words, tools=[order], capabilities=[UseApprovals("order")])
     async with desk_at(tmp_path / "a.db", {"shop": agent}) as desk:
         paused = await ran(desk, "Order item 7.")
-        await desk.lifecycle.answer(paused.id, "o1", Approval.granted())
+        await desk.lifecycle.answer(paused.id, question_of(paused), Approval.granted())
         assert await desk.run(paused.id) is COMPLETED
         fork = await desk.lifecycle.fork(ADA, paused.id, step_number=1)
         assert fork.execution is not None

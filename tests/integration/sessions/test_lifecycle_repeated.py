@@ -126,8 +126,8 @@ async def test_an_answer_is_given_once(desk: FrontDesk) -> None:
     assert sent.execution is not None
     for place in (1, 0):
         paused = await desk.execution(sent.execution.id)
-        call_id = paused.pending[place]["call_id"]
-        await desk.lifecycle.answer(sent.execution.id, call_id, f"answer {place}")
+        question_id = paused.pending[place]["question_id"]
+        await desk.lifecycle.answer(sent.execution.id, question_id, f"answer {place}")
     assert await desk.run(sent.execution.id) is ExecutionStatus.COMPLETED
     answers = [it for it in await desk.contents(sent.session.id) if "Answer received" in it]
     assert len(answers) == 2

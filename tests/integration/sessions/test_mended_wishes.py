@@ -191,7 +191,7 @@ async def test_an_answer_between_a_pause_and_its_repetition_is_kept(desk: FrontD
         async def write(self, work: Any, /, *, name: str) -> Any:
             result = await desk.store.write(work, name=name)
             if name == "pause":
-                asked = (await desk.execution(id)).pending[0]["call_id"]
+                asked = (await desk.execution(id)).pending[0]["question_id"]
                 await desk.lifecycle.answer(id, asked, "Paris")
                 result = await desk.store.write(work, name=name)
             return result

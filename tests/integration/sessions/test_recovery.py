@@ -117,7 +117,7 @@ async def test_a_person_can_decide_on_an_unknown_outcome(
         [asked] = row.pending
         assert asked["details"]["options"] == ["done", "retry", "failed"]
         lifecycle = Lifecycle(here.store, here.jobs, here.agents)
-        await lifecycle.answer(id, "p", answer)
+        await lifecycle.answer(id, asked["question_id"], answer)
         assert await here.run(id) == "completed"
         assert tried.times("pay") == runs
         assert len({key for _, key in tried.ran}) == 1
@@ -135,10 +135,10 @@ async def test_an_answer_that_decides_nothing_is_refused_and_costs_nothing(tmp_p
         lifecycle, before = Lifecycle(here.store, here.jobs, here.agents), await here.execution(id)
         for wrong in ("perhaps", None, True, {"outcome": "maybe"}, {"result": 1}):
             with pytest.raises(RefusedError, match=r"pay .* done, retry, failed") as caught:
-                await lifecycle.answer(id, "p", wrong)
+                await lifecycle.answer(id, before.pending[0]["question_id"], wrong)
             assert caught.value.code == "bad_answer"
         assert await here.execution(id) == before
-        await lifecycle.answer(id, "p", " Failed ")
+        await lifecycle.answer(id, before.pending[0]["question_id"], " Failed ")
         assert await here.run(id) == "completed"
         assert tried.times("pay") == 1
 
@@ -150,7 +150,8 @@ async def test_a_call_is_told_as_often_as_it_runs(tmp_path: Path, answer: str, t
     async with world(tmp_path, tried.agent, settings=asks) as here:
         id = await here.send("go")
         await taken_over(here, id, [(3, False)])
-        await Lifecycle(here.store, here.jobs, here.agents).answer(id, "p", answer)
+        asked = (await here.execution(id)).pending[0]["question_id"]
+        await Lifecycle(here.store, here.jobs, here.agents).answer(id, asked, answer)
         await here.run(id)
         told = [text for text in await here.texts() if text.startswith("Calling pay")]
         assert len(told) == tried.times("pay") == times

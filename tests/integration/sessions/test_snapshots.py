@@ -34,7 +34,7 @@ async def answered(desk: FrontDesk, execution_id: str, count: int) -> int:
     """Answer so often, and say how much is stored then."""
     for _ in range(count):
         row = await desk.execution(execution_id)
-        await desk.lifecycle.answer(execution_id, row.pending[0]["call_id"], ANSWER)
+        await desk.lifecycle.answer(execution_id, row.pending[0]["question_id"], ANSWER)
         await desk.run(execution_id)
     return (await desk.store.read(lambda tx: tx.size())).snapshot_characters
 

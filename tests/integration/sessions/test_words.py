@@ -89,7 +89,10 @@ async def test_a_limit_says_what_a_client_can_do(tmp_path: Path) -> None:
         return "seen"
 
     tool = FunctionTool(look, description="Look.")
-    for at_limit, hint in (("pause", "/resume with steps"), ("stop", "send another message")):
+    for at_limit, hint in (
+        ("pause", "/resume with question_id and steps"),
+        ("stop", "send another message"),
+    ):
         agent = Agent(
             ScriptedModel(lambda _: call("look")), tools=[tool], max_steps=1, at_limit=at_limit
         )
@@ -119,7 +122,7 @@ async def test_a_question_names_the_way_to_answer_it(tmp_path: Path) -> None:
         assert sent.execution is not None
         await desk.run(sent.execution.id)
         trace = await Reader(desk.store).trace(sent.execution.id)
-        way = f"POST /agent/executions/{sent.execution.id}/answer with call_id and answer"
+        way = f"POST /agent/executions/{sent.execution.id}/answer with question_id and answer"
         assert way in trace["explanation"]
         assert "with_answer" not in trace["explanation"]
 

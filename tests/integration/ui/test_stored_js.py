@@ -15,6 +15,7 @@ from stepwell.models import ModelResponse
 from stepwell.server.views import execution_view, message_view
 from stepwell.sessions.log import envelope_of
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.answers import answer_question
 from tests.servers.node import HERE, printed, why_missing
 
 UI = Path(stepwell.__file__).parent / "ui"
@@ -98,7 +99,7 @@ async def session_of(
                 events.append(envelope_of(event))
                 if event.payload.get("status") == "paused":
                     for call_id, answer in (answers or {}).items():
-                        await services.lifecycle.answer(sent.execution.id, call_id, answer)
+                        await answer_question(services, sent.execution.id, call_id, answer)
         rows = await services.store.read(lambda tx: tx.messages(sent.session.id, limit=200))
         execution = await services.store.read(lambda tx: tx.execution(sent.execution.id))
     assert execution is not None

@@ -20,6 +20,7 @@ from stepwell import (
 )
 from stepwell.events import AgentFinished
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 
 def adding_agent() -> Agent:
@@ -118,7 +119,7 @@ async def test_a_resumed_run_tells_only_its_new_steps() -> None:
         tools=[MockTool.returning("ask", InputRequired(prompt="?"))],
     )
     paused = await agent.run("Go")
-    parts = [part async for part in agent.stream(paused.with_answer("c1", "yes"))]
+    parts = [part async for part in agent.stream(answer_call(paused, "c1", "yes"))]
 
     assert [p.state.step_count for p in parts if isinstance(p, StepCompleted)] == [2]
 

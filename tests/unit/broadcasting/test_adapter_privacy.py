@@ -22,6 +22,7 @@ from stepwell.events import (
 )
 from stepwell.models import ModelRequest
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.answers import answer_call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 
 
@@ -199,7 +200,7 @@ async def test_reset_ends_an_execution_that_waits() -> None:
     state = await followed.run()
 
     followed.adapter.reset("e2")
-    await followed.run(state.with_answer("c1", "blue"))
+    await followed.run(answer_call(state, "c1", "blue"))
 
     assert statuses(followed, "e1")[-1] == ("paused", "stopped")
     stopped = followed.payloads("agent.status", "e1")[-1]

@@ -129,7 +129,7 @@ async def test_a_subagent_that_waits_and_its_parent_are_both_paused() -> None:
 
     (waiting,) = state.pending
     assert waiting.call_id is not None
-    await team.followed.run(state.with_answer(waiting.call_id, Approval.granted()))
+    await team.followed.run(state.with_answer(waiting, Approval.granted()))
 
     for execution in ("e1", child):
         statuses = team.followed.statuses(execution)

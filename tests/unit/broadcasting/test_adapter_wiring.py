@@ -28,6 +28,7 @@ from stepwell.events import (
 )
 from stepwell.models import ModelRequest
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.answers import answer_call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 
 BY_HAND = BroadcastConfig(auto_status_tracking=False)
@@ -351,10 +352,16 @@ async def test_a_paused_run_tells_what_it_waits_for_and_goes_on_with_the_answer(
     assert status["stop_reason"] == "input_required"
     assert status["reason"] == "Which colour?"
     assert status["waits_for"] == [
-        {"kind": "question", "prompt": "Which colour?", "call_id": "c1", "tool_name": "ask"}
+        {
+            "question_id": state.pending[0].id,
+            "kind": "question",
+            "prompt": "Which colour?",
+            "call_id": "c1",
+            "tool_name": "ask",
+        }
     ]
 
-    await followed.run(state.with_answer("c1", "blue"))
+    await followed.run(answer_call(state, "c1", "blue"))
 
     assert followed.statuses() == ["processing", "paused", "processing", "completed"]
     assert followed.payloads("agent.status")[2]["previous_status"] == "paused"
@@ -366,7 +373,7 @@ async def test_a_fresh_adapter_takes_up_a_run_that_was_paused() -> None:
     state = await paused(first)
     elsewhere = Followed(Agent(ScriptedModel(["Blue it is."])))
 
-    await elsewhere.run(state.with_answer("c1", "blue"))
+    await elsewhere.run(answer_call(state, "c1", "blue"))
 
     assert elsewhere.statuses() == ["processing", "completed"]
     assert elsewhere.payloads("agent.step.started")[0]["step_number"] == 2

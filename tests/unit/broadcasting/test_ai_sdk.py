@@ -27,6 +27,7 @@ from stepwell.models import ModelRequest, ModelResponse, TextDelta
 from stepwell.state import AgentState
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel, call
 from stepwell.tools import tool
+from tests.answers import answer_call
 
 Json = dict[str, Any]
 
@@ -187,7 +188,7 @@ async def test_an_approved_call_goes_on_in_the_clients_step() -> None:
     kept: list[AgentState] = []
     asked = only(await chunks_of(agent, on_state=kept.append), "tool-approval-request")
     assert asked["toolCallId"] == "d1"
-    chunks = await chunks_of(agent, kept[0].with_answer("d1", True))
+    chunks = await chunks_of(agent, answer_call(kept[0], "d1", True))
     assert types(chunks)[:5] == [
         *("start", "tool-input-start", "tool-input-available", "tool-output-available"),
         "start-step",
@@ -204,7 +205,7 @@ async def test_answered_calls_of_a_run_without_steps_left_have_an_error() -> Non
     )
     kept: list[AgentState] = []
     await chunks_of(agent, on_state=kept.append)
-    chunks = await chunks_of(agent, kept[0].with_answer("d1", True))
+    chunks = await chunks_of(agent, answer_call(kept[0], "d1", True))
     assert "Not run" in only(chunks, "tool-output-error")["errorText"]
     assert types(chunks)[-5:] == ["start-step", "finish-step", *ENDING, "finish"]
 

@@ -126,7 +126,15 @@ CONTINUATION = ContinuationPayload(
         (
             status(
                 "paused",
-                waits_for=(Waiting(kind="approval", prompt="May I?", call_id="c", tool_name="rm"),),
+                waits_for=(
+                    Waiting(
+                        question_id="q_1",
+                        kind="approval",
+                        prompt="May I?",
+                        call_id="c",
+                        tool_name="rm",
+                    ),
+                ),
             ),
             "paused (was processing); waits for approval: May I?",
         ),

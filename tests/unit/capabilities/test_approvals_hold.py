@@ -26,6 +26,7 @@ from stepwell import (
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.state import Approval
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 
 def results(state: AgentState) -> list[str]:
@@ -48,7 +49,7 @@ async def test_an_answer_holds_for_an_agent_that_asks_for_no_approvals(answer: A
     delete = deleting()
     asks = Agent(script(ASKED), tools=[delete], capabilities=[UseApprovals("delete")])
     paused = await asks.run("Delete a")
-    state = await Agent(script(), tools=[delete]).run(paused.with_answer("c1", answer))
+    state = await Agent(script(), tools=[delete]).run(answer_call(paused, "c1", answer))
 
     assert delete.calls == ([{"path": "b"}] if answer.approved else [])
     assert state.status is AgentStatus.COMPLETED
@@ -67,7 +68,7 @@ async def test_other_hooks_judge_what_a_person_edited() -> None:
         hooks=[make_hook("before_tool", guard)],
     )
     paused = await agent.run("Delete a")
-    state = await agent.run(paused.with_answer("c1", Approval.edited({"path": "/"})))
+    state = await agent.run(answer_call(paused, "c1", Approval.edited({"path": "/"})))
 
     assert delete.calls == []
     assert results(state) == ["Error: Blocked: never"]
@@ -88,7 +89,7 @@ async def test_a_hook_that_rewrites_a_call_does_so_once() -> None:
     )
     paused = await agent.run("Delete a")
     assert paused.pending[0].details["arguments"] == {"path": "/safe/a"}
-    await agent.run(paused.with_answer("c1", True))
+    await agent.run(answer_call(paused, "c1", True))
 
     assert delete.calls == [{"path": "/safe/a"}]
 
@@ -107,8 +108,8 @@ async def test_what_an_edited_call_did_is_kept() -> None:
     calls = [call("note", id="c1", text="x"), call("leave", id="c2", why="x")]
     agent = Agent(script(calls), tools=[note, leave], capabilities=[UseApprovals("*")])
     paused = await agent.run("Go")
-    edited = paused.with_answer("c1", Approval.edited({"text": "y"}))
-    state = await agent.run(edited.with_answer("c2", Approval.edited({"why": "enough"})))
+    edited = answer_call(paused, "c1", Approval.edited({"text": "y"}))
+    state = await agent.run(answer_call(edited, "c2", Approval.edited({"why": "enough"})))
 
     assert state.metadata["note"] == "y"
     assert (state.status, state.stop and state.stop.stop_reason) == (
@@ -123,7 +124,7 @@ async def test_an_edited_call_keeps_what_other_hooks_made_of_its_result() -> Non
         script(ASKED), tools=[deleting()], capabilities=[UseApprovals("delete")], hooks=[hide]
     )
     paused = await agent.run("Delete a")
-    state = await agent.run(paused.with_answer("c1", Approval.edited({"path": "b"})))
+    state = await agent.run(answer_call(paused, "c1", Approval.edited({"path": "b"})))
 
     assert results(state)[0].endswith("\n(redacted)")
 
@@ -138,9 +139,9 @@ async def test_a_tool_that_asks_itself_does_not_take_the_approval_for_its_answer
 
     agent = Agent(script(call("order", id="c1")), tools=[order], capabilities=[UseApprovals("*")])
     asked = await agent.run("Order")
-    again = await agent.run(asked.with_answer("c1", True))
+    again = await agent.run(answer_call(asked, "c1", True))
     assert [p.prompt for p in again.pending] == ["Which?"]
-    state = await agent.run(again.with_answer("c1", "tea"))
+    state = await agent.run(answer_call(again, "c1", "tea"))
 
     assert results(state) == ["ordered tea"]
 
@@ -157,7 +158,7 @@ async def test_approved_calls_run_in_the_order_in_which_they_were_made() -> None
     calls = [call("act", id="a", name="first"), call("act", id="b", name="second")]
     agent = Agent(script(calls), tools=[act], capabilities=[UseApprovals("act")])
     paused = await agent.run("Go")
-    await agent.run(paused.with_answer("b", True).with_answer("a", True))
+    await agent.run(answer_call(answer_call(paused, "b", True), "a", True))
 
     assert ran == ["first", "second"]
 
@@ -167,7 +168,7 @@ async def test_a_call_id_that_comes_again_leaves_older_results_alone() -> None:
     turns = (call("look", id="call_0"), call("delete", id="call_0", path="a"))
     agent = Agent(script(*turns), tools=[look, deleting()], capabilities=[UseApprovals("delete")])
     paused = await agent.run("Go")
-    state = await agent.run(paused.with_answer("call_0", Approval.denied("no")))
+    state = await agent.run(answer_call(paused, "call_0", Approval.denied("no")))
 
     assert results(state) == ["three files", "Error: Blocked: a person denied this call: no"]
 
@@ -182,7 +183,7 @@ async def test_a_call_keeps_its_idempotency_key_while_it_waits() -> None:
         return "paid" if context.resumed else InputRequired(prompt="Sure?", resumes=True)
 
     agent = Agent(script(call("pay", id="c1")), tools=[pay])
-    await agent.run((await agent.run("Pay")).with_answer("c1", "yes"))
+    await agent.run(answer_call(await agent.run("Pay"), "c1", "yes"))
 
     assert len(keys) == 2
     assert keys[0] == keys[1]
@@ -200,9 +201,7 @@ async def test_calls_of_a_drivers_own_tools_are_taken_up_again() -> None:
     ]
     driver = ReActDriver(ScriptedModel(words), ToolExecutor(Tools([pay])))
     paused = await Agent(driver=driver).run("Pay")
-    state = await Agent(driver=driver).run(
-        paused.with_answer(str(paused.pending[0].call_id), "yes")
-    )
+    state = await Agent(driver=driver).run(paused.with_answer(paused.pending[0], "yes"))
 
     assert results(state) == ["paid"]
 
@@ -213,7 +212,7 @@ async def test_an_approval_that_is_none_is_refused_when_it_is_given(answer: Appr
     paused = await agent.run("Delete a")
 
     with pytest.raises(StepwellError):
-        paused.with_answer("c1", answer)
+        answer_call(paused, "c1", answer)
 
 
 @pytest.mark.parametrize("arguments", [None, "ls", ["a"]])
@@ -230,7 +229,7 @@ async def test_what_a_person_mistyped_is_told_and_is_no_error_of_the_run() -> No
 
     agent = Agent(script(ASKED), tools=[delete], capabilities=[UseApprovals("delete")])
     paused = await agent.run("Delete a")
-    state = await agent.run(paused.with_answer("c1", Approval.edited({"pth": "b"})))
+    state = await agent.run(answer_call(paused, "c1", Approval.edited({"pth": "b"})))
 
     assert (state.status, state.had_errors) == (AgentStatus.COMPLETED, False)
     assert "unknown arguments: pth" in results(state)[0]
@@ -246,7 +245,7 @@ async def test_a_plain_yes_to_a_call_with_secrets_is_told_and_is_no_error_of_the
     agent = Agent(script(asked), tools=[sign_in], capabilities=[UseApprovals("sign_in")])
     paused = await agent.run("Sign in")
     assert "It needs password anew: answer with Approval.edited" in paused.pending[0].prompt
-    state = await agent.run(paused.with_answer("c1", True))
+    state = await agent.run(answer_call(paused, "c1", True))
 
     assert (state.status, state.had_errors) == (AgentStatus.COMPLETED, False)
     assert "must be given anew" in results(state)[0]

@@ -22,6 +22,7 @@ from stepwell.testing import (
     ScriptedModel,
     call,
 )
+from tests.answers import answer_call
 
 TURN = 15
 """Tokens of a turn of the scripted model."""
@@ -264,7 +265,7 @@ async def test_a_resumed_child_counts_only_what_is_new() -> None:
     )
     paused = await agent.run("Go")
     assert paused.usage.total_tokens == 5 * TURN
-    state = await agent.run(paused.with_answer("s1", True))
+    state = await agent.run(answer_call(paused, "s1", True))
 
     assert len(delete.calls) == 1
     assert state.usage.total_tokens == 8 * TURN == TURN * len(model.requests)
@@ -284,7 +285,7 @@ async def test_a_resumed_child_keeps_what_it_used_of_its_own_budget() -> None:
         ],
     )
     paused = await agent.run("Go")
-    state = await agent.run(paused.with_answer("s1", True))
+    state = await agent.run(answer_call(paused, "s1", True))
     assert steps_of("worker", model) == 4
     assert result(state) == "(It was stopped before it was done: token_limit.)"
 

@@ -31,6 +31,7 @@ from stepwell.scope import RunScope
 from stepwell.state import PendingKind
 from stepwell.state.execution import InFlight
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 
 def speaker(request: ModelRequest) -> str:
@@ -170,7 +171,7 @@ async def test_b188_the_answer_reaches_the_call_of_the_child(
 ) -> None:
     agent, delete, model = deleting()
     state = await agent.run("Go")
-    state = await agent.run(state.with_answer("s1", answer))
+    state = await agent.run(answer_call(state, "s1", answer))
 
     assert (delete.calls, heard_by("worker", model)) == (calls, [heard])
     assert (result(state), state.final_response) == ("Cleaned.", "Done.")
@@ -181,14 +182,14 @@ async def test_a_wrong_answer_is_refused_when_it_is_given() -> None:
     agent, _, _ = deleting()
     state = await agent.run("Go")
     with pytest.raises(StepwellError, match="does not say whether the call may run"):
-        state.with_answer("s1", "perhaps")
+        answer_call(state, "s1", "perhaps")
 
 
 async def test_what_was_spent_is_counted_once_over_the_pause() -> None:
     agent, _, model = deleting()
     paused = await agent.run("Go")
     assert (paused.usage.total_tokens, paused.cost) == (30, 0.5)
-    state = await agent.run(paused.with_answer("s1", True))
+    state = await agent.run(answer_call(paused, "s1", True))
     assert state.usage.total_tokens == 15 * len(model.requests) == 60
     assert state.cost == 1.0
 
@@ -198,7 +199,7 @@ async def test_the_child_goes_on_as_itself() -> None:
     events = EventRecorder()
     agent.wiretap(events)
     state = await agent.run("Go")
-    await agent.run(state.with_answer("s1", True))
+    await agent.run(answer_call(state, "s1", True))
 
     assert len({e.child_agent_id for e in events.of(SubagentSpawning)}) == 1
     completed = events.of(SubagentCompleted)
@@ -213,7 +214,7 @@ async def test_another_agent_of_the_same_parts_takes_up_the_paused_state() -> No
     first, _, _ = deleting()
     second, delete, _ = deleting()
     state = await first.run("Go")
-    state = await second.run(state.with_answer("s1", True))
+    state = await second.run(answer_call(state, "s1", True))
     assert (state.final_response, delete.calls) == ("Done.", [{"path": "a"}])
 
 
@@ -229,7 +230,7 @@ async def test_a_grandchild_waits_as_well() -> None:
     (asked,) = paused.pending
     assert asked.prompt == 'manager: worker: May delete run with {"path":"a"}?'
     assert (asked.details["subagent"], asked.details["asked_by"]) == ("worker", "delete")
-    state = await agent.run(paused.with_answer("s1", Approval.edited({"path": "b"})))
+    state = await agent.run(answer_call(paused, "s1", Approval.edited({"path": "b"})))
     assert delete.calls == [{"path": "b"}]
     assert (heard_by("manager", model), result(state)) == (["Cleaned."], "Managed.")
     assert state.usage.total_tokens == 15 * len(model.requests)
@@ -245,9 +246,9 @@ async def test_several_children_wait_side_by_side() -> None:
     paused = await agent.run("Go")
 
     assert [p.call_id for p in paused.pending] == ["s0", "s1", "s2"]
-    half = paused.with_answer("s1", Approval.denied("no")).with_answer("s0", True)
+    half = answer_call(answer_call(paused, "s1", Approval.denied("no")), "s0", True)
     assert half.status is AgentStatus.PAUSED
-    state = await agent.run(half.with_answer("s2", True))
+    state = await agent.run(answer_call(half, "s2", True))
     assert len(delete.calls) == 2
     assert (state.final_response, state.usage.total_tokens) == ("Done.", 15 * len(model.requests))
 
@@ -260,7 +261,7 @@ async def test_a_child_that_is_done_is_not_run_again_when_another_goes_on() -> N
     }
     agent, _, model = deleting(turns)
     state = await agent.run("Go")
-    state = await agent.run(state.with_answer("s1", True))
+    state = await agent.run(answer_call(state, "s1", True))
     assert (result(state, "s1"), result(state, "s2")) == ("Cleaned.", "Managed.")
     assert [speaker(r) for r in model.requests].count("manager") == 1
 
@@ -272,14 +273,14 @@ async def test_the_questions_of_one_child_are_asked_one_after_another() -> None:
     state = await agent.run("Go")
     agent.wiretap(events)
 
-    state = await agent.run(state.with_answer("s1", True))
+    state = await agent.run(answer_call(state, "s1", True))
     assert delete.calls == []
     assert [p.prompt for p in state.pending] == ['worker: May delete run with {"path":"b"}?']
     assert events.of(SubagentSpawning) == []
-    state = await agent.run(state.with_answer("s1", Approval.denied()))
+    state = await agent.run(answer_call(state, "s1", Approval.denied()))
     assert delete.calls == [{"path": "a"}]
     assert [p.prompt for p in state.pending] == ['worker: May delete run with {"path":"c"}?']
-    state = await agent.run(state.with_answer("s1", True))
+    state = await agent.run(answer_call(state, "s1", True))
     assert delete.calls == [{"path": "a"}, {"path": "c"}]
     assert state.final_response == "Done."
     assert state.usage.total_tokens == 15 * len(model.requests) == 75
@@ -295,9 +296,9 @@ async def test_spawning_itself_can_need_approval() -> None:
     )
     state = await agent.run("Go")
     assert len(model.requests) == 1
-    approved = await agent.run(state.with_answer("s1", True))
+    approved = await agent.run(answer_call(state, "s1", True))
     assert (approved.status, result(approved)) == (AgentStatus.COMPLETED, "Worked.")
-    denied = await agent.run(state.with_answer("s1", False))
+    denied = await agent.run(answer_call(state, "s1", False))
     assert "denied" in result(denied)
 
 
@@ -308,9 +309,9 @@ async def test_an_approved_child_can_ask_itself() -> None:
     agent, _ = agent_of(turns, approvals, tools=[delete])
     state = await agent.run("Go")
     assert state.pending[0].prompt.startswith("May spawn_subagent run")
-    state = await agent.run(state.with_answer("s1", True))
+    state = await agent.run(answer_call(state, "s1", True))
     assert state.pending[0].prompt == 'worker: May delete run with {"path":"a"}?'
-    state = await agent.run(state.with_answer("s1", True))
+    state = await agent.run(answer_call(state, "s1", True))
     assert (result(state), len(delete.calls)) == ("Cleaned.", 1)
 
 
@@ -322,7 +323,7 @@ async def test_a_child_asks_the_user() -> None:
     (asked,) = state.pending
     assert (asked.prompt, asked.kind) == ("worker: Which?", PendingKind.QUESTION)
     assert asked.details == {"options": ["a", "b"], "subagent": "worker", "asked_by": "user_input"}
-    state = await agent.run(state.with_answer("s1", "b"))
+    state = await agent.run(answer_call(state, "s1", "b"))
     assert heard_by("worker", model) == ["b"]
     assert (result(state), state.final_response) == ("Took it.", "Done.")
 
@@ -363,7 +364,7 @@ async def test_what_is_kept_of_a_waiting_child_is_data_only() -> None:
     }
     agent, _, _ = deleting(turns)
     paused = await agent.run("Go")
-    for state in (paused, paused.with_answer("s1", True)):
+    for state in (paused, answer_call(paused, "s1", True)):
         inside = parts_of(state)
         assert sum(isinstance(part, AgentState) for part in inside) == 3
         assert not [p for p in inside if isinstance(p, RunScope | InFlight | Agent) or callable(p)]
@@ -372,7 +373,7 @@ async def test_what_is_kept_of_a_waiting_child_is_data_only() -> None:
 async def test_a_finished_run_keeps_no_state_of_its_children() -> None:
     agent, _, _ = deleting()
     paused = await agent.run("Go")
-    state = await agent.run(paused.with_answer("s1", True))
+    state = await agent.run(answer_call(paused, "s1", True))
     assert [part for part in parts_of(state) if isinstance(part, AgentState)] == [state]
 
 
@@ -396,7 +397,7 @@ async def test_secret_arguments_in_a_child_are_kept_nowhere() -> None:
     agent.wiretap(events)
     paused = await agent.run("Go")
     assert canary not in repr(paused)
-    edited = paused.with_answer("s1", Approval.edited({"password": canary}))
+    edited = answer_call(paused, "s1", Approval.edited({"password": canary}))
     state = await agent.run(edited)
 
     assert given == [canary]
@@ -415,9 +416,9 @@ async def test_a_tool_of_the_child_can_ask_again_with_what_it_kept() -> None:
 
     agent, model = agent_of({"worker": [call("interview", id="i1"), "ok"]}, tools=[interview])
     state = await agent.run("Go")
-    state = await agent.run(state.with_answer("s1", "one"))
+    state = await agent.run(answer_call(state, "s1", "one"))
     assert state.pending[0].prompt == "worker: Question 1?"
-    state = await agent.run(state.with_answer("s1", "two"))
+    state = await agent.run(answer_call(state, "s1", "two"))
     assert (heard_by("worker", model), state.final_response) == (["one and two"], "Done.")
 
 
@@ -427,6 +428,6 @@ async def test_a_spec_that_is_gone_ends_the_waiting_child() -> None:
     others = AgentRegistry([AgentSpec(name="other", description="o", system_prompt="other")])
     capabilities: list[Any] = [UseSubagents(others), UseApprovals("delete")]
     later = Agent(model, system_prompt="main", tools=[delete], capabilities=capabilities)
-    state = await later.run(paused.with_answer("s1", True))
+    state = await later.run(answer_call(paused, "s1", True))
     assert "there is no subagent 'worker'; available: other" in result(state)
     assert delete.calls == []

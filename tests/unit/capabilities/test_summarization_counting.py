@@ -24,6 +24,7 @@ from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import FilePart, ImagePart, ThinkingPart
 from stepwell.models import ModelRequest
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 WORDS = "The user wants the report; ten pages of it are written."
 
@@ -189,7 +190,7 @@ async def test_an_answer_that_came_late_is_counted_anew() -> None:
     paused = await agent.run("Go")
     assert paused.status is AgentStatus.PAUSED
 
-    state = await agent.run(paused.with_answer("q1", "long " * 500))
+    state = await agent.run(answer_call(paused, "q1", "long " * 500))
 
     assert state.final_response == "Done."
     assert len(summarizer.requests) == 1

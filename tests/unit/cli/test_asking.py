@@ -51,7 +51,7 @@ def test_no_argument_can_look_like_another():
 
 
 def test_what_an_execution_waits_for_is_told_in_one_line_each():
-    paused = cast("Any", SimpleNamespace(pending=[approval()]))
+    paused = cast("Any", SimpleNamespace(questions=[approval()]))
     assert told_waiting(paused, "again")[1] == "  approval c1⟨U+001B⟩[2J forged: May bash run?"
 
 

@@ -109,7 +109,7 @@ def test_explain_of_a_unanimous_stop_lists_all_votes():
         (
             "input_required",
             "the run waits for an answer (reason input_required, status paused)",
-            "with_answer(call_id",
+            "with_answer(state.pending[0]",
         ),
         ("guard", "a guard forbade", "change or remove the criterion"),
         ("steps_limit", "the step limit", None),

@@ -483,7 +483,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_an_observation() -> N
     ask = MockTool.returning("ask", InputRequired(prompt="Which one?"))
     agent, model = agent_of([calling("ask"), answering("The red one.")], ask)
     paused = await agent.run("Go")
-    state = await agent.run(paused.with_answer(str(paused.pending[0].call_id), "red"))
+    state = await agent.run(paused.with_answer(paused.pending[0], "red"))
 
     assert paused.status is AgentStatus.PAUSED
     assert texts(model.requests[1])[-1] == ("user", "Observation: red")

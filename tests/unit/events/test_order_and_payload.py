@@ -42,6 +42,7 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.answers import answer_call
 
 USED = Usage(input_tokens=10, output_tokens=5)
 
@@ -459,7 +460,7 @@ async def test_a_resumed_execution_says_so() -> None:
         tools=[MockTool.returning("ask", InputRequired(prompt="?"))],
     )
     recorder, paused = await recorded(agent)
-    await agent.run(paused.with_answer("c1", "yes"))
+    await agent.run(answer_call(paused, "c1", "yes"))
 
     assert [event.resumed for event in recorder.of(AgentExecutionStarted)] == [False, True]
     assert [event.step_number for event in recorder.of(AgentStepStarted)] == [1, 2]

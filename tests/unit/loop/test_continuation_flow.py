@@ -47,6 +47,7 @@ from stepwell.testing import (
     SequentialIds,
     call,
 )
+from tests.answers import answer_call
 
 LOOK = ScenarioStep.tool()
 DONE = ScenarioStep.final("Done.")
@@ -676,7 +677,7 @@ class TestPauseForInput:
         assert paused.pending[0].prompt == "Which door?"
         assert paused.pending[0].call_id == "q1"
 
-        state = await agent.run(paused.with_answer("q1", "the red one"))
+        state = await agent.run(answer_call(paused, "q1", "the red one"))
 
         assert state.status is AgentStatus.COMPLETED
         assert state.step_count == 2

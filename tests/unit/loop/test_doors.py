@@ -235,7 +235,7 @@ class TestAnswers:
     async def test_the_answer_is_in_the_step_and_in_the_messages(self) -> None:
         agent = self.asking("ok")
         paused = await agent.run("Go.")
-        answered = paused.with_answer(paused.pending[0].call_id, {"city": "Paris"})
+        answered = paused.with_answer(paused.pending[0], {"city": "Paris"})
         execution = answered.steps[0].step.tool_executions[0]
         assert (execution.outcome, execution.value) == ("completed", {"city": "Paris"})
         assert answered.messages[-1].text == execution.text == '{"city":"Paris"}'

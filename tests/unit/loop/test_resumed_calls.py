@@ -18,6 +18,7 @@ from stepwell import (
 )
 from stepwell.state import Approval, StepType, ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 
 @tool(parallel=False)
@@ -44,7 +45,7 @@ async def test_the_call_runs_again_with_the_answer_before_the_model_is_asked_aga
     paused = await agent.run("Pay")
 
     assert (paused.status, paused.pending[0].prompt) == (AgentStatus.PAUSED, "Move 5?")
-    state = await agent.run(paused.with_answer("c1", "yes"))
+    state = await agent.run(answer_call(paused, "c1", "yes"))
 
     assert state.final_response == "Done."
     assert texts(state) == ["Pay", "", "yes: moved 5 at 7", "Done."]
@@ -62,7 +63,7 @@ async def test_all_doors_give_the_same_resumed_run() -> None:
     async def paused() -> tuple[Agent, AgentState]:
         model = ScriptedModel([call("transfer", id="c1", amount=5), "Done."])
         agent = Agent(model, tools=[transfer])
-        return agent, (await agent.run("Pay")).with_answer("c1", "yes")
+        return agent, answer_call(await agent.run("Pay"), "c1", "yes")
 
     agent, state = await paused()
     ran = await agent.run(state)
@@ -88,9 +89,9 @@ async def test_other_calls_of_the_response_run_while_one_asks_about_itself() -> 
 
     assert [p.call_id for p in paused.pending] == ["a", "c"]
     assert len(ping.calls) == 1
-    half = paused.with_answer("c", "ok")
+    half = answer_call(paused, "c", "ok")
     assert half.status is AgentStatus.PAUSED
-    state = await agent.run(half.with_answer("a", "sure"))
+    state = await agent.run(answer_call(half, "a", "sure"))
     assert texts(state)[2:5] == ["sure: moved 1 at 7", "pong", "ok: moved 2 at 7"]
     assert len(ping.calls) == 1
 
@@ -106,9 +107,9 @@ async def test_a_call_may_ask_again_and_again() -> None:
 
     agent = Agent(ScriptedModel([call("interview", id="c1"), "Thanks."]), tools=[interview])
     state = await agent.run("Go")
-    state = await agent.run(state.with_answer("c1", "one"))
+    state = await agent.run(answer_call(state, "c1", "one"))
     assert [p.prompt for p in state.pending] == ["Question 2?"]
-    state = await agent.run(state.with_answer("c1", "two"))
+    state = await agent.run(answer_call(state, "c1", "two"))
 
     assert texts(state) == ["Go", "", "one and two", "Thanks."]
     assert state.steps[0].step.messages[-1].text == "one and two"
@@ -128,7 +129,7 @@ async def test_what_a_waiting_call_spent_is_counted_once() -> None:
     agent = Agent(ScriptedModel([call("costly", id="c1"), "Done."]), tools=[costly])
     paused = await agent.run("Go")
     assert (paused.usage.input_tokens, paused.cost) == (20, 0.5)
-    state = await agent.run(paused.with_answer("c1", "yes"))
+    state = await agent.run(answer_call(paused, "c1", "yes"))
     assert (state.usage.input_tokens, state.cost) == (40, 0.75)
 
 
@@ -137,7 +138,7 @@ async def test_an_answered_call_that_never_ran_says_so() -> None:
     paused = await agent.run("Pay")
     cancellation = Cancellation()
     cancellation.request("changed my mind")
-    state = await agent.run(paused.with_answer("c1", "yes"), cancellation=cancellation)
+    state = await agent.run(answer_call(paused, "c1", "yes"), cancellation=cancellation)
 
     assert state.status is AgentStatus.CANCELLED
     assert texts(state)[-1] == "Error: Not run, because the run ended."
@@ -148,7 +149,7 @@ async def test_at_a_limit_the_last_step_answers_without_running_the_call() -> No
     model = ScriptedModel([call("transfer", id="c1", amount=5), "I could not pay."])
     agent = Agent(model, tools=[transfer], max_steps=1, at_limit="wrap_up")
     paused = await agent.run("Pay")
-    state = await agent.run(paused.with_answer("c1", "yes"))
+    state = await agent.run(answer_call(paused, "c1", "yes"))
 
     assert state.final_response == "I could not pay."
     assert texts(state)[2] == "Error: Not run, because a limit of the run was reached."
@@ -167,8 +168,8 @@ async def test_an_approval_is_checked_when_it_is_given() -> None:
     paused = await agent.run("Delete it")
 
     with pytest.raises(StepwellError, match="does not say whether the call may run"):
-        paused.with_answer("c1", "perhaps")
-    state = await agent.run(paused.with_answer("c1", {"approved": True}))
+        answer_call(paused, "c1", "perhaps")
+    state = await agent.run(answer_call(paused, "c1", {"approved": True}))
     assert texts(state)[2] == "approved: True"
     assert paused.stop is not None
     assert paused.stop.stop_reason is StopReason.INPUT_REQUIRED
@@ -179,9 +180,9 @@ async def test_an_answer_that_no_state_can_hold_is_refused_at_once() -> None:
     calls = [call("transfer", id="c1", amount=5), call("ask", id="c2")]
     paused = await Agent(ScriptedModel([calls]), tools=[transfer, ask]).run("Pay")
 
-    for call_id in ("c1", "c2"):
+    for asked in paused.pending:
         with pytest.raises(StepwellError, match="must be text or JSON data"):
-            paused.with_answer(call_id, object())
+            paused.with_answer(asked, object())
 
 
 @pytest.mark.parametrize("limit", [{"max_steps": 1}, {"max_tokens": 15}])

@@ -437,7 +437,7 @@ class TestSecrets:
         paused = await agent.run("go")
         assert paused.status is AgentStatus.PAUSED
         edited = Approval.edited({"user": "ann c4nary-2", "password": "c4nary-2"})
-        answered = paused.with_answer(paused.pending[0].call_id or "", edited)
+        answered = paused.with_answer(paused.pending[0], edited)
         for state in (paused, answered):
             assert b"c4nary" not in SERIALIZER.to_json(state)
             assert "c4nary" not in json.dumps(SERIALIZER.serialize(state))

@@ -23,6 +23,7 @@ from stepwell.serialization import CanSerializeAgentState
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.answers import answer_call
 
 AT = datetime(2026, 1, 16, 10, 0, 0, 123456, tzinfo=UTC)
 
@@ -411,7 +412,7 @@ async def test_the_result_of_a_call_that_waits_says_so() -> None:
     ]
     agent = Agent(ScriptedModel(turns), capabilities=[UseUserInput()])
     paused = await agent.run("Go.")
-    paused = await agent.run(paused.with_answer("q", "one"))
+    paused = await agent.run(answer_call(paused, "q", "one"))
     slim = SlimAgentStateSerializer()
     document = slim.serialize(paused)
 

@@ -9,13 +9,14 @@ from stepwell.agent import Agent
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.sessions.answering import answered_by
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.errors import ConflictError, RefusedError
+from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.resuming import Granted, granted_by
 from stepwell.sessions.taking_up import TakenUp
 from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, PendingKind
 from stepwell.testing import FakeClock, ScriptedModel, SequentialIds, call
+from tests.answers import answer_call
 
 CLOCK = FakeClock()
 PENDING, PAUSED = ExecutionStatus.PENDING, ExecutionStatus.PAUSED
@@ -54,22 +55,28 @@ def execution_of(state: AgentState, status: ExecutionStatus = PAUSED, **fields: 
 
 async def test_an_answer_is_put_into_the_state() -> None:
     state = await asking().run("Go")
-    taken: TakenUp = answered_by("c1", "Oslo")(execution_of(state), state)
+    taken: TakenUp = answered_by(state.pending[0].id, "Oslo")(execution_of(state), state)
     assert (taken.execution.status, taken.execution.pending) == (PENDING, ())
     assert taken.state is not None
     assert taken.state.messages[-1].text == "Oslo"
     assert taken.text == "Answer received, execution queued"
 
 
-async def test_the_id_of_a_question_names_its_step() -> None:
+async def test_an_answer_to_an_earlier_question_returns_what_is_asked_now() -> None:
     agent = asking()
     state = await agent.run("Go")
-    execution = execution_of(state)
-    assert answered_by(f"{execution.id}:1:c1", "Oslo")(execution, state).state is not None
-    state = await agent.run(state.with_answer("c1", "Oslo"))
-    with pytest.raises(ConflictError, match=r"c2 \(question: When\?\), c3 \(question: Who\?\)"):
-        answered_by(f"{execution.id}:1:c1", "Oslo")(execution_of(state), state)
-    half = answered_by(f"{execution.id}:2:c3", "Bob")(execution_of(state), state)
+    old = state.pending[0].id
+    state = await agent.run(answer_call(state, "c1", "Oslo"))
+    for named in (old, "c2", None):
+        with pytest.raises(QuestionChangedError, match=r"When\?\), q_\w+ \(.*Who") as caught:
+            answered_by(named, "Oslo")(execution_of(state), state)
+        assert caught.value.code == "question_changed"
+        assert [it["question_id"] for it in caught.value.pending] == [p.id for p in state.pending]
+    when, who = state.pending
+    with pytest.raises(QuestionChangedError, match="not that of call 'c2'"):
+        answered_by(who.id, "Bob", call_id="c2")(execution_of(state), state)
+    assert answered_by(when.id, "Now", call_id="c2")(execution_of(state), state)
+    half = answered_by(who.id, "Bob")(execution_of(state), state)
     assert half.execution.status is PAUSED
     assert [it["call_id"] for it in half.execution.pending] == ["c2"]
 
@@ -78,7 +85,7 @@ async def test_the_id_of_a_question_names_its_step() -> None:
 async def test_only_a_paused_execution_is_answered(status: ExecutionStatus) -> None:
     state = await asking().run("Go")
     with pytest.raises(ConflictError) as caught:
-        answered_by("c1", "Oslo")(execution_of(state, status), state)
+        answered_by(state.pending[0].id, "Oslo")(execution_of(state, status), state)
     assert caught.value.code == "not_waiting"
 
 
@@ -86,20 +93,28 @@ async def test_only_a_paused_execution_is_answered(status: ExecutionStatus) -> N
 async def test_an_answer_must_be_data_that_can_be_stored(answer: Any) -> None:
     state = await asking().run("Go")
     with pytest.raises(RefusedError) as caught:
-        answered_by("c1", answer)(execution_of(state), state)
+        answered_by(state.pending[0].id, answer)(execution_of(state), state)
     assert caught.value.code == "bad_answer"
 
 
 async def test_a_grant_lets_a_run_go_on_that_waits_for_budget() -> None:
     agent = asking(max_steps=1, at_limit="pause")
     agents = AgentDirectory({"asking": agent})
-    state = (await agent.run("Go")).with_answer("c1", "Oslo")
+    state = answer_call(await agent.run("Go"), "c1", "Oslo")
     state = await agent.run(state)
     assert [it.kind for it in state.pending] == [PendingKind.BUDGET]
     nothing = granted_by(Granted(), agents, accept_change=False)
     with pytest.raises(ConflictError, match="more budget"):
         nothing(execution_of(state), state)
-    more = granted_by(Granted(steps=3), agents, accept_change=False)
+    asked = state.pending[0].id
+    for named in (None, "q_0"):
+        unseen = granted_by(Granted(steps=3), agents, question_id=named, accept_change=False)
+        with pytest.raises(QuestionChangedError) as caught:
+            unseen(execution_of(state), state)
+        assert [it["question_id"] for it in caught.value.pending] == [asked]
+    with pytest.raises(RefusedError, match="/resume"):
+        answered_by(asked, "yes")(execution_of(state), state)
+    more = granted_by(Granted(steps=3), agents, question_id=asked, accept_change=False)
     taken = more(execution_of(state), state)
     assert taken.execution.status is PENDING
     assert taken.state is not None
@@ -145,7 +160,7 @@ async def test_what_was_not_set_aside_says_why_it_is_not_resumed(
 async def test_what_was_set_aside_begins_anew_with_a_clean_row() -> None:
     agent = asking()
     agents = AgentDirectory({"asking": agent})
-    state = (await agent.run("Go")).with_answer("c1", "Oslo")
+    state = answer_call(await agent.run("Go"), "c1", "Oslo")
     aside = execution_of(
         state,
         ExecutionStatus.FAILED,

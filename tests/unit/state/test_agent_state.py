@@ -1,5 +1,6 @@
 """The agent state as a value: changes are copies, totals are kept, answers and grants go in."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,6 +27,7 @@ from stepwell import (
 from stepwell.continuation import resolve
 from stepwell.state import PendingKind
 from stepwell.testing import FakeClock
+from tests.answers import answer_call
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = AT + timedelta(days=1)
@@ -230,7 +232,7 @@ class TestAnswer:
     def test_the_answer_becomes_the_result_of_the_call_and_the_run_can_go_on(self):
         state = paused_on(question("c1"))
 
-        answered = state.with_answer("c1", "the red one")
+        answered = answer_call(state, "c1", "the red one")
 
         result = answered.messages[-1].tool_result
         assert (result.content, result.call_id, result.tool_name) == ("the red one", "c1", "ask")
@@ -240,32 +242,39 @@ class TestAnswer:
 
     def test_the_older_state_keeps_waiting(self):
         state = paused_on(question("c1"))
-        state.with_answer("c1", "the red one")
+        answer_call(state, "c1", "the red one")
 
         assert state.status is AgentStatus.PAUSED
-        assert state.pending == (question("c1"),)
+        assert [asked.without_id() for asked in state.pending] == [question("c1")]
         assert state.messages[-1].text == "Waiting for an answer."
 
     def test_one_of_two_answers_leaves_it_paused(self):
-        state = paused_on(question("c1"), question("c2")).with_answer("c2", "two")
+        state = answer_call(paused_on(question("c1"), question("c2")), "c2", "two")
 
         assert state.status is AgentStatus.PAUSED
-        assert state.pending == (question("c1"),)
+        assert [asked.without_id() for asked in state.pending] == [question("c1")]
         assert [message.text for message in state.messages] == ["Waiting for an answer.", "two"]
-        assert state.with_answer("c1", "one").status is AgentStatus.IN_PROGRESS
+        assert answer_call(state, "c1", "one").status is AgentStatus.IN_PROGRESS
 
     def test_the_message_keeps_its_id(self):
         state = paused_on(question("c1"))
 
-        assert state.with_answer("c1", "x").messages[-1].id == state.messages[-1].id
+        assert answer_call(state, "c1", "x").messages[-1].id == state.messages[-1].id
 
     def test_an_answer_nobody_waits_for_is_an_error_that_lists_what_is_waited_for(self):
-        with pytest.raises(StepwellError, match=r"'c9'; waiting: c1"):
-            paused_on(question("c1")).with_answer("c9", "x")
+        state = paused_on(question("c1"))
+        waiting = re.escape(f"waiting: {state.pending[0].id} (question of call c1)")
+
+        for named in ("c1", "c9", "q_0"):  # a call is no question
+            with pytest.raises(StepwellError, match=f"'{named}'.*{waiting}"):
+                state.with_answer(named, "x")
 
     def test_an_answer_given_twice_is_an_error(self):
+        state = paused_on(question("c1"))
+        answered = state.with_answer(state.pending[0], "x")
+
         with pytest.raises(StepwellError, match=r"waiting: \(none\)"):
-            paused_on(question("c1")).with_answer("c1", "x").with_answer("c1", "y")
+            answered.with_answer(state.pending[0], "y")
 
 
 class TestGrant:
@@ -284,7 +293,7 @@ class TestGrant:
         state = paused_on(question("c1")).with_pause(BUDGET).with_budget_granted(steps=1)
 
         assert state.status is AgentStatus.PAUSED
-        assert state.pending == (question("c1"),)
+        assert [asked.without_id() for asked in state.pending] == [question("c1")]
 
     @pytest.mark.parametrize("kind", ["steps", "tokens", "seconds", "cost"])
     def test_a_negative_grant_is_refused(self, kind):

@@ -13,6 +13,7 @@ from stepwell.testing.message_list import (
     reconciled,
     said,
 )
+from tests.answers import answer_call
 from tests.unit.testing.envelopes import (
     blocks,
     chunk,
@@ -76,7 +77,7 @@ async def test_a_page_opened_while_a_call_waits_shows_it_once() -> None:
     opened = from_history(stored)
     assert [one["state"] for one in blocks(opened)] == ["waiting"]
 
-    await agent.run(paused.with_answer("c1", True))
+    await agent.run(answer_call(paused, "c1", True))
     await adapter.flush()
     for missed in (screen.envelopes[before:], screen.envelopes):
         list = listed(missed, opened)

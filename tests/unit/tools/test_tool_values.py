@@ -22,6 +22,7 @@ from stepwell import (
 )
 from stepwell.state import PendingKind
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from tests.answers import answer_call
 
 
 async def run_returning(value: Any) -> AgentState:
@@ -111,7 +112,7 @@ async def test_an_answer_becomes_the_result_and_the_run_goes_on_in_the_same_exec
     model = ScriptedModel([call("ask", id="c1", question="Really?"), "Then I do it."])
     agent = asking_agent(model)
     paused = await agent.run("Go")
-    answered = paused.with_answer("c1", "yes")
+    answered = answer_call(paused, "c1", "yes")
     state = await agent.run(answered)
     assert paused.execution is not None
     assert state.execution is not None
@@ -140,8 +141,8 @@ async def test_two_questions_of_one_response_are_both_waited_for() -> None:
     calls = [call("ask", id="c1", question="A?"), call("ask", id="c2", question="B?")]
     agent = asking_agent(ScriptedModel([calls, "ok"]))
     paused = await agent.run("Go")
-    half = paused.with_answer("c2", "b")
-    state = await agent.run(half.with_answer("c1", "a"))
+    half = answer_call(paused, "c2", "b")
+    state = await agent.run(answer_call(half, "c1", "a"))
 
     assert [waiting.call_id for waiting in paused.pending] == ["c1", "c2"]
     assert half.status is AgentStatus.PAUSED
@@ -152,7 +153,7 @@ async def test_two_questions_of_one_response_are_both_waited_for() -> None:
 async def test_an_answer_to_nothing_says_what_is_waited_for() -> None:
     paused = await asking_agent(ScriptedModel([call("ask", id="c1", question="?")])).run("Go")
 
-    with pytest.raises(StepwellError, match=r"answer to 'c9'; waiting: c1"):
+    with pytest.raises(StepwellError, match=r"'c9'.*waiting: q_\w+ \(question of call c1\)"):
         paused.with_answer("c9", "yes")
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from stepwell.broadcasting.ag_ui.messages import OWN_KEY, CallIds
-from stepwell.broadcasting.client_stream import Told, question_id
+from stepwell.broadcasting.client_stream import Told
 from stepwell.continuation import AgentStatus
 from stepwell.messages import Usage
-from stepwell.state import AgentState, Pending, PendingKind
+from stepwell.state import AgentState, PendingKind, Question
 from stepwell.tools.formatting import json_value
 
 STOP_EVENT = "stepwell.stop"
@@ -84,28 +84,22 @@ def wire_usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def interrupt_id(state: AgentState, pending: Pending) -> str:
-    """By what a client answers it."""
-    execution_id = "" if state.execution is None else state.execution.id
-    return question_id(execution_id, state.step_count, pending.call_id)
-
-
 def _outcome(state: AgentState) -> Told:
     if state.status is AgentStatus.CANCELLED:
         return {"type": "cancelled"}
     if state.status is AgentStatus.PAUSED and state.pending:
         ids = CallIds()
         ids.learn(state.messages)
-        waits_for = [_interrupt(state, pending, ids) for pending in state.pending]
+        waits_for = [_interrupt(pending, ids) for pending in state.pending]
         return {"type": "interrupt", "interrupts": waits_for}
     return {"type": "success"}
 
 
-def _interrupt(state: AgentState, pending: Pending, ids: CallIds) -> Told:
+def _interrupt(pending: Question, ids: CallIds) -> Told:
     about = {"kind": pending.kind.value, "details": dict(pending.details)}
     asked_by = {"toolName": pending.tool_name} if pending.tool_name else {}
     interrupt: Told = {
-        "id": interrupt_id(state, pending),
+        "id": pending.id,
         "reason": _REASONS[pending.kind],
         "message": pending.prompt,
         "responseSchema": _ANSWERS[pending.kind],

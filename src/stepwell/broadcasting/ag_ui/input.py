@@ -8,14 +8,13 @@ from typing import Any
 
 from msgspec import ValidationError, convert
 
-from stepwell.broadcasting.ag_ui.ending import interrupt_id
 from stepwell.broadcasting.ag_ui.history import conversation
 from stepwell.broadcasting.ag_ui.shapes import GrantedBudget, RunInput, SentAnswer
 from stepwell.broadcasting.client_input import Sent, check_previous, read_json
 from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import StepwellError
 from stepwell.messages import Message
-from stepwell.state import AgentState, Approval, Pending, PendingKind
+from stepwell.state import AgentState, Approval, Pending, PendingKind, Question
 
 NOT_ANSWERED = "The person did not answer."
 
@@ -100,7 +99,7 @@ def _continued(
     if not answers:
         # The page was loaded anew, say: the person goes on without an answer, and so does the run.
         asked = [p for p in previous.pending if p.call_id is not None]
-        answers = [SentAnswer(interrupt_id(previous, p), "cancelled") for p in asked]
+        answers = [SentAnswer(p.id, "cancelled") for p in asked]
     return _answered(previous, answers, rights).with_message(*said)
 
 
@@ -113,7 +112,7 @@ def _read(input: Sent) -> RunInput:
 
 def _answered(state: AgentState, answers: Iterable[SentAnswer], rights: _Rights) -> AgentState:
     for number, answer in enumerate(answers):
-        asked = {interrupt_id(state, pending): pending for pending in state.pending}
+        asked = {pending.id: pending for pending in state.pending}
         pending = asked.get(answer.interrupt_id)
         if pending is None:
             raise ClientInputError(
@@ -133,7 +132,7 @@ def _answered(state: AgentState, answers: Iterable[SentAnswer], rights: _Rights)
     return state
 
 
-def _with_answer(state: AgentState, asked: Pending, answer: SentAnswer) -> AgentState:
+def _with_answer(state: AgentState, asked: Question, answer: SentAnswer) -> AgentState:
     is_given = answer.status == "resolved"
     if asked.kind is PendingKind.BUDGET or asked.call_id is None:
         # Without more, the run pauses again at once and asks the same.
@@ -143,8 +142,8 @@ def _with_answer(state: AgentState, asked: Pending, answer: SentAnswer) -> Agent
         )
     if asked.kind is PendingKind.APPROVAL:
         word = _approval(answer.payload) if is_given else Approval.denied(NOT_ANSWERED)
-        return state.with_answer(asked.call_id, word)
-    return state.with_answer(asked.call_id, answer.payload if is_given else NOT_ANSWERED)
+        return state.with_answer(asked, word)
+    return state.with_answer(asked, answer.payload if is_given else NOT_ANSWERED)
 
 
 def _approval(payload: Any) -> Any:

@@ -101,8 +101,8 @@ class UiMessage(Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...]
     tools: tuple[ToolPart, ...] = ()
     ends_with_tools: bool = False
-    stopped_at: tuple[Any, Any] | None = None
-    """The execution and the number of steps that its run had stopped at."""
+    asked: frozenset[str] = frozenset()
+    """Ids of the questions that its run waited for when it stopped."""
 
     def tool_part(self, call_id: str | None) -> ToolPart | None:
         """The newest part of that call."""
@@ -175,19 +175,26 @@ class _Step:
         return [response, *(Message.tool(t.result, id=f"{name}:{i}") for i, t in results)]
 
 
+def _question_ids(waits_for: Any) -> frozenset[str]:
+    """Leaves out what is no question: the part may be one that an older version sent."""
+    entries = cast("list[Any]", waits_for) if isinstance(waits_for, list) else []
+    ids = [cast("dict[str, Any]", e).get("question_id") for e in entries if isinstance(e, dict)]
+    return frozenset(id for id in ids if isinstance(id, str))
+
+
 def _assistant(
     message_id: str, listed: Sequence[tuple[Mapping[str, Any], str]], place: str
 ) -> UiMessage:
     """One response per step, each with the results of its calls."""
     steps = [_Step()]
-    stopped_at: tuple[Any, Any] | None = None
+    asked = frozenset[str]()
     for item, where in listed:
         kind = _text(item, "type", where)
         if kind == "step-start":
             steps.append(_Step())
         elif kind == STOP_PART:
             told = _object(item.get("data"), f"{where}.data")
-            stopped_at = (told.get("execution_id"), told.get("steps"))
+            asked = _question_ids(told.get("waits_for"))
         else:
             steps[-1].add(item, kind, where)
     history = [m for i, step in enumerate(steps) for m in step.messages(f"{message_id}:{i}")]
@@ -198,7 +205,7 @@ def _assistant(
         history=tuple(history),
         tools=tuple(tool for step in steps for tool in step.tools),
         ends_with_tools=bool(history) and history[-1].is_tool(),
-        stopped_at=stopped_at,
+        asked=asked,
     )
 
 

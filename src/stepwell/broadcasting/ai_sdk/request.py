@@ -5,15 +5,15 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stepwell.broadcasting.ai_sdk.history import ToolPart, UiMessage, ui_messages
+from stepwell.broadcasting.ai_sdk.answers import find_answer
+from stepwell.broadcasting.ai_sdk.history import UiMessage, ui_messages
 from stepwell.broadcasting.client_input import Sent, check_previous, read_json
-from stepwell.broadcasting.client_stream import ClientInputError, question_id
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import StepwellError
 from stepwell.messages import Message
-from stepwell.state import AgentState, Approval, Pending, PendingKind
+from stepwell.state import AgentState, Approval, PendingKind
 
 _NO_ANSWER = "the user gave no answer and wrote something else instead"
-_UNANSWERED = object()
 
 
 def response_message_id(body: Sent) -> str | None:
@@ -108,41 +108,14 @@ def _news(previous: AgentState, messages: Sequence[UiMessage]) -> list[Message]:
 def _answered(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
     state = previous
     for asked in previous.pending:
-        if asked.call_id is None:
-            continue
-        answer = _answer_to(asked, previous, messages)
-        if answer is _UNANSWERED:
+        answer = find_answer(messages, question_id=asked.id, kind=asked.kind, call_id=asked.call_id)
+        if answer is None:
             continue
         try:
-            state = state.with_answer(asked.call_id, answer)
+            state = state.with_answer(asked, answer[0])
         except StepwellError as error:
             raise ClientInputError(f"the output of call {asked.call_id!r:.80}: {error}") from None
     return state
-
-
-def _answer_to(asked: Pending, previous: AgentState, messages: Sequence[UiMessage]) -> Any:
-    parts = ((m, part) for m in reversed(messages) if (part := m.tool_part(asked.call_id)))
-    found = next(parts, None)
-    if found is None or previous.execution is None:
-        return _UNANSWERED
-    message, part = found
-    at = (previous.execution.id, previous.step_count)
-    if asked.kind is PendingKind.APPROVAL:
-        return _approval(part, question_id(*at, asked.call_id))
-    if message.stopped_at != at:  # an answer to an earlier question of that call
-        return _UNANSWERED
-    if part.state == "output-available":
-        return part.output
-    return part.error_text if part.state == "output-error" else _UNANSWERED
-
-
-def _approval(part: ToolPart, named: str) -> Any:
-    approval = part.approval
-    if part.state != "approval-responded" or approval.get("id") != named:
-        return _UNANSWERED
-    if approval.get("approved") is True:
-        return Approval.granted()
-    return Approval.denied(str(approval.get("reason") or ""))
 
 
 def _unanswered(previous: AgentState) -> AgentState:
@@ -152,5 +125,5 @@ def _unanswered(previous: AgentState) -> AgentState:
         if asked.call_id is not None:
             is_approval = asked.kind is PendingKind.APPROVAL
             answer = Approval.denied(_NO_ANSWER) if is_approval else f"({_NO_ANSWER})"
-            state = state.with_answer(asked.call_id, answer)
+            state = state.with_answer(asked, answer)
     return state

@@ -10,7 +10,7 @@ from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus, StopReason
 from stepwell.events import AgentFinished
 from stepwell.messages import FinishReason, Usage
-from stepwell.state import AgentState, Pending, PendingKind
+from stepwell.state import AgentState, PendingKind, Question
 
 _FINISH_REASONS = {
     FinishReason.STOP: "stop",
@@ -77,6 +77,15 @@ class Stop(Struct, frozen=True, kw_only=True):
             if asked["call_id"] is not None
         }
 
+    @property
+    def approvals(self) -> dict[str, str]:
+        """By call, the id of the question whether it may run."""
+        return {
+            asked["call_id"]: asked["question_id"]
+            for asked in self.waits_for
+            if asked["call_id"] is not None and asked["kind"] == PendingKind.APPROVAL
+        }
+
     def part(self) -> dict[str, Any]:
         """The data part that tells it; kept in the message, and replaced when the run goes on."""
         data = {
@@ -112,8 +121,9 @@ class Stop(Struct, frozen=True, kw_only=True):
         return "other"
 
 
-def _asked(pending: Pending) -> dict[str, Any]:
+def _asked(pending: Question) -> dict[str, Any]:
     return {
+        "question_id": pending.id,
         "kind": pending.kind.value,
         "prompt": pending.prompt,
         "call_id": pending.call_id,

@@ -6,7 +6,7 @@ from typing import Any
 from stepwell.broadcasting.ai_sdk.stop import Stop
 from stepwell.broadcasting.ai_sdk.subagents import SubagentParts
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
-from stepwell.broadcasting.client_stream import Told, question_id
+from stepwell.broadcasting.client_stream import Told
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
@@ -27,7 +27,7 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.messages import FinishReason
-from stepwell.state import AgentState, PendingKind, ToolExecution, ToolOutcome
+from stepwell.state import AgentState, ToolExecution, ToolOutcome
 
 NO_RESULT = "Error: the call has no result, because the step that ran it did not end well."
 
@@ -165,10 +165,10 @@ class AiSdkTranslator:
     def _step_closed(self, stop: Stop | None) -> list[Told]:
         chunks = self._block_closed()
         waiting = {} if stop is None else stop.waiting_calls
+        approvals = {} if stop is None else stop.approvals
         for call_id in [call_id for call_id, done in self._settled.items() if not done]:
-            if waiting.get(call_id) is PendingKind.APPROVAL and stop is not None:
-                asked = question_id(stop.execution_id, stop.steps, call_id)
-                request = {"type": "tool-approval-request", "approvalId": asked}
+            if call_id in approvals:
+                request = {"type": "tool-approval-request", "approvalId": approvals[call_id]}
                 chunks.append({**request, "toolCallId": call_id})
             elif call_id not in waiting:
                 chunks += self._result(call_id, value=None, error=NO_RESULT)

@@ -110,8 +110,9 @@ export type BroadcastStatus = "cancelled" | "completed" | "failed" | "idle" | "p
 /** Why a run ended, most urgent first; the order decides between several forbids. */
 export type StopReason = "completed" | "cost_limit" | "error" | "finish_reason" | "guard" | "input_required" | "retry_limit" | "steps_limit" | "stop_requested" | "time_limit" | "token_limit" | "user_requested";
 
-/** Something a paused execution waits for. */
+/** Something a paused execution waits for; an answer names its `question_id`. */
 export interface Waiting {
+  question_id: string;
   kind: string;
   prompt: string;
   call_id: string | null;

@@ -106,7 +106,7 @@ class Visitor:
         pending = (await self.get(f"agent/executions/{seen.execution}"))["pending"]
         if not pending:
             raise Missing("nothing waits for an answer")
-        body = {"call_id": pending[0]["call_id"], "answer": answer}
+        body = {"question_id": pending[0]["question_id"], "answer": answer}
         await self.post(f"agent/executions/{seen.execution}/answer", body)
         return await self.until(seen, *ENDED, "paused")
 

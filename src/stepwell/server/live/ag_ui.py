@@ -78,12 +78,6 @@ def _text(message: SentUser) -> str:
 
 
 def _answer(number: int, given: SentAnswer) -> tuple[str, Any]:
-    if given.interrupt_id.endswith(":budget"):
-        raise RefusedError(
-            f"resume[{number}] grants budget, which is not taken from a client: use POST "
-            "/agent/executions/{id}/resume",
-            code="not_granted",
-        )
     if given.status == "cancelled":
         return given.interrupt_id, NO_ANSWER
     if given.status != "resolved":

@@ -13,16 +13,16 @@ from stepwell.broadcasting.ai_sdk import (
     AiSdkTranslator,
     response_message_id,
 )
-from stepwell.broadcasting.ai_sdk.history import ToolPart, UiMessage, ui_messages
+from stepwell.broadcasting.ai_sdk.answers import find_answer
+from stepwell.broadcasting.ai_sdk.history import UiMessage, ui_messages
 from stepwell.broadcasting.client_input import read_json
-from stepwell.broadcasting.client_stream import ClientInputError, question_id
+from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.messages import TextPart
 from stepwell.server.live.story import Followed, Story, story_response
 from stepwell.server.live.wishes import Wish, fulfilled, paused_execution, under_way
-from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session
-from stepwell.state import Approval, PendingKind
 
 if TYPE_CHECKING:
     from stepwell.server.services import Services
@@ -85,10 +85,20 @@ def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Executi
     last = messages[-1]
     if last.role == "user":
         return Wish(text=_text(last), named=("ai-sdk", str(posted.get("id")), last.id))
-    if paused is None:
-        return Wish()
-    found = ((asked["call_id"], _answer_to(asked, paused, messages)) for asked in paused.pending)
-    return Wish(answers=tuple((call_id, one[0]) for call_id, one in found if one is not None))
+    questions = () if paused is None else paused.questions
+    answers: list[tuple[str, Any]] = []
+    for asked in questions:
+        id, kind, call_id = asked["question_id"], asked["kind"], asked["call_id"]
+        found = find_answer(messages, question_id=id, kind=kind, call_id=call_id)
+        if found is not None:
+            answers.append((id, found[0]))
+    if last.tools and not answers:
+        raise QuestionChangedError(
+            f"{last.where} answers nothing that is asked now; load the session again",
+            code="question_changed" if questions else "not_waiting",
+            pending=questions,
+        )
+    return Wish(answers=tuple(answers))
 
 
 def _text(message: UiMessage) -> str:
@@ -97,28 +107,3 @@ def _text(message: UiMessage) -> str:
     if len(texts) != len(parts):
         raise RefusedError(f"{message.where} holds a file; sessions take text", code="text_only")
     return "\n".join(texts)
-
-
-def _answer_to(asked: Any, paused: Execution, messages: Sequence[UiMessage]) -> tuple[Any] | None:
-    """The answer to one question, if it is to this one and not to an earlier one of its call."""
-    call_id = asked["call_id"]
-    found = next(((m, p) for m in reversed(messages) if (p := m.tool_part(call_id))), None)
-    if call_id is None or found is None:
-        return None
-    message, part = found
-    if asked["kind"] == PendingKind.APPROVAL:
-        return _approval(part, question_id(paused.id, paused.step_count, call_id))
-    if message.stopped_at != (paused.id, paused.step_count):
-        return None
-    if part.state == "output-available":
-        return (part.output,)
-    return (part.error_text,) if part.state == "output-error" else None
-
-
-def _approval(part: ToolPart, named: str) -> tuple[Approval] | None:
-    word = part.approval
-    if part.state != "approval-responded" or word.get("id") != named:
-        return None
-    if word.get("approved") is True:
-        return (Approval.granted(),)
-    return (Approval.denied(str(word.get("reason") or "")),)

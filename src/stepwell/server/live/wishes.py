@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from stepwell.broadcasting.client_stream import question_id
 from stepwell.server.live.story import Followed
 from stepwell.server.policy import require
-from stepwell.sessions.errors import ConflictError, RefusedError
+from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake import NewMessage, Sent
 from stepwell.sessions.ports import Transaction
@@ -27,7 +26,7 @@ NO_ANSWER = object()
 
 class Wish(Struct, frozen=True, kw_only=True):
     """A message, named as its client names it so that it counts once, and answers by the id of
-    their question or of the call that asked."""
+    their question."""
 
     text: str | None = None
     named: tuple[str, ...] = ()
@@ -56,14 +55,14 @@ async def fulfilled(
     followed: Followed | None = None
     for question, answer in wish.answers:
         if session is None or standing.paused is None:
-            raise ConflictError("nothing waits for an answer", code="not_waiting")
+            raise QuestionChangedError("nothing waits for an answer", code="not_waiting")
         await require(services, who, ANSWER, standing.paused)
         value = _refusal(standing.paused, question) if answer is NO_ANSWER else answer
         answered = await services.lifecycle.answer(standing.paused.id, question, value)
         followed = await _resumed(services, session, answered, standing.newest)
     if wish.text is not None:
         unanswered = None if wish.answers else standing.paused
-        if unanswered is not None and any(_calls(unanswered)):
+        if unanswered is not None and any(_questions(unanswered)):
             # Before the message is stored: it is an answer as well.
             await require(services, who, ANSWER, unanswered)
         sent = await _sent(services, who, session, wish)
@@ -114,24 +113,24 @@ async def _sent(services: "Services", who: Principal, session: Session | None, w
 async def _go_on_without(services: "Services", paused: Execution) -> None:
     """The person wrote something else: what waits for an answer is told so and goes on, or the
     message would never have its turn."""
-    for call_id in _calls(paused):
+    for question_id in _questions(paused):
         try:
-            await services.lifecycle.answer(paused.id, call_id, _refusal(paused, call_id))
+            refusal = _refusal(paused, question_id)
+            await services.lifecycle.answer(paused.id, question_id, refusal)
         except ConflictError:
             return  # somebody answered, or the message itself put an end to it
 
 
-def _calls(paused: Execution) -> list[str]:
-    """The calls that wait for a person. More budget is waited for without one: no message gives
+def _questions(paused: Execution) -> list[str]:
+    """Ids of what calls ask a person. More budget is waited for without one: no message gives
     it."""
-    return [asked["call_id"] for asked in paused.pending if asked["call_id"] is not None]
+    return [asked["question_id"] for asked in paused.questions if asked["call_id"] is not None]
 
 
 def _refusal(paused: Execution, question: str) -> Any:
     """No answer, in the form that the question takes."""
-    for asked in paused.pending:
-        named = question_id(paused.id, paused.step_count, asked["call_id"])
-        if question in (named, asked["call_id"]) and asked["kind"] == PendingKind.APPROVAL:
+    for asked in paused.questions:
+        if question == asked["question_id"] and asked["kind"] == PendingKind.APPROVAL:
             return Approval.denied(NOT_ANSWERED)
     return NOT_ANSWERED
 

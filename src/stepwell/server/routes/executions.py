@@ -126,6 +126,7 @@ async def resume_execution(
     """Grant more budget to an execution that ran out of it, or take up one that was set aside."""
     execution = await services.lifecycle.resume(
         the_execution(access).id,
+        question_id=body.question_id,
         steps=body.steps,
         tokens=body.tokens,
         seconds=body.seconds,
@@ -142,8 +143,10 @@ async def resume_execution(
     **documented("answer_execution", _TAG, *WITH_BODY, 404, 409, 429),
 )
 async def answer_execution(body: AnswerBody, access: SendingDep, services: ServicesDep) -> Response:
-    """Answer a question or an approval that an execution waits for."""
-    execution = await services.lifecycle.answer(the_execution(access).id, body.call_id, body.answer)
+    """Answer a question or an approval that an execution waits for, by its id."""
+    execution = await services.lifecycle.answer(
+        the_execution(access).id, body.question_id, body.answer, call_id=body.call_id
+    )
     return answer(execution_view(execution), 202)
 
 

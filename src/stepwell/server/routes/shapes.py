@@ -82,7 +82,10 @@ class ExecutionShape(Shape):
     decision: dict[str, Any] | None = Field(
         description="The whole outcome that ended or paused it, with every evaluation."
     )
-    pending: list[dict[str, Any]] = Field(description="What a paused execution waits for.")
+    pending: list[dict[str, Any]] = Field(
+        description="What a paused execution waits for: `question_id`, which an answer names, "
+        "`kind`, `prompt`, `call_id`, `tool_name`, `details`."
+    )
     error_message: str | None
     last_snapshot_id: str | None
     metadata: dict[str, Any]
@@ -266,3 +269,8 @@ class Problem(Shape):
     code: str = Field(examples=["session_not_found"])
     instance: str | None = None
     errors: list[FieldError] | None = None
+    pending: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Of an answer to a question that is not waited for: what is, as in "
+        "`ExecutionShape.pending`.",
+    )

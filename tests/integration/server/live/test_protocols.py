@@ -125,7 +125,8 @@ async def test_an_ag_ui_page_approves_or_denies(
     paused = await client(agRun=said("m1", "pay"))
     assert paused["outcome"] == "interrupt"
     assert paused["interrupts"][0]["toolCallId"] == "call_pay"
-    ran = await client(agRun={"resume": [{"interruptId": "call_pay", **answer}]})
+    named = paused["interrupts"][0]["id"]
+    ran = await client(agRun={"resume": [{"interruptId": named, **answer}]})
     [told] = [content for role, content in shown(ran) if role == "tool"]
     assert result in (told or "")
     assert ran["outcome"] == "success"
@@ -133,8 +134,8 @@ async def test_an_ag_ui_page_approves_or_denies(
 
 async def test_an_ag_ui_page_answers_a_question(live: Live, client: NodeClient) -> None:
     await ag_ui(live, client)
-    await client(agRun=said("m1", "ask"))
-    answer = {"interruptId": "call_ask", "status": "resolved", "payload": "Rome"}
+    paused = await client(agRun=said("m1", "ask"))
+    answer = {"interruptId": paused["interrupts"][0]["id"], "status": "resolved", "payload": "Rome"}
     ran = await client(agRun={"resume": [answer]})
     assert shown(ran)[-1] == ("assistant", "Done: Rome")
 
@@ -159,9 +160,8 @@ async def test_who_writes_instead_of_answering_goes_on(live: Live, client: NodeC
         ({}, "bad_input"),
         ({"messages": []}, "nothing_new"),
         ({"messages": [{"id": "a", "role": "assistant", "content": "x"}]}, "nothing_new"),
-        ({"resume": [{"interruptId": "e:1:c", "status": "resolved"}]}, "not_waiting"),
-        ({"resume": [{"interruptId": "e:1:budget", "status": "resolved"}]}, "not_granted"),
-        ({"resume": [{"interruptId": "e:1:c", "status": "odd"}]}, "bad_input"),
+        ({"resume": [{"interruptId": "q_0", "status": "resolved"}]}, "not_waiting"),
+        ({"resume": [{"interruptId": "q_0", "status": "odd"}]}, "bad_input"),
         (
             {"resume": [{"interruptId": "e", "status": "resolved", "payload": {"editedArgs": {}}}]},
             "not_editable",

@@ -102,7 +102,7 @@ def said(text: str) -> Json:
 
 def answers_of(run: Execution) -> dict[str, Json]:
     """What approves, denies or passes over the call, by the protocol that it is sent through."""
-    named = f"{run.id}:{run.step_count}:call_pay"
+    named = run.pending[0]["question_id"]
     part = {
         "type": "dynamic-tool",
         "toolName": "pay",
@@ -111,8 +111,8 @@ def answers_of(run: Execution) -> dict[str, Json]:
         "input": {"amount": 7},
         "approval": {"id": named, "approved": True},
     }
-    approved = {"interruptId": "call_pay", "status": "resolved", "payload": {"approved": True}}
-    cancelled = {"interruptId": "call_pay", "status": "cancelled"}
+    approved = {"interruptId": named, "status": "resolved", "payload": {"approved": True}}
+    cancelled = {"interruptId": named, "status": "cancelled"}
     text = {"type": "text", "text": "something else"}
     return {
         "ag-ui": ag_ui(resume=[approved]),
@@ -130,7 +130,7 @@ async def test_who_may_not_answer_may_not_by_any_protocol(live: Live) -> None:
         for way, body in answers_of(run).items():
             path = f"/agent/sessions/{run.session_id}/{way.strip()}"
             assert (way, await post(clerk, path, body)) == (way, (403, "not_allowed"))
-        plain = {"call_id": "call_pay", "answer": {"approved": True}}
+        plain = {"question_id": run.pending[0]["question_id"], "answer": {"approved": True}}
         path = f"/agent/executions/{run.id}/answer"
         assert await post(clerk, path, plain) == (403, "not_allowed")
     await live.served.work_off()

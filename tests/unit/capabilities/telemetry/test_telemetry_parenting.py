@@ -31,6 +31,7 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.messages import FinishReason
 from stepwell.models import ResponseEnd, StreamPart
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.answers import answer_call
 from tests.unit.capabilities.telemetry.recording import Recorded
 
 
@@ -258,7 +259,7 @@ async def test_a_resumed_run_is_a_new_span_with_a_link_to_the_one_before() -> No
     )
     paused = await agent.run("Go")
     assert paused.status is AgentStatus.PAUSED
-    done = await agent.run(paused.with_answer("c1", Approval(approved=True)))
+    done = await agent.run(answer_call(paused, "c1", Approval(approved=True)))
     assert done.status is AgentStatus.COMPLETED
     first, second = [span for span in recorded.spans if span.name == "invoke_agent helper"]
     assert (first.attributes or {})["stepwell.status"] == "paused"
