@@ -16,9 +16,9 @@ export const isSignedIn = signal(sessionStorage.getItem(KEY) !== null);
 
 /** What went wrong: `code` is for programs, `detail` for people. Status 0 means that nobody answered. */
 export class Problem extends Error {
-  constructor(status, code, detail, retryAfter = 0) {
+  constructor(status, code, detail, retryAfter = 0, pending = []) {
     super(detail);
-    Object.assign(this, { name: "Problem", status, code, detail, retryAfter });
+    Object.assign(this, { name: "Problem", status, code, detail, retryAfter, pending });
   }
 }
 
@@ -83,7 +83,7 @@ async function checked(response) {
   if (response.ok) return response;
   const told = await response.json().catch(() => ({}));
   const detail = told.detail || `The server answered ${response.status} ${response.statusText}`;
-  const problem = new Problem(response.status, told.code || "error", detail, Number(response.headers.get("retry-after")));
+  const problem = new Problem(response.status, told.code || "error", detail, Number(response.headers.get("retry-after")), told.pending);
   if (response.status === 401) {
     const hadKey = sessionStorage.getItem(KEY) !== null;
     signInWanted.value = hadKey ? "This key was not accepted: it may be mistyped, revoked or expired." : "";

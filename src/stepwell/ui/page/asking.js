@@ -7,21 +7,34 @@ import { editableJson, revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "./html.js";
 import { Part } from "./tool_block.js";
-import { clipped, counted, firstLines, shownArguments, shownValue } from "./words.js";
+import { clipped, shownArguments, shownValue } from "./words.js";
 
 const OUTCOMES = ["done", "retry", "failed"];
 const OUTCOME_WORDS = {
   done: "It took effect", retry: "It did not: run it again", failed: "It did not: count it as failed",
 };
-/** Longer arguments are unfolded, and so seen, before the call can be allowed. */
-const MOST_LINES = 40;
 
-/** @param {{execution: {id: string, pending: object[]}, onAnswered: () => void}} given */
-export const Asking = ({ execution, onAnswered }) => html`
-  ${execution.pending.map((asked) => html`
-    <${Asked} key=${`${execution.id} ${asked.call_id ?? asked.kind} ${execution.pauses ?? 0}`} execution=${execution} asked=${asked} onAnswered=${onAnswered} />`)}`;
+/**
+ * @param {{execution: {id: string, pending: object[]}, onAnswered: () => void, onChanged: (pending: object[]) => void}} given
+ * `onChanged` is given what is asked now, when an answer was refused because it was to something else.
+ */
+export const Asking = ({ execution, onAnswered, onChanged }) => {
+  const [isChanged, setChanged] = useState(false);
+  const answered = () => {
+    setChanged(false);
+    onAnswered();
+  };
+  const changed = (pending) => {
+    setChanged(true);
+    onChanged(pending);
+  };
+  return html`
+    ${isChanged && html`<div class="row asking changed" role="alert"><${Icon} name="alert" /> What is asked has changed since you saw it. Your answer was not used; read again what is asked now.</div>`}
+    ${execution.pending.map((asked) => html`
+      <${Asked} key=${asked.question_id} execution=${execution} asked=${asked} onAnswered=${answered} onChanged=${changed} />`)}`;
+};
 
-const Asked = ({ execution, asked, onAnswered }) => {
+const Asked = ({ execution, asked, onAnswered, onChanged }) => {
   const [given, setGiven] = useState("");
   const [problem, setProblem] = useState(null);
   const [isSending, setSending] = useState(false);
@@ -37,7 +50,9 @@ const Asked = ({ execution, asked, onAnswered }) => {
       setGiven(words);
       onAnswered();
     } catch (error) {
-      if (error.status === 409 && !asksToAccept(error)) {
+      if (error.code === "question_changed") {
+        onChanged(error.pending);
+      } else if (error.status === 409 && !asksToAccept(error)) {
         setGiven("It was answered elsewhere meanwhile.");
         onAnswered();
       } else {
@@ -50,7 +65,7 @@ const Asked = ({ execution, asked, onAnswered }) => {
   };
   const answer = (value, words) => {
     const path = `agent/executions/${encodeURIComponent(execution.id)}/answer`;
-    return send(() => post(path, { call_id: asked.call_id, answer: value }), `You answered: ${words}`);
+    return send(() => post(path, { question_id: asked.question_id, answer: value }), `You answered: ${words}`);
   };
   const Form = asked.kind === "approval" ? Approval : asked.kind === "budget" ? Budget : Question;
   const title = asked.kind === "approval" ? `May ${asked.tool_name} run?` : asked.kind === "budget" ? "A limit was reached" : "A question for you";
@@ -58,7 +73,7 @@ const Asked = ({ execution, asked, onAnswered }) => {
   return html`
     <${Frame} asked=${asked} title=${title} isUsed=${isUsed}>
       <${Form} asked=${asked} answer=${answer} isSending=${isSending} problem=${problem}
-        onGrant=${(body, words) => send(() => grant(execution.id, body), `You granted ${words}.`)} />
+        onGrant=${(body, words) => send(() => grant(execution.id, { ...body, question_id: asked.question_id }), `You granted ${words}.`)} />
       ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.detail ?? String(problem)} Nothing was changed; try again.</p>`}
     <//>`;
 };
@@ -72,34 +87,37 @@ const Frame = ({ asked, title, isUsed, children }) => {
     if (isHeld) requestAnimationFrame(focusAfterForm);
   }, []);
   return html`
-    <section class="row asking" ref=${section} data-asking=${asked.kind} data-call-id=${asked.call_id} aria-labelledby=${id}>
+    <section class="row asking" ref=${section} data-asking=${asked.kind} data-question=${asked.question_id} aria-labelledby=${id}>
       <h2 id=${id}><${Icon} name=${asked.kind === "question" ? "question" : "pause"} /> <span>${revealed(title)}</span></h2>
       ${children}
     </section>`;
 };
 
-/** The arguments of a call that a person decides on: all of them, long ones once they are unfolded. */
-const useArguments = (given, title, label) => {
-  const [isUnfolded, setUnfolded] = useState(false);
-  const text = given === undefined ? "" : shownArguments(given);
-  const first = firstLines(text, MOST_LINES);
-  const isSeen = isUnfolded || first.more === 0;
-  const box = useRef(null);
+/** What a person decides on, from its top, in a box that scrolls: seen once its beginning and its end
+ * have both been on the screen. Without content there is nothing to be seen. */
+const useSeen = (content) => {
+  const [edges, setEdges] = useState({ start: false, end: false });
+  const [start, end] = [useRef(null), useRef(null)];
   const note = useId();
   useEffect(() => {
-    if (!isUnfolded) return;
-    const shown = box.current.querySelector("pre");
-    shown.focus({ preventScroll: true });
-    // From its beginning: the thread, which keeps to its end, is in the way until the next frame.
-    requestAnimationFrame(() => requestAnimationFrame(() => shown.scrollIntoView({ block: "start" })));
-  }, [isUnfolded]);
-  const part = given !== undefined && html`<div ref=${box}>
-    <${Part} title=${title} text=${isSeen ? text : first.text} label=${label} data-arguments />
-    ${!isSeen && html`
-      <p class="unseen"><button type="button" onClick=${() => setUnfolded(true)}>Show ${counted(first.more, "more line")}</button>
-        <span id=${note}>They have to be seen before you decide.</span></p>`}</div>`;
+    if (!start.current) return undefined;
+    const observer = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (isIntersecting) setEdges((before) => ({ ...before, [target === end.current ? "end" : "start"]: true }));
+      }
+    });
+    for (const edge of [start, end]) observer.observe(edge.current);
+    return () => observer.disconnect();
+  }, []);
+  const isSeen = !content || (edges.start && edges.end);
+  const part = content && html`
+    <div class="to-see"><i ref=${start}></i>${content}<i ref=${end}></i></div>
+    <p id=${note} class="unseen" role="status">${!isSeen && "Scroll to its end before you decide; until then it can only be denied."}</p>`;
   return { part, isSeen, why: isSeen ? undefined : note };
 };
+
+const argumentsPart = (given, title, label) =>
+  html`<${Part} title=${title} text=${shownArguments(given)} label=${label} data-arguments />`;
 
 const isOutcome = ({ details }) =>
   Boolean(details?.began_at) && OUTCOMES.every((one) => details.options?.includes(one));
@@ -108,7 +126,7 @@ const Question = ({ asked, answer, isSending }) => {
   const [text, setText] = useState("");
   const options = Array.isArray(asked.details?.options) ? asked.details.options : [];
   const asksOutcome = isOutcome(asked);
-  const { part, isSeen } = useArguments(asksOutcome ? asked.details.arguments ?? {} : undefined, "Arguments", asked.tool_name);
+  const { part, isSeen, why } = useSeen(asksOutcome && argumentsPart(asked.details.arguments ?? {}, "Arguments", asked.tool_name));
   const submit = (event) => {
     event.preventDefault();
     if (text.trim()) void answer(text.trim(), clipped(text.trim(), 200));
@@ -119,7 +137,7 @@ const Question = ({ asked, answer, isSending }) => {
     ${options.length > 0 && html`
       <div class="options">
         ${options.map((one) => html`
-          <button type="button" key=${shownValue(one)} class="option" disabled=${isSending || !isSeen} onClick=${() => answer(one, shownValue(one))}>
+          <button type="button" key=${shownValue(one)} class="option" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => answer(one, shownValue(one))}>
             ${asksOutcome ? html`<b>${one}</b> ${OUTCOME_WORDS[one]}` : html`<span>${revealed(shownValue(one))}</span>`}
           </button>`)}
       </div>`}
@@ -139,7 +157,8 @@ const Approval = ({ asked, answer, isSending }) => {
     void answer(message ? { approved: false, message } : { approved: false }, message ? `No: ${clipped(message, 200)}` : "No");
   };
   const given = asked.details?.arguments;
-  const { part, isSeen, why } = useArguments(given, "With these arguments", asked.tool_name);
+  const content = given === undefined ? html`<p class="prompt" tabindex="0">${revealed(asked.prompt)}</p>` : argumentsPart(given, "With these arguments", asked.tool_name);
+  const { part, isSeen, why } = useSeen(content);
   const submit = (event) => {
     event.preventDefault();
     if (reason.trim()) deny();
@@ -148,7 +167,8 @@ const Approval = ({ asked, answer, isSending }) => {
     return html`${part}<${Editing} given=${given} answer=${answer} isSending=${isSending} onLeave=${() => setEditing(false)} />`;
   }
   return html`
-    ${given === undefined ? html`<p class="prompt">${revealed(asked.prompt)}</p>` : part}
+    ${asked.details?.note && html`<p class="prompt">${revealed(asked.details.note)}</p>`}
+    ${part}
     <form class="inline" onSubmit=${submit}>
       <button type="button" class="primary" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => answer({ approved: true }, "Yes")}>Allow</button>
       ${given !== undefined && html`

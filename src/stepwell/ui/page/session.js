@@ -178,6 +178,11 @@ export class OpenSession {
     }
   }
 
+  /** What a paused execution waits for now. */
+  showPending(id, pending) {
+    this._setExecution(id, { status: "paused", pending });
+  }
+
   /** An execution is over: the stored messages take the place of what was streamed. */
   async _settle() {
     if (this._isSettling) return;
@@ -233,9 +238,7 @@ export class OpenSession {
 
   /** Which executions are under way; what the messages of the page tell is not told live as well. */
   _adopt(page) {
-    const before = this.executions.value;
-    const all = page.unfinished.map((one) => [one.id, { ...one, pauses: before.get(one.id)?.pauses }]);
-    this.executions.value = new Map(all);
+    this.executions.value = new Map(page.unfinished.map((one) => [one.id, one]));
     this._told.adopt(page);
   }
 
@@ -316,8 +319,8 @@ export class OpenSession {
     if (type === "execution.started") this._setExecution(execution, { status: "running" });
     const pending = payload.metadata?.pending;
     // One of several answers came: the forms of the others stay, with what is written in them.
-    if (type === "execution.paused" && !pending) void this.refreshExecution(execution);
-    else if (type === "execution.paused") this._setExecution(execution, { status: "paused", pending, pauses: (known?.pauses ?? 0) + 1 });
+    if (type === "execution.paused" && !pending?.every((one) => one.question_id)) void this.refreshExecution(execution);
+    else if (type === "execution.paused") this.showPending(execution, pending);
     if (type !== "execution.queued" || this._ended.has(execution)) return;
     if (known?.pending.length) void this.refreshExecution(execution);
     else this._setExecution(execution, { status: "pending" });

@@ -170,7 +170,7 @@ const Opening = ({ open }) => {
 const Waiting = ({ open }) => html`
   ${open.sending.value.map((one) => html`<div class="row user sending" data-sending key=${one.key}><div class="bubble" dir="auto">${one.content}<span class="tag">Sending…</span></div></div>`)}
   ${[...open.executions.value.values()].filter((one) => one.pending?.length).map((one) => html`
-    <${Asking} key=${one.id} execution=${one} onAnswered=${() => hearAnswered(open, one.id)} />`)}
+    <${Asking} key=${one.id} execution=${one} onAnswered=${() => hearAnswered(open, one.id)} onChanged=${(pending) => open.showPending(one.id, pending)} />`)}
   ${isQueuedAlone(open) && html`<div class="row status working"><span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>Queued: waits for a worker</div>`}`;
 
 const hearAnswered = (open, execution) => {

@@ -35,19 +35,6 @@ export const clipped = (text, most) => (text.length > most ? `${text.slice(0, mo
 /** A model that answers from a script: nobody is asked. @param {string | null | undefined} model */
 export const isScripted = (model) => (model ?? "").startsWith("scripted");
 
-/** The first lines of a text, and how many more there are; a line counts as often as it is wrapped. */
-export function firstLines(text, most, wide = 80) {
-  const [shown, rows] = [[], (line) => Math.max(1, Math.ceil(line.length / wide))];
-  let [room, more] = [most, 0];
-  for (const line of text.split("\n")) {
-    if (rows(line) <= room) shown.push(line);
-    else if (room > 0) shown.push(line.slice(0, room * wide));
-    more += Math.max(0, rows(line) - room);
-    room = Math.max(0, room - rows(line));
-  }
-  return { text: shown.join("\n"), more };
-}
-
 /** JSON for people; text as it is. */
 export const shownValue = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
 

@@ -55,10 +55,10 @@ export const ForkForm = ({ execution, stepNumber = null }) => {
   </form>`;
 };
 
-const ResumeForm = ({ execution, reason, reload }) => {
+const ResumeForm = ({ execution, asked, reason, reload }) => {
   const { isBusy, problem, run } = useRequest();
   const resume = (body) => run(async () => {
-    await grant(execution.id, body);
+    await grant(execution.id, { ...body, ...(asked && { question_id: asked.question_id }) });
     await reload();
   });
   return html`<div class="x-form">
@@ -93,7 +93,8 @@ export const Actions = ({ trace, reload }) => {
   const [shown, setShown] = useState(null);
   if (isSubagent(execution)) return null;
   const waits = stop?.waits_for ?? [];
-  const wantsBudget = execution.status === "paused" && (waits.length === 0 || waits.some((one) => one.kind === "budget"));
+  const asked = waits.find((one) => one.kind === "budget");
+  const wantsBudget = execution.status === "paused" && (waits.length === 0 || asked !== undefined);
   const canFork = execution.last_snapshot_id !== null;
   const toggle = (name) => setShown(shown === name ? null : name);
   const button = (name, words) => html`<button type="button" class="x-button" aria-expanded=${shown === name}
@@ -105,7 +106,7 @@ export const Actions = ({ trace, reload }) => {
       ${wantsBudget && button("resume", "Grant more budget")}
       ${canFork && button("fork", "Fork")}
     </div>
-    ${shown === "resume" && wantsBudget && html`<${ResumeForm} execution=${execution} reason=${stop?.reason} reload=${reload} />`}
+    ${shown === "resume" && wantsBudget && html`<${ResumeForm} execution=${execution} asked=${asked} reason=${stop?.reason} reload=${reload} />`}
     ${shown === "fork" && canFork && html`<${ForkForm} execution=${execution} />`}
   </section>`;
 };
