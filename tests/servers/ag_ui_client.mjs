@@ -38,9 +38,9 @@ async function ran(run) {
   if (run.say) agent.addMessage(run.say);
   try {
     const { runId } = run;
-    // An answer names what it answers by the end of the interrupt's id.
-    const ids = agent.pendingInterrupts.map(({ id }) => id);
-    const named = (end) => ids.find((id) => id.endsWith(`:${end}`)) ?? end;
+    // An answer names the call that asked, or `budget`; the client's interrupt has the id.
+    const named = (name) =>
+      agent.pendingInterrupts.find((one) => (one.toolCallId ?? one.reason) === name)?.id ?? name;
     const resume = run.resume?.map((one) => ({ ...one, interruptId: named(one.interruptId) }));
     const { result } = await agent.runAgent({ runId, resume }, subscriber);
     seen.result = result;

@@ -23,11 +23,8 @@ let agent;
 async function agRun({ say, resume }) {
   const seen = { types: [], text: "", error: null, outcome: null };
   if (say) agent.addMessage(say);
-  const ids = agent.pendingInterrupts.map(({ id }) => id);
-  const named = (end) => ids.find((id) => id.endsWith(`:${end}`)) ?? end;
-  const answers = resume?.map((one) => ({ ...one, interruptId: named(one.interruptId) }));
   try {
-    await agent.runAgent({ resume: answers }, {
+    await agent.runAgent({ resume }, {
       onEvent({ event }) {
         seen.types.push(event.type);
         if (event.type === "TEXT_MESSAGE_CONTENT") seen.text += event.delta;

@@ -185,8 +185,10 @@ async def test_a_question_is_answered_by_the_output_of_its_call(
         assert part["state"] == "input-available"
         stop = stop_of(paused["messages"][1])
         assert (stop["status"], stop["stop_reason"]) == ("paused", "input_required")
+        [asked] = stop["waits_for"]
         assert stop["waits_for"] == [
             {
+                "question_id": asked["question_id"],
                 "kind": "question",
                 "prompt": "Which city?",
                 "call_id": "q1",
