@@ -13,7 +13,7 @@ from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat, thread_of
 from tests.browser.serving import Server, new_key, serving, until
 from tests.browser.test_access import AXE, RUN_AXE, WIDER
-from tests.browser.tricks import EMPTY_LINES, TURNED
+from tests.browser.tricks import EMPTY_LINES, MARKED, TURNED
 from tests.browser.watching import Watched
 
 LOOKS = {
@@ -56,6 +56,45 @@ def test_characters_that_hide_are_seen_where_a_person_decides(
     step = chat.page.locator('[data-step="1"]')
     step.get_by_role("button").first.click()
     expect(step.get_by_label("Arguments of bash")).to_contain_text("⟨U+202E⟩hs")
+
+
+MOST_FROZEN_MS = 10_000
+WATCH_FRAMES = """() => {
+  window.longestFrame = 0;
+  let last = performance.now();
+  const watch = () => {
+    const now = performance.now();
+    window.longestFrame = Math.max(window.longestFrame, now - last);
+    last = now;
+    requestAnimationFrame(watch);
+  };
+  watch();
+}"""
+
+
+def test_thousands_of_marks_on_one_character_do_not_freeze_the_page(
+    tricks: Server, new_page: NewPage
+) -> None:
+    asking = Chat(_waiting(tricks, new_page, "marked"))
+    asking.page.evaluate(WATCH_FRAMES)
+    expect(asking.row("asking").locator("[data-arguments]")).to_contain_text("marks⟩")
+    asking.row("asking").get_by_role("button", name="Deny").click()
+    asking.ended()
+    assert asking.page.evaluate("window.longestFrame") < MOST_FROZEN_MS
+
+    ended = tricks.ran(f"marked {MARKED}", "tricks")
+    chat = Chat(new_page(tricks, f"#/s/{ended['session_id']}"))
+    chat.page.evaluate(WATCH_FRAMES)
+    for kind in ("user", "assistant"):
+        expect(chat.row(kind).last).to_contain_text("⟨+79992 marks⟩")
+    chat.tool("look").first.locator("summary").click()
+    for part in ("arguments", "result"):
+        expect(chat.tool("look").first.locator(f"[data-{part}]")).to_contain_text("⟨+79992 marks⟩")
+    chat.page.evaluate("(id) => { location.hash = `#/x/${id}`; }", chat.execution)
+    step = chat.page.locator('[data-step="1"]')
+    step.get_by_role("button").first.click()
+    expect(step.get_by_label("Arguments of look")).to_contain_text("marks⟩")
+    assert chat.page.evaluate("window.longestFrame") < MOST_FROZEN_MS
 
 
 def test_questions_options_and_titles_hide_nothing(tricks: Server, new_page: NewPage) -> None:

@@ -14,16 +14,8 @@ from unicodedata import east_asian_width
 
 from msgspec import Struct, json
 
-_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_HIDING = re.compile(
-    # Controls, soft hyphen, zero-width and bidirectional characters, fillers, tags, halves of
-    # pairs. Joiners and variation selectors are left alone between emoji and in scripts that need
-    # them. The page has the same ones (hidden_text.js).
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\u115f\u1160\u2800\u3164\uffa0\U000e0000-\U000e007f\ud800-\udfff]"
-    "|(?<=[\x20-\x7e])[\u200c\u200d]|[\u200c\u200d](?=[\x20-\x7e])"
-    f"|(?<=[\x20-\x7e{_SELECTORS}])[{_SELECTORS}](?!\u20e3)"
-)
+from stepwell.hidden_text import replace_hidden, reveal
+
 _SPACE = re.compile(r"\s+")
 
 
@@ -101,11 +93,7 @@ def shown(text: str) -> str:
     >>> shown("a\\x1b[2Jb\\tc")
     'a⟨U+001B⟩[2Jb\\tc'
     """
-    return _HIDING.sub(_visibly, text.replace("\r\n", "\n"))
-
-
-def _visibly(found: re.Match[str]) -> str:
-    return f"⟨U+{ord(found[0]):04X}⟩"
+    return reveal(text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, width: int = 100) -> str:
@@ -174,7 +162,7 @@ def line_of(value: Any) -> str:
 def _escaped(text: str) -> str:
     """The same JSON without characters that a terminal would obey or not show. They can only be
     inside of strings."""
-    return _HIDING.sub(lambda found: dumps(found[0])[1:-1].replace("\x7f", r"\u007f"), text)
+    return replace_hidden(text, lambda found: dumps(found)[1:-1].replace("\x7f", r"\u007f"))
 
 
 def shown_arguments(arguments: Any, width: int = 100) -> str:

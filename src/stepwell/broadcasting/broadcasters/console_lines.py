@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
+from stepwell.hidden_text import replace_hidden
 from stepwell.state import ToolOutcome
 
 Part = tuple[str, str]
@@ -13,24 +14,23 @@ DIM, RED, GREEN, YELLOW, CYAN = "2", "31", "32", "33", "36"
 
 LONGEST_PART = 500
 
-_CONTROL = (*range(0x20), *range(0x7F, 0xA0))
-_STEERING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Separators of lines, and marks that turn the direction of what follows."""
-_SPELLED = {
-    **{code: f"\\x{code:02x}" for code in _CONTROL},
-    **{code: f"\\u{code:04x}" for code in _STEERING},
-}
-_IN_TEXT = {**_SPELLED, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
-_IN_A_LINE = {**_SPELLED, ord("\n"): " ", ord("\t"): " ", ord("\r"): None}
+_ON_ONE_LINE = str.maketrans("\n\t", "  ")
 
 
 def harmless_text(text: str) -> str:
-    """Text with its lines; what could steer a terminal is spelled out.
+    """Text with its lines; what could steer a terminal, or hide in it, is spelled out.
 
     >>> harmless_text("red: \\x1b[31m")
     'red: \\\\x1b[31m'
     """
-    return text.translate(_IN_TEXT)
+    return replace_hidden(text.replace("\r", ""), _spell)
+
+
+def _spell(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def one_line(value: object) -> str:
@@ -42,7 +42,7 @@ def one_line(value: object) -> str:
     text = str(value)
     if len(text) > LONGEST_PART:
         text = text[: LONGEST_PART - 3] + "..."
-    return text.translate(_IN_A_LINE)
+    return harmless_text(text).translate(_ON_ONE_LINE)
 
 
 def line_parts(envelope: Mapping[str, Any], payload: Mapping[str, Any]) -> tuple[Part, ...]:

@@ -180,7 +180,7 @@ const Approval = ({ asked, answer, isSending }) => {
 
 /** Other arguments for a call: the whole set, since they take the place of all that the model gave. */
 const Editing = ({ given, answer, isSending, onLeave }) => {
-  const [text, setText] = useState(() => editableJson(given));
+  const [text, setText] = useState(() => editableJson(JSON.stringify(given, null, 2)));
   const [problem, setProblem] = useState("");
   const field = useRef(null);
   const note = useId();

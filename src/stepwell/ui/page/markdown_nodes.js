@@ -3,7 +3,7 @@
  * always text: HTML in an answer is shown, never made.
  */
 
-import { revealed } from "./hidden_text.js";
+import { revealed, withFewMarks } from "./hidden_text.js";
 import { h, html } from "./html.js";
 import { CopyButton } from "./markdown_copy.js";
 import { directionOf } from "./markdown_direction.js";
@@ -13,7 +13,10 @@ import { dereferenced, inPieces, safeTarget, tellsTarget } from "./markdown_text
 const MOST_COLUMNS = 64;
 
 /** A text node; in links with what hides in it made visible. */
-const textOf = (text, isInLink) => (isInLink ? revealed(text) : text);
+const textOf = (text, isInLink) => (isInLink ? revealed(text) : withFewMarks(text));
+
+/** A long text as text nodes. */
+const piecesOf = (text) => inPieces(text).map(withFewMarks);
 
 const inline = (tokens, place) =>
   (tokens ?? []).map((token) => inlineNode(token, place));
@@ -27,7 +30,7 @@ const inlineNode = (token, place) => {
 
 const INLINE = {
   text: (token, place) => {
-    if (token.isPlain) return inPieces(token.text);
+    if (token.isPlain) return piecesOf(token.text);
     if (token.tokens !== undefined) return inline(token.tokens, place);
     return textOf(dereferenced(token.text), place.isInLink);
   },
@@ -90,8 +93,8 @@ const blocks = (tokens, depth) =>
     .map((token) => blockNode(token, depth));
 
 const BLOCK = {
-  plain: (token) => html`<div class="md-plain" dir="auto">${inPieces(token.text ?? token.raw)}</div>`,
-  html: (token) => html`<div class="md-plain md-html">${inPieces(token.raw.trimEnd())}</div>`,
+  plain: (token) => html`<div class="md-plain" dir="auto">${piecesOf(token.text ?? token.raw)}</div>`,
+  html: (token) => html`<div class="md-plain md-html">${piecesOf(token.raw.trimEnd())}</div>`,
   paragraph: (token) => html`<p dir="auto">${inline(token.tokens, top)}</p>`,
   text: (token) => inline(token.tokens ?? [token], top),
   // In a quote or a list it is no part of the outline of the page.
@@ -161,7 +164,7 @@ const rowNode = (cells) => {
 const tableNode = (token) => {
   if (token.header.length > MOST_COLUMNS) {
     return html`<div class="md-plain md-html" tabindex="0" role="group" aria-label="Wide table"
-      >${inPieces(token.raw)}</div>`;
+      >${piecesOf(token.raw)}</div>`;
   }
   const heading = token.header.map((cell) =>
     html`<th scope="col" class=${cell.align ? `md-${cell.align}` : ""} dir="auto"

@@ -1,6 +1,6 @@
 /** One row of the thread each: what was said, done, and how an execution ended. */
 
-import { revealed } from "./hidden_text.js";
+import { revealed, withFewMarks } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useState } from "./html.js";
 import { Markdown } from "./markdown.js";
@@ -9,7 +9,7 @@ import { counted } from "./words.js";
 
 const UserMessage = ({ message, tag }) => html`
   <div class="row user" data-role="user" data-id=${message.id}><div class="bubble" dir="auto">
-    <span class="sr-only" dir="ltr">You said: </span>${message.content}
+    <span class="sr-only" dir="ltr">You said: </span>${withFewMarks(message.content)}
     ${tag && html`<span class="tag">${tag}</span>`}
   </div></div>`;
 

@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { Asking } from "./asking.js";
 import { Composer } from "./composer.js";
-import { revealed, revealedText } from "./hidden_text.js";
+import { revealed, revealedText, withFewMarks } from "./hidden_text.js";
 import { Icon } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal, useSignalEffect } from "./html.js";
 import { rowOf } from "./message.js";
@@ -168,7 +168,7 @@ const Opening = ({ open }) => {
 
 /** What is being sent, and what is waited for. */
 const Waiting = ({ open }) => html`
-  ${open.sending.value.map((one) => html`<div class="row user sending" data-sending key=${one.key}><div class="bubble" dir="auto">${one.content}<span class="tag">Sending…</span></div></div>`)}
+  ${open.sending.value.map((one) => html`<div class="row user sending" data-sending key=${one.key}><div class="bubble" dir="auto">${withFewMarks(one.content)}<span class="tag">Sending…</span></div></div>`)}
   ${[...open.executions.value.values()].filter((one) => one.pending?.length).map((one) => html`
     <${Asking} key=${one.id} execution=${one} onAnswered=${() => hearAnswered(open, one.id)} onChanged=${(pending) => open.showPending(one.id, pending)} />`)}
   ${isQueuedAlone(open) && html`<div class="row status working"><span class="dots" aria-hidden="true"><i></i><i></i><i></i></span>Queued: waits for a worker</div>`}`;

@@ -86,7 +86,7 @@ export const ToolBlock = ({ message }) => {
       </details>
       ${!isOpen && message.error && content && html`<p class="tool-error">${revealed(clipped(reasonOf(message), 300))}</p>`}
       ${children.length > 0 && html`
-        <div class="children" role="group" aria-label=${`What the subagent of ${name} did`}>
+        <div class="children" role="group" aria-label=${revealedText(`What the subagent of ${name} did`)}>
           ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}
         </div>`}
     </div>`;

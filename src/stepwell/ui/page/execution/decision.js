@@ -1,5 +1,6 @@
 /** Every vote of a decision, with its numbers. */
 
+import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { shortValue } from "./formats.js";
 
@@ -15,15 +16,15 @@ export const Numbers = ({ numbers }) => {
   const entries = Object.entries(numbers ?? {});
   if (entries.length === 0) return html`<span class="x-none">–</span>`;
   return html`<dl class="x-numbers">${entries.map(([name, value]) =>
-    html`<div><dt>${name}</dt><dd>${shortValue(rounded(value), 200)}</dd></div>`)}</dl>`;
+    html`<div><dt>${revealed(name)}</dt><dd>${revealed(shortValue(rounded(value), 200))}</dd></div>`)}</dl>`;
 };
 
 const VoteRow = ({ vote }) => html`<tr class=${vote.is_decisive ? "x-decisive" : ""}
     data-vote=${vote.criterion}>
   <td data-name="Vote"><span class="x-vote" data-decision=${words(vote.decision)}><span aria-hidden="true">${
     SIGNS[words(vote.decision)] ?? "·"}</span></span>${vote.decision}</td>
-  <th scope="row" data-name="Criterion">${vote.criterion}</th>
-  <td data-name="Reason" class="x-reason">${vote.reason}</td>
+  <th scope="row" data-name="Criterion">${revealed(vote.criterion)}</th>
+  <td data-name="Reason" class="x-reason">${revealed(vote.reason)}</td>
   <td data-name="Numbers"><${Numbers} numbers=${vote.numbers} /></td>
 </tr>`;
 

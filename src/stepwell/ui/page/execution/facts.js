@@ -1,5 +1,6 @@
 /** Who ran it, when, for how long, and what it used. */
 
+import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { counted, isScripted } from "../words.js";
 import { duration, isOpen, moment, money, secondsBetween, tokens } from "./formats.js";
@@ -38,7 +39,7 @@ export const Facts = ({ trace }) => {
     <h2 id="x-facts">Facts</h2>
     <dl class="x-facts">
       <${Fact} name="Agent">${execution.agent_type ?? "–"}<//>
-      <${Fact} name="Model">${shown.length === 0 ? "–" : shown.map((name) => html`<span key=${name}>${name}${
+      <${Fact} name="Model">${shown.length === 0 ? "–" : shown.map((name) => html`<span key=${name}>${revealed(name)}${
         isScripted(name) && html` <span class="x-badge" data-tone="info">scripted</span>`} </span>`)}<//>
       ${execution.session_id && html`<${Fact} name="Conversation">${link("s", execution.session_id)}<//>`}
       ${execution.parent_execution_id && html`<${Fact} name="Started by">${link("x", execution.parent_execution_id)}<//>`}
@@ -51,7 +52,7 @@ export const Facts = ({ trace }) => {
       <${Fact} name="Tokens">${tokens(execution.token_usage, execution.token_details)}<//>
       <${Fact} name="Cost">${money(execution.cost)}<//>
       ${isTakenUp(execution) && html`<${Fact} name="Attempt"><${Attempts} execution=${execution} /><//>`}
-      ${execution.error_message && html`<${Fact} name="Error"><span class="x-bad">${execution.error_message}</span><//>`}
+      ${execution.error_message && html`<${Fact} name="Error"><span class="x-bad">${revealed(execution.error_message)}</span><//>`}
     </dl>
   </section>`;
 };

@@ -1,5 +1,6 @@
 /** What was said and told in the conversation by this execution. */
 
+import { withFewMarks } from "../hidden_text.js";
 import { html, useState } from "../html.js";
 import { Markdown } from "../markdown.js";
 import { counted } from "../words.js";
@@ -14,7 +15,7 @@ const isChatter = (message) => message.role === "info" || message.role === "noti
 const Content = ({ message }) => {
   if (message.role === "assistant") return html`<${Markdown} text=${message.content ?? ""} isWhole=${true} level=${3} />`;
   if ((message.content ?? "").length > 600) return html`<${LongText} text=${message.content} label="Message" />`;
-  return html`<p class="x-said">${message.content}</p>`;
+  return html`<p class="x-said">${withFewMarks(message.content ?? "")}</p>`;
 };
 
 /** @param {{messages: object[]}} props */

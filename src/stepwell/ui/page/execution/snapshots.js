@@ -1,6 +1,7 @@
 /** The stored states of an execution: two of them compared, and each as a whole. */
 
 import { get } from "../api.js";
+import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useState } from "../html.js";
 import { CopyButton } from "../markdown_copy.js";
 import { differences, summary } from "./differences.js";
@@ -47,11 +48,11 @@ const Difference = ({ one }) => {
   const [sign, word] = KINDS[one.kind];
   if (one.kind === "changed" && isShort(one.before) && isShort(one.after)) {
     return html`<li data-kind=${one.kind}>
-      <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${one.path}</code>${": "}
-        <code>${JSON.stringify(one.before)}</code> → <code>${JSON.stringify(one.after)}</code></p></li>`;
+      <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${revealed(one.path)}</code>${": "}
+        <code>${revealed(JSON.stringify(one.before))}</code> → <code>${revealed(JSON.stringify(one.after))}</code></p></li>`;
   }
   return html`<li data-kind=${one.kind}>
-    <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${one.path}</code></p>
+    <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${revealed(one.path)}</code></p>
     ${one.kind !== "added" && html`<div class="x-before">${one.kind === "changed" && html`<span class="x-muted">before</span>`}<${Value} value=${one.before} /></div>`}
     ${one.kind !== "removed" && html`<div class="x-after">${one.kind === "changed" && html`<span class="x-muted">after</span>`}<${Value} value=${one.after} /></div>`}
   </li>`;

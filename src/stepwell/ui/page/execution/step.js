@@ -20,7 +20,7 @@ const Tool = ({ tool }) => html`<li class="x-tool" data-bad=${isBad(tool)}>
   <h5>Arguments</h5><${JsonText} value=${tool.arguments} label=${`Arguments of ${tool.name}`} />
   ${tool.error && html`<h5>Error</h5><${ErrorText} error=${tool.error} />`}
   ${tool.result && html`<h5>Result</h5><${LongText} text=${tool.result} label=${`Result of ${tool.name}`} />`}
-  <p class="x-muted">Call ${tool.call_id}${tool.usage?.total_tokens > 0 && `, ${tokens(tool.usage.total_tokens, tool.usage)}`}${
+  <p class="x-muted">Call ${revealed(tool.call_id)}${tool.usage?.total_tokens > 0 && `, ${tokens(tool.usage.total_tokens, tool.usage)}`}${
     tool.cost > 0 && `, ${money(tool.cost)}`}</p>
 </li>`;
 
@@ -48,7 +48,7 @@ const stopWords = (decision) => {
 
 /** @param {{step: object, execution: object}} props */
 export const StepDetail = ({ step, execution }) => html`<div class="x-detail">
-  <p class="x-muted">${step.model ?? "model"} · ${moment(step.started_at)} · ${duration(step.duration_seconds)} · ${
+  <p class="x-muted">${revealed(step.model ?? "model")} · ${moment(step.started_at)} · ${duration(step.duration_seconds)} · ${
     tokens(step.usage?.total_tokens, step.usage)} · ${money(step.cost)}${
     step.finish_reason && ` · finish reason ${step.finish_reason}`}</p>
   ${step.thinking && html`<details class="x-fold"><summary>Thinking</summary>
@@ -58,7 +58,7 @@ export const StepDetail = ({ step, execution }) => html`<div class="x-detail">
     <ul class="x-plain">${step.tool_executions.map((tool, place) => html`<${Tool} key=${place} tool=${tool} />`)}</ul>`}
   <${OtherErrors} step=${step} />
   <h3>Decision</h3>
-  <p>${stopWords(step.decision)}</p>
+  <p>${revealed(stopWords(step.decision))}</p>
   <${Votes} votes=${votesOf(step.decision)} label=${`Votes after step ${step.number}`} />
   ${!execution.parent_execution_id && html`<details class="x-fold"><summary>Fork from step ${step.number}</summary>
     <${ForkForm} execution=${execution} stepNumber=${step.number} /></details>`}

@@ -22,7 +22,7 @@ const Waits = ({ waits, sessionId }) => {
   if (waits.length === 0) return null;
   const wantsAnswer = waits.some((one) => one.kind !== "budget");
   return html`<div class="x-waits">
-    <ul>${waits.map((one) => html`<li key=${one.call_id ?? one.kind}>Waits for ${one.call_id || one.kind}: ${revealed(one.prompt)}</li>`)}</ul>
+    <ul>${waits.map((one) => html`<li key=${one.call_id ?? one.kind}>Waits for ${revealed(one.call_id || one.kind)}: ${revealed(one.prompt)}</li>`)}</ul>
     ${wantsAnswer && sessionId && html`<a class="x-button x-primary" href=${`#/s/${encodeURIComponent(sessionId)}`}
       >Answer in the conversation</a>`}
   </div>`;
@@ -31,8 +31,8 @@ const Waits = ({ waits, sessionId }) => {
 const Decided = ({ stop }) => {
   if (!stop.why) return null;
   return html`<p class="x-why">${stop.decided_by
-    ? html`Decided by <strong>${stop.decided_by}</strong>: ${stop.why}`
-    : stop.why}</p>`;
+    ? html`Decided by <strong>${revealed(stop.decided_by)}</strong>: ${revealed(stop.why)}`
+    : revealed(stop.why)}</p>`;
 };
 
 /** @param {{trace: object}} props */
@@ -47,11 +47,11 @@ export const Stop = ({ trace }) => {
       <${StatusBadge} status=${execution.status} />
       ${isRunning(execution.status) && html`<span class="x-live" role="status">updates by itself</span>`}
     </div>
-    <h1 id="x-headline">${stop.headline || stop.text}</h1>
+    <h1 id="x-headline">${revealed(stop.headline || stop.text)}</h1>
     <${Decided} stop=${stop} />
-    ${numbers && html`<p class="x-numbers-line">${numbers}</p>`}
+    ${numbers && html`<p class="x-numbers-line">${revealed(numbers)}</p>`}
     ${delay && html`<p>${delay}</p>`}
-    ${stop.hint && html`<p class="x-hint"><strong>What to change:</strong> ${stop.hint}</p>`}
+    ${stop.hint && html`<p class="x-hint"><strong>What to change:</strong> ${revealed(stop.hint)}</p>`}
     <${Waits} waits=${stop.waits_for} sessionId=${execution.session_id} />
     ${stop.votes.length > 0 && html`<h2>Every vote of the last decision</h2>
       <${Votes} votes=${stop.votes} label="Every vote of the last decision" />`}

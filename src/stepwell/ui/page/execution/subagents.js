@@ -1,5 +1,6 @@
 /** The executions that this one started, and those that they started. */
 
+import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { counted } from "../words.js";
 import { duration, money, secondsBetween, tokens } from "./formats.js";
@@ -11,7 +12,7 @@ const Node = ({ child }) => html`<li data-subagent=${child.id}>
     <${StatusBadge} status=${child.status} />
     <span class="x-muted">${counted(child.step_count ?? 0, "step")} · ${duration(secondsBetween(child.started_at, child.completed_at))} · ${
       tokens(child.token_usage, null)} · ${money(child.cost)}${child.stop_reason && ` · ${child.stop_reason}`}</span></p>
-  ${child.error_message && html`<p class="x-bad">${child.error_message}</p>`}
+  ${child.error_message && html`<p class="x-bad">${revealed(child.error_message)}</p>`}
   ${child.subagents?.length > 0 && html`<${Tree} subagents=${child.subagents} />`}
 </li>`;
 

@@ -1,5 +1,6 @@
 /** The steps on one axis of time; each unfolds to all that is known of it. */
 
+import { revealed, revealedText } from "../hidden_text.js";
 import { html, useMemo, useState } from "../html.js";
 import { counted } from "../words.js";
 import { duration, money } from "./formats.js";
@@ -26,7 +27,7 @@ const Bars = ({ row, axis }) => html`<div class="x-bars" aria-hidden="true" styl
   ${axis.gaps.map((gap, place) => html`<span key=${`gap ${place}`} class="x-gap"
     style=${{ left: percent(gap.left), width: percent(gap.right - gap.left) }}></span>`)}
   ${row.bars.map((bar, place) => html`<span key=${place} class="x-bar" data-kind=${bar.kind}
-    data-bad=${isBad(bar.outcome)} title=${`${bar.name}: ${duration(bar.to - bar.from)}`}
+    data-bad=${isBad(bar.outcome)} title=${revealedText(`${bar.name}: ${duration(bar.to - bar.from)}`)}
     style=${{ ...placed(axis, bar.from, bar.to), "--lane": bar.lane }}></span>`)}
 </div>`;
 
@@ -42,7 +43,7 @@ const Step = ({ step, row, axis, isOpen, toggle, execution }) => {
   return html`<li class="x-step" data-step=${step.number}>
     <button type="button" class="x-step-head" aria-expanded=${isOpen} aria-controls=${id} onClick=${toggle}>
       <span class="x-step-name">Step ${step.number}</span>
-      <span class="x-step-tools"><span>${toolWords(step) || (step.text ? "answer" : "no tools")}</span>${
+      <span class="x-step-tools"><span>${revealed(toolWords(step) || (step.text ? "answer" : "no tools"))}</span>${
         errors > 0 && html`<span class="x-bad">✕ ${counted(errors, "error")}</span>`}</span>
       <${Bars} row=${row} axis=${axis} />
       <span class="x-step-time">model ${duration(row.model)}${
