@@ -13,7 +13,7 @@ from tests.browser.conftest import NewPage
 from tests.browser.seeing import Chat, thread_of
 from tests.browser.serving import Server, new_key, serving, until
 from tests.browser.test_access import AXE, RUN_AXE, WIDER
-from tests.browser.tricks import EMPTY_LINES, MARKED, TURNED
+from tests.browser.tricks import BIG, EMPTY_LINES, MARKED, TURNED
 from tests.browser.watching import Watched
 
 LOOKS = {
@@ -56,6 +56,26 @@ def test_characters_that_hide_are_seen_where_a_person_decides(
     step = chat.page.locator('[data-step="1"]')
     step.get_by_role("button").first.click()
     expect(step.get_by_label("Arguments of bash")).to_contain_text("⟨U+202E⟩hs")
+
+
+def test_an_integer_above_2_to_the_53_is_shown_and_sent_with_all_its_digits(
+    tricks: Server, new_page: NewPage
+) -> None:
+    chat = Chat(_waiting(tricks, new_page, "big"))
+    asking = chat.row("asking")
+    expect(asking.locator("[data-arguments]")).to_contain_text(f'"account": {BIG}')
+    asking.get_by_role("button", name="Change").click()
+    field = asking.get_by_role("textbox", name="Other arguments")
+    field.fill(field.input_value().replace("first", "second"))
+    asking.get_by_role("button", name="Allow with these").click()
+    chat.ended()
+    block = chat.tool("pay").first
+    block.locator("summary").click()
+    expect(block.locator("[data-result]")).to_contain_text(f"paid into {BIG}: second")
+    chat.page.evaluate("(id) => { location.hash = `#/x/${id}`; }", chat.execution)
+    step = chat.page.locator('[data-step="1"]')
+    step.get_by_role("button").first.click()
+    expect(step.get_by_label("Arguments of pay")).to_contain_text(str(BIG))
 
 
 MOST_FROZEN_MS = 10_000

@@ -3,6 +3,7 @@
  * app is mounted. A key, where the server wants one, is kept for this tab only.
  */
 
+import { parse, stringify } from "./exact_json.js";
 import { signal } from "./html.js";
 
 // All that is kept for the tab is named so.
@@ -59,12 +60,12 @@ export async function stream(path, headers, abort) {
 }
 
 async function asked(method, path, body, headers = {}) {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const sent = body === undefined ? {} : { body: stringify(body) };
   const type = body === undefined ? {} : { "content-type": "application/json" };
   const options = { method, headers: { ...ownHeaders(), ...type, ...headers }, cache: "no-store", ...sent };
   const response = await checked(await answered(path, options));
   try {
-    return await response.json();
+    return parse(await response.text());
   } catch {
     throw new Problem(0, "no_answer", "The answer of the server broke off. Try again.");
   }
@@ -81,7 +82,7 @@ async function answered(path, options) {
 
 async function checked(response) {
   if (response.ok) return response;
-  const told = await response.json().catch(() => ({}));
+  const told = await response.text().then(parse).catch(() => ({}));
   const detail = told.detail || `The server answered ${response.status} ${response.statusText}`;
   const problem = new Problem(response.status, told.code || "error", detail, Number(response.headers.get("retry-after")), told.pending);
   if (response.status === 401) {

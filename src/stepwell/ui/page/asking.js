@@ -2,6 +2,7 @@
 
 import { post } from "./api.js";
 import { BudgetForm, asksToAccept, grant, limitWords } from "./budget.js";
+import { kindOf, parse, stringify } from "./exact_json.js";
 import { focusAfterForm } from "./focus.js";
 import { editableJson, revealed, revealedText } from "./hidden_text.js";
 import { Icon } from "./icons.js";
@@ -180,7 +181,7 @@ const Approval = ({ asked, answer, isSending }) => {
 
 /** Other arguments for a call: the whole set, since they take the place of all that the model gave. */
 const Editing = ({ given, answer, isSending, onLeave }) => {
-  const [text, setText] = useState(() => editableJson(JSON.stringify(given, null, 2)));
+  const [text, setText] = useState(() => editableJson(stringify(given, 2)));
   const [problem, setProblem] = useState("");
   const field = useRef(null);
   const note = useId();
@@ -209,12 +210,11 @@ const Editing = ({ given, answer, isSending, onLeave }) => {
 const readObject = (text) => {
   let value;
   try {
-    value = JSON.parse(text);
+    value = parse(text);
   } catch (error) {
     return { value, fault: `This is no JSON: ${revealedText(error.message)}` };
   }
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  return { value, fault: isObject ? "" : "The arguments must be a JSON object, such as {\"path\": \"b.txt\"}." };
+  return { value, fault: kindOf(value) === "object" ? "" : "The arguments must be a JSON object, such as {\"path\": \"b.txt\"}." };
 };
 
 const Budget = ({ asked, onGrant, isSending, problem }) => {

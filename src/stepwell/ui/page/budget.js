@@ -11,7 +11,7 @@ const IN_PARTS = ["seconds", "cost"];
 const NAMES = { steps: "steps", tokens: "tokens", seconds: "seconds", cost: "$ of cost" };
 const usualOf = (unit) => Object.values(BUDGETS).find(([name]) => name === unit)[1];
 
-const isFit = (amount, unit) => amount > 0 && Number.isFinite(amount) && (IN_PARTS.includes(unit) || Number.isInteger(amount));
+const isFit = (amount, unit) => amount > 0 && Number.isFinite(amount) && (IN_PARTS.includes(unit) || Number.isSafeInteger(amount));
 
 /** The limit that was reached in words; "" if it was none of them. */
 export const limitWords = (reason) => (BUDGETS[reason] ? `The ${BUDGETS[reason][2]} limit was reached.` : "");

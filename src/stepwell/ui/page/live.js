@@ -4,6 +4,7 @@
  */
 
 import { HOPELESS, Problem, stream } from "./api.js";
+import { parse } from "./exact_json.js";
 import { newParser } from "./sse.js";
 
 const [FIRST_WAIT, LONGEST_WAIT, SILENCE, HIDDEN] = [500, 10_000, 45_000, 30_000];
@@ -70,7 +71,7 @@ class Line {
   _hear({ id, event, data }) {
     if (/^\d+$/.test(id)) this._last = Number(id);
     if (event === "reset") this._hearer.onReset(this._last);
-    else this._hearer.onEnvelope(JSON.parse(data));
+    else this._hearer.onEnvelope(parse(data));
   }
 
   _again(problem) {

@@ -1,5 +1,7 @@
 /** Times, spans, counts and values as people read them. Pure. */
 
+import { kindOf, stringify } from "./exact_json.js";
+
 const STEPS = [[60, "second"], [60, "minute"], [24, "hour"], [7, "day"], [4.35, "week"], [12, "month"], [Infinity, "year"]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
 
@@ -36,15 +38,14 @@ export const clipped = (text, most) => (text.length > most ? `${text.slice(0, mo
 export const isScripted = (model) => (model ?? "").startsWith("scripted");
 
 /** JSON for people; text as it is. */
-export const shownValue = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+export const shownValue = (value) => (typeof value === "string" ? value : stringify(value, 2) ?? "");
 
 /** Arguments of a call, all of them. JSON, but texts of several lines line by line: each begins with a
  * bar, so that no text can pass for another argument. */
 export function shownArguments(args) {
   const isLong = (value) => typeof value === "string" && value.includes("\n");
-  const isObject = typeof args === "object" && args !== null && !Array.isArray(args);
-  if (!isObject || !Object.values(args).some(isLong)) return shownValue(args);
+  if (kindOf(args) !== "object" || !Object.values(args).some(isLong)) return shownValue(args);
   const lines = (text) => text.split("\n").map((line) => `│ ${line}`).join("\n");
-  const shown = (value) => (isLong(value) ? `\n${lines(value)}` : ` ${JSON.stringify(value)}`);
-  return Object.entries(args).map(([name, value]) => `${JSON.stringify(name)}:${shown(value)}`).join("\n");
+  const shown = (value) => (isLong(value) ? `\n${lines(value)}` : ` ${stringify(value)}`);
+  return Object.entries(args).map(([name, value]) => `${stringify(name)}:${shown(value)}`).join("\n");
 }

@@ -2,6 +2,8 @@
  * What is different between two JSON values, by path. Pure.
  */
 
+import { kindOf, stringify } from "../exact_json.js";
+
 const MOST_DEPTH = 100;
 
 /**
@@ -30,11 +32,6 @@ const compare = (before, after, path, depth, tell, isEnough) => {
   } else if (!isSame(before, after)) {
     tell({ path: path || "(all)", kind: "changed", before, after });
   }
-};
-
-const kindOf = (value) => {
-  if (value === null) return "null";
-  return Array.isArray(value) ? "list" : typeof value;
 };
 
 const compareObjects = (before, after, path, depth, tell, isEnough) => {
@@ -67,15 +64,18 @@ const compareLists = (before, after, path, depth, tell, isEnough) => {
 };
 
 const joined = (path, name) => {
-  if (!/^[A-Za-z_][\w-]*$/.test(name)) return `${path}[${JSON.stringify(name)}]`;
+  if (!/^[A-Za-z_][\w-]*$/.test(name)) return `${path}[${stringify(name)}]`;
   return path === "" ? name : `${path}.${name}`;
 };
 
 /** Whether two JSON values are equal; the order of an object's names does not matter. */
 export const isSame = (one, other, depth = 0) => {
   if (one === other) return true;
-  if (kindOf(one) !== kindOf(other) || one === null || typeof one !== "object") return false;
-  if (depth > MOST_DEPTH) return JSON.stringify(one) === JSON.stringify(other);
+  const kind = kindOf(one);
+  if (kind !== kindOf(other)) return false;
+  if (kind === "number") return String(one) === String(other);
+  if (kind !== "object" && kind !== "list") return false;
+  if (depth > MOST_DEPTH) return stringify(one) === stringify(other);
   const names = Object.keys(one);
   return names.length === Object.keys(other).length
     && names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name], depth + 1));

@@ -1,6 +1,7 @@
 /** The events of an execution as they were told, one after the other. */
 
 import { HOPELESS, Problem, stream } from "../api.js";
+import { parse } from "../exact_json.js";
 import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../html.js";
 import { newParser } from "../sse.js";
@@ -20,7 +21,7 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 const parsed = (data) => {
   try {
-    return JSON.parse(data);
+    return parse(data);
   } catch {
     return null;
   }

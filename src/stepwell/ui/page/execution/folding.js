@@ -1,5 +1,6 @@
 /** Long things, folded: text that is clipped, JSON as a tree, lists in pages. */
 
+import { kindOf, stringify } from "../exact_json.js";
 import { revealed, revealedText } from "../hidden_text.js";
 import { html, useState } from "../html.js";
 import { inPieces } from "../markdown_text.js";
@@ -22,9 +23,9 @@ export const LongText = ({ text, most = CLIPPED, label = "Text" }) => {
 
 /** A JSON value, laid out and clipped. */
 export const JsonText = ({ value, label = "JSON" }) =>
-  html`<${LongText} text=${typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "–")} label=${label} />`;
+  html`<${LongText} text=${typeof value === "string" ? value : (stringify(value, 2) ?? "–")} label=${label} />`;
 
-const isTree = (value) => value !== null && typeof value === "object" && Object.keys(value).length > 0;
+const isTree = (value) => ["object", "list"].includes(kindOf(value)) && Object.keys(value).length > 0;
 
 const sizeOf = (value) => (Array.isArray(value)
   ? counted(value.length, "item")
@@ -36,9 +37,9 @@ const Leaf = ({ name, value }) => html`<div class="x-leaf">
 
 const LeafValue = ({ value }) => {
   const [isWhole, setWhole] = useState(false);
-  const text = JSON.stringify(value) ?? "–";
-  if (text.length <= 300 || isWhole) return html`<span class="x-value" data-kind=${typeof value}>${revealed(text)}</span>`;
-  return html`<span class="x-value" data-kind=${typeof value}>${revealed(text.slice(0, 300))}… </span>
+  const text = stringify(value) ?? "–";
+  if (text.length <= 300 || isWhole) return html`<span class="x-value" data-kind=${kindOf(value)}>${revealed(text)}</span>`;
+  return html`<span class="x-value" data-kind=${kindOf(value)}>${revealed(text.slice(0, 300))}… </span>
     <button type="button" class="x-link" onClick=${() => setWhole(true)}>Show all</button>`;
 };
 

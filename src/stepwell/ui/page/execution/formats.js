@@ -1,5 +1,6 @@
 /** Spans, tokens, money and times as the execution page writes them. Pure. */
 
+import { stringify } from "../exact_json.js";
 import { clipped, count, counted } from "../words.js";
 
 /** "840 ms", "3.4 s", "2 min 5 s", "3 h 12 min", "2 d 4 h"; "–" for what is not known. */
@@ -64,7 +65,7 @@ export const tokens = (total, usage) => {
 
 /** A value as one short line. */
 export const shortValue = (value, most = 80) =>
-  clipped(typeof value === "string" ? value : (JSON.stringify(value) ?? String(value)), most);
+  clipped(typeof value === "string" ? value : (stringify(value) ?? String(value)), most);
 
 const STATUS = {
   pending: ["Waiting for a worker", "info", "…"],

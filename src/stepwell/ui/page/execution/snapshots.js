@@ -1,6 +1,7 @@
 /** The stored states of an execution: two of them compared, and each as a whole. */
 
 import { get } from "../api.js";
+import { kindOf, stringify } from "../exact_json.js";
 import { revealed } from "../hidden_text.js";
 import { html, useEffect, useId, useMemo, useState } from "../html.js";
 import { CopyButton } from "../markdown_copy.js";
@@ -40,16 +41,16 @@ const useAnswer = (path, version = "") => {
 };
 
 const Value = ({ value }) =>
-  html`<${LongText} text=${typeof value === "string" ? value : JSON.stringify(value, null, 2)} most=${400} label="Value" />`;
+  html`<${LongText} text=${typeof value === "string" ? value : stringify(value, 2)} most=${400} label="Value" />`;
 
-const isShort = (value) => (JSON.stringify(value) ?? "").length <= 60 && typeof value !== "object";
+const isShort = (value) => (stringify(value) ?? "").length <= 60 && !["object", "list"].includes(kindOf(value));
 
 const Difference = ({ one }) => {
   const [sign, word] = KINDS[one.kind];
   if (one.kind === "changed" && isShort(one.before) && isShort(one.after)) {
     return html`<li data-kind=${one.kind}>
       <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${revealed(one.path)}</code>${": "}
-        <code>${revealed(JSON.stringify(one.before))}</code> → <code>${revealed(JSON.stringify(one.after))}</code></p></li>`;
+        <code>${revealed(stringify(one.before))}</code> → <code>${revealed(stringify(one.after))}</code></p></li>`;
   }
   return html`<li data-kind=${one.kind}>
     <p class="x-difference"><span class="x-sign" aria-hidden="true">${sign}</span> <span class="x-muted">${word}</span> <code>${revealed(one.path)}</code></p>
@@ -72,7 +73,7 @@ const Differences = ({ before, after }) => {
 };
 
 const download = (name, value) => {
-  const address = URL.createObjectURL(new Blob([JSON.stringify(value, null, 2)], { type: "application/json" }));
+  const address = URL.createObjectURL(new Blob([stringify(value, 2)], { type: "application/json" }));
   const link = document.createElement("a");
   link.href = address;
   link.download = name;
@@ -81,7 +82,7 @@ const download = (name, value) => {
 };
 
 const Whole = ({ snapshot, state }) => {
-  const text = () => JSON.stringify(state, null, 2);
+  const text = () => stringify(state, 2);
   return html`<div>
     <p class="x-row"><${CopyButton} text=${text} what="the whole state" />
       <button type="button" class="md-copy" onClick=${() => download(`state-after-step-${snapshot.step_number}.json`, state)}>Download</button></p>
