@@ -6,6 +6,7 @@ envelopes came, never on their order.
 """
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from stepwell.testing.message_fold import (
 )
 from stepwell.testing.message_view import View, new_block, new_status, new_text, settle
 
+_OF_STEP = re.compile(r"([^:]*):(?:([0-9]{1,15}):)?", re.DOTALL)
 MOST_AHEAD = 1_000_000
 """What is further ahead is ignored, or one broken number would make a list deaf."""
 
@@ -182,8 +184,10 @@ def from_history(stored: Any, through: int = -1) -> MessageList:
     steps: set[str] = set()
 
     def add_block(id: str, name: str, summary: str, of: str) -> None:
-        execution = of.partition(":")[0] if ":" in of else ""
-        blocks[id] = new_block(id, name, summary, "unknown", execution)
+        found = _OF_STEP.match(of)
+        execution = found[1] if found else ""
+        step = int(found[2]) if found and found[2] else None
+        blocks[id] = new_block(id, name, summary, "unknown", execution, step)
         history.append(blocks[id])
 
     for message in mappings_in(stored):

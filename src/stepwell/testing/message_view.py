@@ -42,6 +42,7 @@ class View:
         self._waiting: set[str] = set()
         self._placed: set[str] = set()
         self._first_in: dict[str, int] = {}
+        self._resumable: set[str] = set()
         self._starts = run.beginnings()
         self._depth = depth
         self._children: list[tuple[Run, Json]] = []
@@ -100,12 +101,17 @@ class View:
                     self._give_up_before(math.inf)
                 if self.word in TERMINAL:
                     self._stop_waiting("unknown")
+                if self.word == "paused" and not self._waiting:
+                    # Older envelopes do not say which of its calls a step waits for.
+                    first_in = self._first_in.items()
+                    self._resumable |= {id for id, first in first_in if first == self._step}
             case EnvelopeType.STEP_STARTED:
                 self._give_up_before(self._step)
                 self._stop_waiting("done")
             case EnvelopeType.STEP_COMPLETED:
                 self._give_up_before(self._step + 1)
             case EnvelopeType.TOOL_STARTED:
+                self._forget_reused(payload["tool_call_id"])
                 self._begin(payload["tool_call_id"], payload)["state"] = "running"
             case EnvelopeType.TOOL_COMPLETED:
                 self._complete(payload["tool_call_id"], payload)
@@ -137,7 +143,16 @@ class View:
     def _stop_waiting(self, state: str) -> None:
         for id in self._waiting:
             self._blocks[id]["state"] = state
+        self._resumable |= self._waiting
         self._waiting.clear()
+
+    def _forget_reused(self, id: str) -> None:
+        """A model may use the id of a call of an earlier step again: that is another call, unless
+        it waited."""
+        is_open = id in self._begun_in or id in self._waiting or id in self._resumable
+        if not is_open and self._first_in.get(id, self._step) < self._step:
+            del self._blocks[id], self._first_in[id]
+            self._placed.discard(id)
 
     def _show_text(self, content: str, step: int, incomplete: bool) -> None:
         if content or incomplete:
@@ -147,13 +162,14 @@ class View:
 
     def _begin(self, id: str, payload: Json) -> Json:
         if id not in self._blocks:
-            self._blocks[id] = new_block(id, "", "", "running", self._run.id)
+            self._blocks[id] = new_block(id, "", "", "running", self._run.id, self._step)
         block = self._blocks[id]
         self._first_in.setdefault(id, self._step)
         if id not in self._placed and f"{self._run.id}:{self._step}" not in self._hidden:
             self._placed.add(id)
             self.shown.append(block)
         self._waiting.discard(id)
+        self._resumable.discard(id)
         self._begun_in[id] = self._step
         block["name"] = block["name"] or text_of(payload.get("tool_name"))
         block["summary"] = block["summary"] or text_of(payload.get("args_summary"))
@@ -197,10 +213,13 @@ def new_text(id: str, content: str, incomplete: bool) -> Json:
     return {"id": id, "role": "assistant", "content": content, "incomplete": incomplete}
 
 
-def new_block(id: str, name: str, summary: str, state: str, execution: str) -> Json:
+def new_block(
+    id: str, name: str, summary: str, state: str, execution: str, step: int | None
+) -> Json:
     """A tool call, without a result yet."""
     block = {"id": id, "role": "tool", "name": name, "summary": summary, "content": ""}
-    block |= {"error": False, "state": state, "execution": execution, "duration_ms": None}
+    block |= {"error": False, "state": state, "execution": execution, "step": step}
+    block |= {"duration_ms": None}
     return {**block, "folded": True, "children": []}
 
 

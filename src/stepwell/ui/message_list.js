@@ -6,7 +6,7 @@
  * @typedef {{id: string, role: "user" | "assistant" | "tool" | "status", content: string,
  *   incomplete?: boolean, name?: string, summary?: string, error?: boolean, folded?: boolean,
  *   state?: "running" | "waiting" | "done" | "failed" | "blocked" | "unknown", execution?: string,
- *   duration_ms?: number | null, children?: Message[]}} Message
+ *   step?: number | null, duration_ms?: number | null, children?: Message[]}} Message
  * @typedef {{ignored: number}} MessageList
  */
 
@@ -141,8 +141,8 @@ export function reconciled(list, stored, through = newest(list), over = []) {
 export function fromHistory(stored, through = -1) {
   const [history, blocks, steps] = [[], new Map(), new Set()];
   const addBlock = (id, name, summary, of) => {
-    const execution = of.slice(0, Math.max(of.indexOf(":"), 0));
-    blocks.set(id, newBlock(id, name, summary, "unknown", execution));
+    const [, execution = "", step = null] = /^([^:]*):(?:(\d{1,15}):)?/.exec(of) ?? [];
+    blocks.set(id, newBlock(id, name, summary, "unknown", execution, step === null ? null : Number(step)));
     history.push(blocks.get(id));
   };
   for (const { id: given, role, content: told, metadata } of objectsIn(stored)) {
@@ -176,8 +176,8 @@ const newFold = () => ({ size: 0, newest: -1, hasEnded: false, ranges: [], runs:
 
 const usersIn = (history) => history.filter(({ role }) => role === "user");
 
-const newBlock = (id, name, summary, state, execution) =>
-  ({ id, role: "tool", name, summary, content: "", error: false, state, execution, duration_ms: null, folded: true, children: [] });
+const newBlock = (id, name, summary, state, execution, step) =>
+  ({ id, role: "tool", name, summary, content: "", error: false, state, execution, step, duration_ms: null, folded: true, children: [] });
 
 const newStatus = (id, content, error, folded) => ({ id, role: "status", content, error, folded });
 
@@ -290,7 +290,7 @@ const currentOf = (fold) => childrenOf(fold).sort((a, b) => inOrder(a.last, b.la
 /** Messages and status of an execution. One that `isOver` shows no status and waits for nothing. */
 function view(fold, run, isOver, hidden, depth = 0) {
   const [shown, blocks, running, children] = [[], new Map(), new Map(), []];
-  const [waiting, placed, firstIn] = [new Set(), new Set(), new Map()];
+  const [waiting, placed, firstIn, resumable] = [new Set(), new Set(), new Map(), new Set()];
   let [told, word, step] = [{}, "processing", 0];
   const show = (message, number = step) => {
     if (!hidden.has(`${run.id}:${number}`)) shown.push(message);
@@ -299,9 +299,13 @@ function view(fold, run, isOver, hidden, depth = 0) {
   const showText = (content, number, incomplete) => {
     if (content || incomplete) show({ id: `${run.id}:${number}`, role: "assistant", content, incomplete }, number);
   };
-  const begin = (id, { tool_name: name, args_summary: summary }) => {
-    if (!blocks.has(id)) blocks.set(id, newBlock(id, "", "", "running", run.id));
+  // A model may use the id of a call of an earlier step again: that is another call, unless it waited.
+  const isReused = (block) =>
+    block && firstIn.get(block) < step && !running.has(block) && !waiting.has(block) && !resumable.has(block);
+  const begin = (id, { tool_name: name, args_summary: summary }, isNew = false) => {
+    if (!blocks.has(id) || (isNew && isReused(blocks.get(id)))) blocks.set(id, newBlock(id, "", "", "running", run.id, step));
     const block = blocks.get(id);
+    resumable.delete(block);
     if (!firstIn.has(block)) firstIn.set(block, step);
     if (!placed.has(block) && !hidden.has(`${run.id}:${step}`)) placed.add(show(block));
     waiting.delete(block);
@@ -314,7 +318,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
     }
   };
   const stopWaiting = (state) => {
-    for (const block of waiting) block.state = state;
+    for (const block of waiting) resumable.add(Object.assign(block, { state }));
     waiting.clear();
   };
   const dropFrom = (number) => {
@@ -340,7 +344,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
       const id = textOf(payload.parent_tool_call_id) || child.id;
       children.push([blocks.get(id) ?? begin(id, {}), child]);
     }
-    if (type === TOOL_STARTED) begin(payload.tool_call_id, payload).state = "running";
+    if (type === TOOL_STARTED) begin(payload.tool_call_id, payload, true).state = "running";
     if (type === TOOL_COMPLETED) {
       const content = textOf(payload.error) || textOf(payload.result_summary);
       const [block, isPending] = [begin(payload.tool_call_id, payload), payload.outcome === "pending"];
@@ -352,6 +356,9 @@ function view(fold, run, isOver, hidden, depth = 0) {
     if (type === STEP_STARTED) giveUpBefore(step);
     if (type === STEP_COMPLETED) giveUpBefore(step + 1);
     if (type === STATUS && word !== "processing") giveUpBefore(Infinity);
+    // Older envelopes do not say which of its calls a step waits for.
+    const mayWait = type === STATUS && word === "paused" && !waiting.size ? [...blocks.values()] : [];
+    for (const block of mayWait) if (firstIn.get(block) === step) resumable.add(block);
     if (type === STEP_STARTED || (type === STATUS && word === "processing")) stopWaiting("done");
     if (type === STATUS && TERMINAL.includes(word)) stopWaiting("unknown");
   }

@@ -151,6 +151,20 @@ BY_HAND: list[list[Step]] = [
         told(3, "tool.started", tool_call_id="c1", tool_name="third", args_summary="b: 2"),
     ],
     [
+        told(1, "tool.started", tool_call_id="c1", tool_name="first", args_summary="a: 1"),
+        told(2, "tool.completed", tool_call_id="c1", tool_name="first", success=True),
+        told(3, "step.completed"),
+        told(4, "step.started", step_number=2),
+        told(5, "tool.started", tool_call_id="c1", tool_name="reused", step_number=2),
+        told(6, "tool.completed", tool_call_id="c1", tool_name="reused", outcome="pending"),
+        told(7, "status", status="paused", step_number=2),
+        told(8, "step.started", step_number=3),
+        told(9, "tool.started", tool_call_id="c1", tool_name="reused", step_number=3),
+        told(10, "step.started", step_number=4),
+        told(11, "tool.started", tool_call_id="c1", tool_name="third", step_number=4),
+        told(12, "tool.started", tool_call_id="c1", tool_name="again", step_number=4),
+    ],
+    [
         told(1, "tool.started", tool_call_id="c1", tool_name="ask"),
         told(2, "tool.completed", tool_call_id="c1", tool_name="ask", outcome="pending"),
         told(3, "status", status="paused"),
@@ -269,7 +283,7 @@ def test_the_module_and_its_twin_show_the_same() -> None:
     lines = "".join(json.dumps(case) + "\n" for case in given)
 
     shown = [json.loads(line) for line in printed(str(SCRIPT), given=lines).splitlines()]
-    assert len(shown) == len(given) == 246
+    assert len(shown) == len(given) == 247
     for case, by_module in zip(given, shown, strict=True):
         assert by_module == played(case)
 

@@ -128,6 +128,11 @@ async def until_the_end(feed: Any) -> AsyncIterator[Any]:
         ),
         ([call("delete", id="d1", path="notes.txt"), "Left."], {"d1": False}),
         ([call("delete", id="d1", path="notes.txt"), "Gone."], {"d1": True}),
+        ([call("look_up", id="l1", order=7), call("broken", id="l1", path="/a"), "Found."], {}),
+        (
+            [call("look_up", id="d1", order=7), call("delete", id="d1", path="notes.txt"), "Left."],
+            {"d1": False},
+        ),
     ],
 )
 async def test_what_is_stored_is_shown_as_it_was_streamed(

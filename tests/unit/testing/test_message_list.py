@@ -96,6 +96,18 @@ def test_a_call_that_runs_again_after_a_pause_keeps_its_block() -> None:
     assert shown(list) == ["tool: lookapproved", "status: Working: step 2"]
 
 
+def test_a_call_id_that_is_used_again_in_a_later_step_is_another_call() -> None:
+    first = [started(1, "c1", args_summary="a: 1"), completed(2, "c1", "one")]
+    begun = envelope(3, "step.started", step_number=2)
+    second = [started(4, "c1", step=2, args_summary="a: 2"), completed(5, "c1", "two")]
+    told = [one for one in messages(listed([*first, begun, *second])) if one["role"] == "tool"]
+
+    assert [(one["step"], one["summary"], one["content"]) for one in told] == [
+        (1, "a: 1", "one"),
+        (2, "a: 2", "two"),
+    ]
+
+
 def test_what_a_subagent_does_is_inside_the_block_of_its_call() -> None:
     child = {"parent_execution_id": "e1", "parent_tool_call_id": "c1"}
     list = listed(

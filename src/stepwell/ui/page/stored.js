@@ -35,9 +35,10 @@ function ofExecution(items) {
   const [texts, told] = [textsOf(items), new Set()];
   const last = Math.max(0, ...items.map(({ metadata }) => metadata?.step_number ?? 0));
   const answer = items.find(({ role }) => role === "assistant");
-  const called = new Set(items.map(({ metadata }) => metadata?.event_type === "tool.called" && metadata.call_id));
-  const asked = askedIn(items);
-  const shown = [];
+  const [asked, shown, begun] = [askedIn(items), [], new Set()];
+  const isCalledLater = ({ call_id: id, step_number: step, outcome }) =>
+    outcome === "pending" && items.some(({ metadata: other }) =>
+      other?.event_type === "tool.called" && other.call_id === id && other.step_number > step);
   const tellText = (execution, step) => {
     if (told.has(step) || !texts.has(step)) return;
     told.add(step);
@@ -51,10 +52,16 @@ function ofExecution(items) {
     if (Number.isSafeInteger(step)) tellText(execution, step);
     if (role === "user") shown.push({ id, role, content });
     else if (role === "assistant") shown.push({ id: execution ? `${execution}:${last}:answer` : id, role, content });
-    else if (type === "tool.called") shown.push(calledOf(item));
+    else if (type === "tool.called") {
+      begun.add(metadata.call_id);
+      shown.push(calledOf(item));
+    }
     else if (type === "tool.completed" && wentOn(item, items)) {
-      if (!called.has(metadata.call_id)) shown.push(neverCalled(item, asked));
+      // An id may be used again in a later step: what began before is over.
+      if (!begun.has(metadata.call_id) && !isCalledLater(metadata)) shown.push(neverCalled(item, asked));
       shown.push(completedOf(item));
+      if (metadata.outcome === "pending") begun.add(metadata.call_id);
+      else begun.delete(metadata.call_id);
     }
     if (role === "assistant" && isCut(metadata)) shown.push(cutOf(item));
     if (role === "user" || role === "assistant" || NOT_SHOWN.includes(type)) continue;

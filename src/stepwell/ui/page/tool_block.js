@@ -33,37 +33,48 @@ const reasonOf = ({ state, content }) => {
 const fetched = new Map();
 
 function callsOf(execution) {
-  if (!fetched.has(execution)) fetched.set(execution, signal({ isLoading: false, calls: new Map(), problem: null }));
+  if (!fetched.has(execution)) fetched.set(execution, signal({ isLoading: false, calls: [], problem: null }));
   return fetched.get(execution);
+}
+
+/** The call of that id which began in that step: a model may use an id again in a later one. One that
+ * waited has its result in a later step. */
+function findCall(calls, id, step) {
+  const fitting = calls.filter((one) => one.call_id === id && (step === null || one.step >= step));
+  return fitting.find(({ outcome }) => outcome !== "pending") ?? fitting.at(-1);
 }
 
 /** Fetches the steps of an execution, unless the call is known: one that runs has more of them later,
  * and what a call that waits gives is known when it is answered. */
-async function wantCall(execution, id) {
+async function wantCall(execution, id, step) {
   const known = callsOf(execution);
-  const call = known.peek().calls.get(id);
-  if (known.peek().isLoading || (call && call.outcome !== "pending")) return;
+  const call = findCall(known.peek().calls, id, step);
+  if (known.peek().isLoading || (call && call.outcome !== "pending" && !call.isCut)) return;
   known.value = { ...known.peek(), isLoading: true, problem: null };
   try {
-    const calls = await readCalls(`agent/executions/${encodeURIComponent(execution)}/steps`, id);
-    known.value = { isLoading: false, calls: new Map(calls.map((one) => [one.call_id, one])), problem: null };
+    const calls = await readCalls(`agent/executions/${encodeURIComponent(execution)}/steps`, id, step);
+    known.value = { isLoading: false, calls, problem: null };
   } catch (problem) {
     known.value = { ...known.peek(), isLoading: false, problem };
   }
 }
 
 /** The calls of all steps, which come in parts; the step of the wanted one is read whole. */
-async function readCalls(path, id) {
+async function readCalls(path, id, step) {
   const steps = [];
   for (let after = 0; after !== null;) {
     const part = await get(`${path}?limit=200&after=${after}`);
     steps.push(...part.items);
     after = part.next ?? null;
   }
-  const wanted = steps.findLastIndex((step) => step.tool_executions.some((one) => one.call_id === id));
-  if (steps[wanted]?.truncated) steps[wanted] = await get(`${path}/${steps[wanted].number}`);
-  return steps.flatMap((step) => step.tool_executions ?? []);
+  const wanted = findCall(steps.flatMap(callsIn), id, step);
+  if (!wanted?.isCut) return steps.flatMap(callsIn);
+  const whole = await get(`${path}/${wanted.step}`);
+  return steps.map((one) => (one.number === wanted.step ? whole : one)).flatMap(callsIn);
 }
+
+const callsIn = ({ number, truncated = false, tool_executions: calls }) =>
+  (calls ?? []).map((one) => ({ ...one, step: number, isCut: truncated }));
 
 export const ToolBlock = ({ message }) => {
   const [isOpen, setOpen] = useState(false);
@@ -101,20 +112,20 @@ const Child = ({ message }) => {
 };
 
 const Whole = ({ message }) => {
-  const { id, content, execution, state, name, children } = message;
+  const { id, content, execution, step, state, name, children } = message;
   // That a call is done is told before its step is stored.
   const looks = useRef(0);
   useEffect(() => {
-    if (execution) void wantCall(execution, id);
-  }, [execution, id, state]);
+    if (execution) void wantCall(execution, id, step);
+  }, [execution, id, step, state]);
   const { isLoading, calls, problem } = callsOf(execution).value;
-  const call = calls.get(id);
+  const call = findCall(calls, id, step);
   const isBehind = OVER.includes(state) && (!call || call.outcome === "pending") && !isLoading && !problem;
   useEffect(() => {
     if (!execution || !isBehind || looks.current === MOST_LOOKS) return undefined;
-    const timer = setTimeout(() => wantCall(execution, id), Math.min(SLOWEST_LOOK, FIRST_LOOK * 2 ** looks.current++));
+    const timer = setTimeout(() => wantCall(execution, id, step), Math.min(SLOWEST_LOOK, FIRST_LOOK * 2 ** looks.current++));
     return () => clearTimeout(timer);
-  }, [execution, id, isBehind]);
+  }, [execution, id, step, isBehind]);
   if (!call) {
     return html`<div class="whole">
       ${content && html`<${Part} title="Result, in short" text=${content} />`}

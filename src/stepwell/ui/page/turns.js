@@ -8,8 +8,8 @@ import { span } from "./words.js";
 const FIELDS = ["role", "content", "incomplete", "name", "summary", "error", "state", "folded"];
 
 /** Under which key a message is drawn: the same live and stored. */
-export function keyOf({ id, role, execution }) {
-  if (role === "tool") return `tool ${execution ?? ""} ${id}`;
+export function keyOf({ id, role, execution, step }) {
+  if (role === "tool") return `tool ${execution ?? ""} ${step ?? ""} ${id}`;
   if (role === "assistant") return `text ${id.split(":").slice(0, 2).join(":")}`;
   return `${role} ${id}`;
 }
