@@ -41,6 +41,10 @@ class MeasuredStore:
         """Commit a tiny write."""
         await self._store.check_writable()
 
+    async def reopen(self) -> Store:
+        """The same database for another thread; its writes are not timed."""
+        return await self._store.reopen()
+
     async def close(self) -> None:
         """Let go of the connections."""
         await self._store.close()

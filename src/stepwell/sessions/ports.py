@@ -374,6 +374,11 @@ class Store(Protocol):
         ``StoreUnavailableError``."""
         ...
 
+    async def reopen(self) -> "Store":
+        """The same database over connections of its own, for the event loop that calls this. What
+        waits here does not delay it; its bus is its own. Close it in the same loop."""
+        ...
+
     async def close(self) -> None:
         """Let go of the connections."""
         ...

@@ -114,7 +114,12 @@ _SPOKEN_TO = (
 _RENEW = (
     update(t.executions)
     .where(_OWN)
-    .values(lease_until=case((_RUNNING, _GIVEN_LEASE), else_=_C.lease_until))
+    .values(
+        # Never shorter: the heartbeat and the run renew it, each in its own time.
+        lease_until=case(
+            (and_(_RUNNING, _C.lease_until < _GIVEN_LEASE), _GIVEN_LEASE), else_=_C.lease_until
+        )
+    )
     .returning(*t.executions.c, _SPOKEN_TO.scalar_subquery())
 )
 _OPEN = (

@@ -5,7 +5,7 @@ Nothing is lost when the database does not answer: a lease that can't be touched
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -131,16 +131,18 @@ class Leases:
             )
         return False
 
-    async def renew(self, execution: Execution, *, within: float) -> Lease | None:
+    async def renew(
+        self, execution: Execution, opened: Callable[[], Awaitable[Store]], *, within: float
+    ) -> Lease | None:
         """A longer lease; None if the database does not answer in so many seconds. Raises
-        ``LostLeaseError``."""
+        ``LostLeaseError``. Called in the heartbeat's loop, whose store ``opened`` gives."""
 
         async def renew(tx: Transaction) -> Lease:
             return await tx.renew(execution, self._end(self._clock.now()))
 
         try:
             async with asyncio.timeout(within):
-                return await self._store.write(renew, name="renew")
+                return await (await opened()).write(renew, name="renew")
         except (TimeoutError, StoreUnavailableError) as error:
             logger.warning("the lease of execution %s is not renewed: %r", execution.id, error)
             return None

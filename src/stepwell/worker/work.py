@@ -6,9 +6,9 @@ execution and never the worker; a cancellation of the surrounding task passes th
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,17 +16,16 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
 from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
-from stepwell.sessions.ports import Jobs, Store, Transaction, execution_topic
+from stepwell.sessions.ports import Jobs, Lease, Store, Transaction, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.failing import failed
+from stepwell.worker.heartbeat import Beat, Heartbeat
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.leases import Leases
 
 logger = logging.getLogger("stepwell.worker")
-
-Result = TypeVar("Result")
 
 
 class ExecutionRunner(Protocol):
@@ -51,6 +50,7 @@ class _Held(Struct, eq=False):
     execution: Execution
     control: RunControl
     run: asyncio.Task[ExecutionStatus]
+    beat: Beat
     abandoned: bool = False
 
     def abandon(self, why: BaseException) -> None:
@@ -93,6 +93,7 @@ class Work:
             clock=self._clock,
             sessions=sessions,
         )
+        self._heartbeat = Heartbeat(store, self._leases, self._settings, self._clock)
         self._slots = asyncio.Semaphore(self._settings.concurrency)
         self._held: set[_Held] = set()
         self._claims = 0
@@ -223,10 +224,19 @@ class Work:
             control.cancellation.request(execution.cancel_requested)
         if self._ending:
             control.hand_back()
+
+        def hear(found: Lease | Exception) -> None:
+            if isinstance(found, Exception):
+                held.abandon(found)
+            elif (wish := found.execution.cancel_requested) is not None:
+                control.cancellation.request(wish)
+
+        # Before the run, which may block the loop with its first step.
+        beat = self._heartbeat.start(execution, hear)
         run = asyncio.create_task(
             self._runner.run(execution, control), name=f"execution {execution.id}"
         )
-        held = _Held(execution, control, run)
+        held = _Held(execution, control, run, beat)
         self._held.add(held)
         return held
 
@@ -243,6 +253,7 @@ class Work:
             await self._settled(held)
         finally:
             await _ended(held.run, beating)
+            await self._heartbeat.stop(held.beat)
             self._held.discard(held)
             self._slots.release()
             self._notice_idle()
@@ -282,7 +293,7 @@ class Work:
             logger.exception("execution %s can't be finished as failed", execution.id)
 
     async def _kept(self, held: _Held) -> None:
-        """The heartbeat: renews the lease until the run has ended, or is not ours any more."""
+        """See that the lease is renewed until the run has ended, or is not ours any more."""
         try:
             await self._beat(held)
         except LostLeaseError as lost:
@@ -292,35 +303,18 @@ class Work:
             held.abandon(error)
 
     async def _beat(self, held: _Held) -> None:
+        execution, loop = held.execution, asyncio.get_running_loop()
         every, whole = self._settings.heartbeat_seconds, self._settings.lease_seconds
-        execution = held.execution
-        renewed_at = self._clock.monotonic()
         async with self._store.bus.subscribe(execution_topic(execution.id)) as news:
             while True:
-                await news.wait(every)
-                asked_at = self._clock.monotonic()
-                # Also one that is overdue is asked for: perhaps nobody else wanted it.
-                left = max(renewed_at + whole - asked_at, every)
-                lease = await _undisturbed(self._leases.renew(execution, within=left))
-                if lease is not None:
-                    renewed_at = asked_at
-                    if (wish := lease.execution.cancel_requested) is not None:
-                        held.control.cancellation.request(wish)
-                elif self._clock.monotonic() - renewed_at >= whole:
+                waited_since = loop.time()
+                if await news.wait(every):
+                    self._heartbeat.renew_now(held.beat)
+                # Who stood still, this loop or the whole process, judges only after a heartbeat
+                # had its chance: perhaps nobody else wanted the execution.
+                stood_still = loop.time() - waited_since > every * 2
+                if not stood_still and self._clock.monotonic() - held.beat.renewed_at >= whole:
                     raise LostLeaseError(execution.id, execution.attempt)
-
-
-async def _undisturbed(asking: Coroutine[Any, Any, Result]) -> Result:
-    """The same, to its end also when the waiting task is cancelled: a statement that is cut off
-    costs the connection it runs on."""
-    task = asyncio.create_task(asking)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
-        raise
 
 
 async def _ended(*tasks: asyncio.Task[ExecutionStatus] | asyncio.Task[None]) -> None:

@@ -1,11 +1,13 @@
 """A runner of steps that only wait. What it began is in a file that outlives every process.
 
 An execution's input says what to do: ``steps``, ``seconds`` each, ``seconds_again`` for whoever has
-it after the first, and ``breaks`` to raise.
+it after the first, ``breaks`` to raise, ``blocks`` to hold the event loop for so many seconds in
+the first step, and ``blocks_in_write`` to do so inside a transaction on the execution.
 """
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -43,6 +45,7 @@ class StepRunner:
             raise RuntimeError("secret words of a defect")
         while execution.step_count < execution.input["steps"]:
             self._note("step", execution)
+            await self._block(execution)
             if await self._interrupted(_seconds(execution), control):
                 return await self._finish(execution, ExecutionStatus.CANCELLED)
             execution = replace(execution, step_count=execution.step_count + 1, crashes=0)
@@ -53,6 +56,23 @@ class StepRunner:
             await self._store.write(lambda tx, now=execution: tx.save_execution(now), name="step")
             self._note("stored", execution)
         return await self._finish(execution, ExecutionStatus.COMPLETED)
+
+    async def _block(self, execution: Execution) -> None:
+        if execution.step_count > 0:
+            return
+        if seconds := execution.input.get("blocks"):
+            time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+            self._note("blocked", execution)
+        if seconds := execution.input.get("blocks_in_write"):
+            blocking = [seconds]
+
+            async def block(tx: Transaction) -> None:
+                await tx.execution(execution.id, lock=True)
+                # Only once: the database may end a transaction that stands still.
+                time.sleep(blocking.pop() if blocking else 0)  # noqa: ASYNC251
+
+            await self._store.write(block, name="block")
+            self._note("blocked", execution)
 
     async def _interrupted(self, seconds: float, control: RunControl) -> bool:
         until = self._clock.monotonic() + seconds

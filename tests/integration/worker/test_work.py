@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stepwell.clock import Clock
 from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.ports import Transaction, execution_topic
+from stepwell.sessions.ports import Store, Transaction, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.testing import FakeClock
 from stepwell.worker.embedded import EmbeddedWorker
@@ -37,7 +37,7 @@ def work_at(
 
 
 class StoreThatGoesAway:
-    """A store whose writes of one name fail from some moment on."""
+    """A store whose writes of one name fail from some moment on, also those of its heartbeat."""
 
     def __init__(self, place: Place, name: str) -> None:
         self._store = place.store
@@ -51,15 +51,35 @@ class StoreThatGoesAway:
         return self._store.bus
 
     async def write(self, work: Callable[[Transaction], Awaitable[Any]], /, *, name: str) -> Any:
+        await self.fail(name)
+        return await self._store.write(work, name=name)
+
+    async def fail(self, name: str) -> None:
         if self.is_away and name == self._name:
             self.failed += 1
             if self.hangs:
                 await asyncio.Event().wait()
             raise StoreUnavailableError("gone")
-        return await self._store.write(work, name=name)
 
     async def read(self, work: Callable[[Transaction], Awaitable[Any]], /) -> Any:
         return await self._store.read(work)
+
+    async def reopen(self) -> "Reopened":
+        return Reopened(self, await self._store.reopen())
+
+
+class Reopened:
+    """A copy of such a store for the heartbeat."""
+
+    def __init__(self, origin: StoreThatGoesAway, store: Store) -> None:
+        self._origin, self._store = origin, store
+
+    async def write(self, work: Callable[[Transaction], Awaitable[Any]], /, *, name: str) -> Any:
+        await self._origin.fail(name)
+        return await self._store.write(work, name=name)
+
+    async def close(self) -> None:
+        await self._store.close()
 
 
 async def wish_for_the_end(place: Place, id: str, *, tells: bool) -> None:

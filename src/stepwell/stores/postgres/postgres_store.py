@@ -36,7 +36,7 @@ class PostgresStore:
     """See ``sessions.ports.Store``."""
 
     def __init__(self, url: URL, clock: Clock) -> None:
-        self._clock = clock
+        self._url, self._clock = url, clock
         self._writers = Pool(url, size=_WRITERS, read_only=False)
         self._readers = Pool(url, size=_READERS, read_only=True)
         self._searching = SearchTurns(_SEARCHERS)
@@ -107,6 +107,10 @@ class PostgresStore:
             raise StoreUnavailableError(
                 f"the database can't be written: {error}", reason="it is read-only, as a standby is"
             ) from error
+
+    async def reopen(self) -> "PostgresStore":
+        """See ``sessions.ports.Store``."""
+        return PostgresStore(self._url, self._clock)
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -8,6 +8,8 @@ import asyncio
 import fcntl
 import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from stepwell.stores.retrying import PassingFault
@@ -22,9 +24,25 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._held: int | None = None
+        self._heirs = _Heirs()
 
     async def acquire(self) -> None:
         """Wait for it, without holding up the loop; raises ``PassingFault`` after a while."""
+        self._held = await self._locked()
+
+    def release(self) -> None:
+        """Let the next one in."""
+        if self._held is not None:
+            handle, self._held = self._held, None
+            self._heirs.pass_on(handle)
+
+    def heir(self) -> "FileLock":
+        """A lock for another connection of this process, in another thread. When this one is
+        released, a waiting heir has it before any other process."""
+        return _HeirLock(self._path, self._heirs)
+
+    async def _locked(self) -> int:
+        """A handle that has the lock."""
         handle = self._open()
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -33,13 +51,7 @@ class FileLock:
         except OSError as error:
             os.close(handle)
             raise self._fault(error) from error
-        self._held = handle
-
-    def release(self) -> None:
-        """Let the next one in."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        return handle
 
     def _open(self) -> int:
         try:
@@ -71,6 +83,72 @@ class FileLock:
         except asyncio.CancelledError:
             waiter.give_up()
             raise
+
+
+class _Heirs:
+    """Those who wait for the lock in other threads of this process."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: list[Callable[[int], object]] = []
+
+    def add(self, take: Callable[[int], object]) -> None:
+        with self._guard:
+            self._waiting.append(take)
+
+    def remove(self, take: Callable[[int], object]) -> bool:
+        """Whether it waited still; otherwise it was given the lock."""
+        with self._guard:
+            if take not in self._waiting:
+                return False
+            self._waiting.remove(take)
+            return True
+
+    def pass_on(self, handle: int) -> None:
+        """Give the lock to the first who waits, or release it."""
+        with self._guard:
+            while self._waiting:
+                with suppress(RuntimeError):  # its loop is closed
+                    self._waiting.pop(0)(handle)
+                    return
+        os.close(handle)
+
+
+class _HeirLock(FileLock):
+    """Has the lock by itself, or from another lock of this process that is released."""
+
+    def __init__(self, path: Path, origin: _Heirs) -> None:
+        super().__init__(path)
+        self._origin = origin
+
+    async def acquire(self) -> None:
+        """Wait for it, without holding up the loop; raises ``PassingFault`` after a while."""
+        loop = asyncio.get_running_loop()
+        inherited: asyncio.Future[int] = loop.create_future()
+
+        def take(handle: int) -> None:
+            loop.call_soon_threadsafe(inherited.set_result, handle)
+
+        self._origin.add(take)
+        locking = asyncio.ensure_future(self._locked())
+        try:
+            await asyncio.wait({locking, inherited}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            was_given = not self._origin.remove(take)
+            locking.cancel()
+            await asyncio.wait({locking, inherited} if was_given else {locking})
+            self._held = _handle_of(locking, inherited)
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                self.release()
+        if self._held is None:
+            locking.result()
+
+
+def _handle_of(locking: "asyncio.Future[int]", inherited: "asyncio.Future[int]") -> int | None:
+    for each in (inherited, locking):
+        if each.done() and not each.cancelled() and each.exception() is None:
+            return each.result()
+    return None
 
 
 class _Waiter:

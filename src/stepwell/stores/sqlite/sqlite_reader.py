@@ -103,6 +103,10 @@ class SqliteReader(SqliteStore):
         await self._open_readers.aclose()
         await self._engine.dispose()
 
+    async def reopen(self) -> "SqliteStore":
+        """Raises ``RuntimeError``: who only reads holds nothing that is to be renewed."""
+        raise RuntimeError(f"{self._path} is only read")
+
     async def _prepare(self, migrate: bool) -> None:
         lane = await self._connect(query_only=True)
         try:

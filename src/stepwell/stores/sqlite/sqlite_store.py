@@ -143,6 +143,17 @@ class SqliteStore:
                 f"the database {self._path} can't be written: {fault}", reason=fault.reason
             ) from fault
 
+    async def reopen(self) -> "SqliteStore":
+        """See ``sessions.ports.Store``. Its writes come next when one of this store ends, before
+        those of other processes."""
+        self._require_file()
+        store = SqliteStore(self._path, self._clock)
+        store._lock, store._file = self._lock.heir(), self._file
+        # Without the lock: beside this store's connection, opening another one writes nothing.
+        store._writer = await patiently(store._connect, self._clock, "open")
+        store._group = GroupCommit(store._writer, store._lock, store._file, self._clock)
+        return store
+
     async def close(self) -> None:
         """Finish the writes that wait, then let go of the file."""
         await self._group.close()
