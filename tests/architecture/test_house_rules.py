@@ -30,6 +30,7 @@ MAY_CATCH_ALL = {
     "tools/executor.py": "whatever a tool raises is a result",
     "tools/threads.py": "raised again in the awaiting task",
     "worker/work.py": "whatever breaks an execution ends that execution, not the worker",
+    "worker/heartbeat.py": "a heartbeat that breaks ends its own execution only",
 }
 
 

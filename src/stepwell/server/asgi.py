@@ -11,9 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stepwell.server.auth.origins import OriginGuard
 from stepwell.server.limits import BodyLimits, RateLimit
+from stepwell.server.live.line import line_of
 from stepwell.server.live.routes import live_router
 from stepwell.server.policy import check_policies
-from stepwell.server.problems import SECURITY_HEADERS, install_problems
+from stepwell.server.problems import SECURITY_HEADERS, install_problems, problem
 from stepwell.server.routes import (
     agents,
     channels,
@@ -95,6 +96,9 @@ class Answers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
+        if line_of(scope).is_spare and not _is_health_check(scope):
+            await _refuse_full(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -120,6 +124,20 @@ class Answers:
 
     def _note_time(self, scope: Scope, seconds: float) -> None:
         self._metrics.request_seconds.observe(seconds, **_labels(scope))
+
+
+def _is_health_check(scope: Scope) -> bool:
+    path = scope.get("path", "").removeprefix(scope.get("root_path", "").rstrip("/"))
+    return scope["type"] == "http" and path in ("/health", "/ready")
+
+
+async def _refuse_full(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1013})
+        return
+    detail = "The server has no connection left; try again later."
+    headers = {"Connection": "close", "Retry-After": "5"}
+    await problem(503, "too_many_connections", detail, headers=headers)(scope, receive, send)
 
 
 def _labels(scope: MutableMapping[str, Any]) -> dict[str, str]:

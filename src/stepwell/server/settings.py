@@ -29,8 +29,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_json_items: int = 10_000
     """Members of objects and lists in one body, all together."""
     max_connections: int = 1000
-    """Of one process, streams and sockets as well. ``stepwell serve`` hangs up on more, and takes
-    fewer where it may not open so many files."""
+    """Of one process, streams and sockets as well, and fewer where it may not open so many files.
+    For one more, ``stepwell serve`` hangs up on the connection that has asked for nothing for the
+    longest; without such a one only health checks are answered."""
     head_seconds: float = 10.0
     """How long the head of a request may take to arrive, for ``stepwell serve``."""
     sends_per_second: float = 20.0
@@ -52,6 +53,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     live_cut_seconds: float = 8.0
     """How long a live reader may accept nothing before it is cut."""
     live_connections_per_user: int = 50
+    waiting_sockets_per_address: int = 50
+    """Sockets of one client address that have not joined a channel yet. All addresses together may
+    have a quarter of ``max_connections``."""
+    socket_join_seconds: float = 10.0
+    """How long a socket may stay without a channel; until then nobody has signed in on it."""
     ping_seconds: float = 15.0
     live_claims: tuple[str, ...] = ()
     """Which claims of a principal are signed into stream tokens and channel signatures, where
@@ -99,6 +105,7 @@ _COUNTS = (
     "max_page_size",
     "live_buffer_bytes",
     "live_connections_per_user",
+    "waiting_sockets_per_address",
 )
 _DURATIONS = (
     "body_seconds",
@@ -107,4 +114,5 @@ _DURATIONS = (
     "worker_grace_seconds",
     "live_cut_seconds",
     "ping_seconds",
+    "socket_join_seconds",
 )

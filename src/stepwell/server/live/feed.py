@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from stepwell.broadcasting.client_stream import json_bytes
 from stepwell.clock import Clock
-from stepwell.server.live.seats import Seats
+from stepwell.server.live.seats import Seats, WaitingSockets
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.log import envelope_of
@@ -74,6 +74,9 @@ class Feeds:
 
     def __init__(self, store: Store, clock: Clock, settings: ServerSettings) -> None:
         self.seats = Seats(settings.live_connections_per_user)
+        self.waiting_sockets = WaitingSockets(
+            max(1, settings.max_connections // 4), settings.waiting_sockets_per_address
+        )
         self._store = store
         self._clock = clock
         self._tail_bytes = settings.live_buffer_bytes

@@ -8,7 +8,7 @@ limits what clients may do before they have asked for anything.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from starlette.types import Message, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -19,6 +19,7 @@ logger = logging.getLogger("stepwell.server")
 
 _KEY = "stepwell_line"
 _REST_BYTES = 2 * 1024 * 1024
+_SPARE_CONNECTIONS = 16
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
@@ -33,6 +34,8 @@ class Line:
     """What is known of a connection."""
 
     def __init__(self, abort: Callable[[], None] | None = None) -> None:
+        self.is_spare = False
+        """Whether it is one beyond the limit, on which only health checks are answered."""
         self.ending = asyncio.Event()
         """Set when the server ends."""
         self._abort = abort
@@ -64,16 +67,19 @@ class LiveConnections(asyncio.Protocol):
     are not waited for for ever. WebSockets begin here as well, so it is enough for them, too.
 
     What comes while nothing is answered is the head of a request: it has to be complete in time
-    and within its size. Connections beyond ``limit_concurrency`` are hung up on.
+    and within its size. One connection more than ``max_connections`` costs the one that has asked
+    for nothing for the longest; if all are in use, a few more are taken for health checks.
     """
 
     head_seconds = 10.0
     head_bytes = 64 * 1024
+    max_connections: int | None = None
+    idle: ClassVar[dict[Any, None]] = {}
+    """The connections of this server from which a request is expected, oldest first."""
 
     app_state: dict[str, Any]
     connections: set[Any]
     cycle: Any
-    limit_concurrency: int | None
     loop: asyncio.AbstractEventLoop
     transport: Any
 
@@ -85,12 +91,22 @@ class LiveConnections(asyncio.Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_room: int | None = None
         """How much of a head may still come; None while something else is expected."""
-        most = self.limit_concurrency
-        if most is not None and len(self.connections) > most:
-            logger.warning("more than %d connections are open; new ones are hung up on", most)
-            transport.abort()
-        else:
+        if self._find_room():
             self._expect_head()
+        else:
+            transport.abort()
+
+    def _find_room(self) -> bool:
+        most = self.max_connections
+        if most is None or len(self.connections) <= most:
+            return True
+        if (oldest := next(iter(self.idle), None)) is not None:
+            oldest._expect_nothing()
+            oldest.transport.abort()
+            return True
+        logger.warning("all of %d connections are in use; only health checks are answered", most)
+        self._line.is_spare = True
+        return len(self.connections) <= most + _SPARE_CONNECTIONS
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
@@ -130,6 +146,7 @@ class LiveConnections(asyncio.Protocol):
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle and self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
+            self.idle[self] = None
         if self._head_room is None:
             # Who was answered early may still send the rest of its body, which nobody keeps.
             has_rest = self.cycle is not None and self.cycle.more_body
@@ -137,6 +154,7 @@ class LiveConnections(asyncio.Protocol):
 
     def _expect_nothing(self) -> None:
         self._head_room = None
+        self.idle.pop(self, None)
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -146,10 +164,15 @@ class LiveHttpProtocol(LiveConnections, AutoHTTPProtocol):
     """The same over the one that uvicorn chooses."""
 
 
-def live_http_protocol(settings: ServerSettings) -> type[LiveHttpProtocol]:
-    """The protocol with the patience of these settings, for uvicorn's ``http=``."""
+def live_http_protocol(
+    settings: ServerSettings, max_connections: int | None = None
+) -> type[LiveHttpProtocol]:
+    """The protocol with the patience of these settings for one server, for uvicorn's ``http=``."""
+    most = settings.max_connections if max_connections is None else max_connections
 
     class Protocol(LiveHttpProtocol):
         head_seconds = settings.head_seconds
+        max_connections = most
+        idle: ClassVar[dict[Any, None]] = {}
 
     return Protocol

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from stepwell.server.live.channel_auth import Subscriber, subscriber_of
 from stepwell.server.live.feed import LiveSubscription, Reset
-from stepwell.server.live.line import SlowReaderError, line_of, send_or_cut
+from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
 from stepwell.server.live.pusher_words import (
     PusherError,
     checked_protocol,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("stepwell.server")
 
 _UNAUTHORIZED, _TOO_MANY, _UNAVAILABLE = 401, 429, 503
+_OVER_CAPACITY = 4100
+"""Clients come again, after a pause: one that joins later than others do is not lost."""
 _Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -47,7 +49,7 @@ class SocketLimits(Struct, frozen=True, kw_only=True):
 
     activity_seconds: float = 120.0
     pong_seconds: float = 30.0
-    join_seconds: float = 30.0
+    join_seconds: float = 10.0
     """How long it may follow nothing after it was opened."""
     channels: int = 100
     message_characters: int = 10_240
@@ -58,10 +60,22 @@ async def serve_pusher(
 ) -> None:
     """Talk with one client until it leaves or has to."""
     line = line_of(websocket.scope)
-    await websocket.accept()
-    socket = _Socket(services, websocket, limits)
+    address = "" if websocket.client is None else websocket.client.host
+    with contextlib.ExitStack() as waiting:
+        try:
+            waiting.enter_context(services.feeds.waiting_sockets.waiting(address))
+        except TooManyError:
+            # Before it is accepted: a good-bye would have to be waited for.
+            services.metrics.refused.add(limit="sockets")
+            await websocket.close(_OVER_CAPACITY)
+            return
+        await websocket.accept()
+        await _serve_accepted(_Socket(services, websocket, limits, waiting), app_key, line)
+
+
+async def _serve_accepted(socket: "_Socket", app_key: str, line: Line) -> None:
     try:
-        with counted(services.metrics, "socket"):
+        with counted(socket.services.metrics, "socket"):
             await socket.converse(app_key)
     except SlowReaderError as error:
         logger.info("a socket is cut: %s", error)
@@ -86,9 +100,17 @@ class _RefusedError(Exception):
 class _Socket:
     """One client: its channels, and what it may say."""
 
-    def __init__(self, services: "Services", websocket: WebSocket, limits: SocketLimits) -> None:
+    def __init__(
+        self,
+        services: "Services",
+        websocket: WebSocket,
+        limits: SocketLimits,
+        waiting: contextlib.ExitStack,
+    ) -> None:
+        """``waiting`` is its place among those that have not joined; left when it has."""
         self.id = f"{secrets.randbelow(2**53)}.{secrets.randbelow(2**53)}"
-        self._services = services
+        self.services = services
+        self._waiting = waiting
         self._websocket = websocket
         self._limits = limits
         self._channels: dict[str, asyncio.Task[None]] = {}
@@ -97,7 +119,7 @@ class _Socket:
 
     async def converse(self, app_key: str) -> None:
         """Until the client leaves. Raises ``PusherError`` when it has to."""
-        if not hmac.compare_digest(app_key.encode(), self._services.settings.app_key.encode()):
+        if not hmac.compare_digest(app_key.encode(), self.services.settings.app_key.encode()):
             raise PusherError(4001, "there is no app with this key here")
         checked_protocol(self._websocket.query_params.get("protocol"))
         about = {"socket_id": self.id, "activity_timeout": int(self._limits.activity_seconds)}
@@ -115,9 +137,10 @@ class _Socket:
         try:
             async with asyncio.timeout(self._limits.join_seconds):
                 await self._joined.wait()
+            self._waiting.close()
         except TimeoutError:
             seconds = f"{self._limits.join_seconds:g} s"
-            raise PusherError(4100, f"no channel was joined within {seconds}") from None
+            raise PusherError(_OVER_CAPACITY, f"no channel was joined within {seconds}") from None
 
     async def tell(self, event: str, data: Mapping[str, Any], channel: str | None = None) -> None:
         """One message of the protocol."""
@@ -185,7 +208,7 @@ class _Socket:
         if not isinstance(channel, str) or channel in self._channels:
             return
         found = subscriber_of(
-            self._services, self.id, channel, data.get("auth"), data.get("channel_data")
+            self.services, self.id, channel, data.get("auth"), data.get("channel_data")
         )
         if found is None:
             error = _RefusedError("AuthError", "the signature does not fit this channel")
@@ -218,7 +241,7 @@ class _Socket:
             await self.tell("pusher_internal:subscription_succeeded", {}, channel)
             await first_of(
                 self._pump(channel, subscription),
-                access_lost(self._services.store.bus, lambda: self._may_follow(found)),
+                access_lost(self.services.store.bus, lambda: self._may_follow(found)),
             )
         raise PusherError(4009, f"channel {channel} may be followed no more")
 
@@ -229,8 +252,8 @@ class _Socket:
             if not await self._may_follow(found):
                 raise _RefusedError("AuthError", "this channel is not yours to follow")
             if found.who is not None:
-                leaving.enter_context(self._services.feeds.seats.taken(found.who))
-            return await self._services.feeds.subscribe(found.session_id, after)
+                leaving.enter_context(self.services.feeds.seats.taken(found.who))
+            return await self.services.feeds.subscribe(found.session_id, after)
         except TooManyError as error:
             raise _RefusedError("LimitReached", str(error), status=_TOO_MANY) from None
         except StoreUnavailableError as error:
@@ -238,8 +261,8 @@ class _Socket:
 
     async def _may_follow(self, found: Subscriber) -> bool:
         if found.who is not None:
-            return await may_follow(self._services, found.who, found.session_id)
-        session = await self._services.store.read(lambda tx: tx.session(found.session_id))
+            return await may_follow(self.services, found.who, found.session_id)
+        session = await self.services.store.read(lambda tx: tx.session(found.session_id))
         return session is not None
 
     async def _pump(self, channel: str, subscription: LiveSubscription) -> None:
@@ -260,5 +283,5 @@ class _Socket:
 
     async def _put(self, said: Message) -> None:
         async with self._sending:
-            seconds = self._services.settings.live_cut_seconds
+            seconds = self.services.settings.live_cut_seconds
             await send_or_cut(self._websocket.send, said, seconds)

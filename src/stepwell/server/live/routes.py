@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from stepwell.server.services import Services
 
 
-def live_router(services: "Services", *, limits: SocketLimits = SocketLimits()) -> APIRouter:  # noqa: B008 - it is frozen
+def live_router(services: "Services") -> APIRouter:
     """All live routes; each has its line in the policy table."""
     router = APIRouter()
+    limits = SocketLimits(join_seconds=services.settings.socket_join_seconds)
     _add_streams(router, services)
     _add_protocols(router, services)
     _add_sockets(router, services, limits)

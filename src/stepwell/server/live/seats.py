@@ -1,4 +1,4 @@
-"""How many live streams each user has open, and all together."""
+"""How many live streams each user has open, and how many sockets wait to be joined."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -33,6 +33,30 @@ class Seats:
             self._taken[user] -= 1
             if not self._taken[user]:
                 del self._taken[user]
+
+
+class WaitingSockets:
+    """Counts the sockets on which nobody has signed in, so that they leave room for others."""
+
+    def __init__(self, most: int, per_address: int) -> None:
+        self._most = most
+        self._per_address = per_address
+        self._by_address: Counter[str] = Counter()
+
+    @contextmanager
+    def waiting(self, address: str) -> Generator[None]:
+        """One more for the length of a block. Raises ``TooManyError``."""
+        if self._by_address.total() >= self._most or (
+            address and self._by_address[address] >= self._per_address
+        ):
+            raise TooManyError("too many sockets wait to join a channel", code="too_many_sockets")
+        self._by_address[address] += 1
+        try:
+            yield
+        finally:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
 
 
 @contextmanager

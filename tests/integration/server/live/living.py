@@ -88,6 +88,11 @@ async def living(
         yield live
 
 
+def _limited(http: type[asyncio.Protocol], settings: ServerSettings) -> type[asyncio.Protocol]:
+    limits = {"max_connections": settings.max_connections, "idle": {}}
+    return type("Limited", (http,), limits)
+
+
 @asynccontextmanager
 async def _listening(
     served: Served, works: bool, http: type[asyncio.Protocol] | None
@@ -95,8 +100,7 @@ async def _listening(
     settings = served.services.settings
     config = uvicorn.Config(
         served.app,
-        http=http or live_http_protocol(settings),
-        limit_concurrency=settings.max_connections,
+        http=live_http_protocol(settings) if http is None else _limited(http, settings),
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,

@@ -178,20 +178,38 @@ async def test_a_socket_stays_open(live: Live, longer: float) -> None:
                 await reader.read(1)
 
 
-async def test_more_connections_than_there_may_be_are_hung_up_on(patient: Live) -> None:
+async def test_one_connection_too_many_costs_the_one_that_was_silent_longest(
+    patient: Live,
+) -> None:
     connections = patient.server.server_state.connections
     async with contextlib.AsyncExitStack() as stack:
-        for _ in range(20):
-            await stack.enter_async_context(connection(patient))
+        silent = [await stack.enter_async_context(connection(patient)) for _ in range(20)]
         await until(lambda: len(connections) == 20)
         async with connection(patient) as (reader, writer):
             writer.write(GET)
-            assert await all_of(reader) == b""
-        assert len(connections) == 20, "those who came first are left alone"
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+        assert await all_of(silent[0][0]) == b""
+        silent[1][1].write(GET)
+        assert (await silent[1][0].readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
     await until(lambda: not connections)
-    async with connection(patient) as (reader, writer):
-        writer.write(GET)
-        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_when_all_connections_are_in_use_health_checks_are_answered(patient: Live) -> None:
+    connections = patient.server.server_state.connections
+    asking = b"POST /agent/messages HTTP/1.1\r\nHost: localhost\r\nX-User: ada\r\n"
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(20):
+            _, writer = await stack.enter_async_context(connection(patient))
+            # A body that is yet to come.
+            writer.write(asking + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n")
+        await until(lambda: len(connections) == 20 and all(each.cycle for each in connections))
+        async with connection(patient) as (reader, writer):
+            writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+        async with connection(patient) as (reader, writer):
+            writer.write(b"GET /agent/sessions HTTP/1.1\r\nHost: localhost\r\nX-User: ada\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 503")
+    await until(lambda: not connections)
 
 
 @pytest.mark.usefixtures("longer")
