@@ -140,6 +140,11 @@ SCENES: dict[str, Play] = {
     "ask": _asked,
     "remove": _removed,
     "both": _removed_both,
+    "reuse": then(
+        Line(calls=(call("delete_file", id="c1", path="harmless.txt"),)),
+        Line(calls=(call("delete_file", id="c1", path="/everything"),)),
+        Line("All is deleted."),
+    ),
     "wait": then(Line("I wait.", (call("wait", seconds=3600),)), Line("Waited.")),
     "delegate": then(Line("Someone else looks.", (SPAWN,)), Line("The surveyor is back.")),
     "helper": then(Line(calls=(LOOK[1],)), Line("The basin is 11 m deep.", pause=0.01)),

@@ -1,5 +1,7 @@
 """What is asked is answered one by one: an answer takes nothing away but its own form."""
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NewPage
@@ -43,3 +45,37 @@ def test_a_call_that_was_unfolded_while_it_waited_shows_what_it_gave(
     chat.row("asking").get_by_role("button", name="The old one").click()
     expect(block).to_have_attribute("data-state", "done")
     expect(block.locator("[data-result]")).to_have_text("The old one")
+
+
+# A line that never tells anything: the tab keeps to what it was loaded with.
+_DEAF = """
+const { fetch: ask } = window;
+window.fetch = (path, ...more) =>
+  (String(path).includes("/events") ? new Promise(() => {}) : ask(path, ...more));
+"""
+
+
+def test_a_tab_that_shows_an_old_question_answers_nothing_and_shows_the_new_one(
+    server: Server, new_page: NewPage
+) -> None:
+    watched = new_page(server)
+    first = Chat(watched)
+    session = first.say("reuse the id")
+    expect(first.row("asking")).to_contain_text("harmless.txt")
+    watched.context.add_init_script(_DEAF)
+    watched.allowed.append(re.compile(r"status of 409 .*/answer"))
+    page = watched.tab()
+    page.goto(f"{server.url}#/s/{session}")
+    deaf = Chat(watched, page)
+    expect(deaf.row("asking")).to_contain_text("harmless.txt")
+    first.row("asking").get_by_role("button", name="Allow").click()
+    expect(first.row("asking")).to_contain_text("/everything")
+    expect(deaf.row("asking")).to_contain_text("harmless.txt")
+
+    deaf.row("asking").get_by_role("button", name="Allow").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("What is asked has changed since you saw it")
+    expect(deaf.row("asking")).to_contain_text("/everything")
+    expect(first.row("asking")).to_contain_text("/everything")
+    first.row("asking").get_by_role("button", name="Deny").click()
+    expect(first.answer).to_contain_text("All is deleted.")

@@ -312,13 +312,12 @@ def test_events_are_read_wherever_the_line_cuts_them() -> None:
 
 
 WORDS = """
-const { ago, firstLines, shownArguments, span } = await import(given.words);
+const { ago, shownArguments, span } = await import(given.words);
 const now = Date.parse("2026-01-10T00:00:00Z");
 console.log(JSON.stringify({
   spans: [null, 0.2, 12.4, 3400, 126_000].map(span),
   ago: ["2026-01-09T23:59:50Z", "2026-01-09T22:00:00Z", "2026-01-01T00:00:00Z", "never"]
     .map((one) => ago(one, now)),
-  first: ["a\\nb", "a\\nb\\nc\\nd", "a".repeat(45)].map((one) => firstLines(one, 3, 10)),
   plain: shownArguments({ path: "a", deep: [1] }),
   lines: shownArguments({ path: "a", text: 'one\\n"path": "b"' }),
 }));
@@ -332,11 +331,6 @@ def test_times_and_arguments_are_told_in_words() -> None:
     just_now, hours, weeks, never = shown["ago"]
     assert (just_now, never) == ("now", "")
     assert (hours[0], weeks[0]) == ("2", "1")
-    assert shown["first"] == [
-        {"text": "a\nb", "more": 0},
-        {"text": "a\nb\nc", "more": 1},
-        {"text": "a" * 30, "more": 2},
-    ]
     assert json.loads(shown["plain"]) == {"path": "a", "deep": [1]}
     assert shown["lines"] == '"path": "a"\n"text":\n│ one\n│ "path": "b"'
 
