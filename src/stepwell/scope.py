@@ -7,16 +7,19 @@ and the step can still be recorded. Nothing here is ever serialized.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from stepwell.clock import Clock
 from stepwell.continuation import Cancellation, StopReason, StopSignal
 from stepwell.events import Emitter
+from stepwell.foreign import CANCEL_GRACE, ForeignCall, Uncontained
 
+T = TypeVar("T")
 _DEADLINE = StopSignal(
     reason=StopReason.TIME_LIMIT, message="the run's deadline passed", source="Deadline"
 )
@@ -46,14 +49,26 @@ class Guard:
     """Around one awaited call: ends it on timeout, deadline or cancellation.
 
     It answers to what comes while it stands; whether to begin at all is asked of ``scope.signal``.
-    After the block ``timed_out`` says whether its own timeout ended it, and ``signal`` why the
-    run did. A cancellation of the surrounding task is not touched.
+    After the block ``timed_out`` says whether its own timeout ended it, ``signal`` why the run did,
+    and ``was_abandoned`` that the code called in it ignored that. A cancellation of the surrounding
+    task is not touched.
     """
 
     __slots__ = (
-        *("_around", "_cancelling", "_entered", "_peers", "_scope", "_seconds", "_task", "_timer"),
+        *(
+            "_around",
+            "_cancelling",
+            "_entered",
+            "_foreign",
+            "_grace",
+            "_peers",
+            "_scope",
+            "_seconds",
+            "_task",
+            "_timer",
+        ),
         "_watch",
-        *("has_ended", "signal", "timed_out"),
+        *("has_ended", "signal", "timed_out", "was_abandoned"),
     )
 
     def __init__(
@@ -62,15 +77,20 @@ class Guard:
         peers: "list[Guard]",
         seconds: float | None,
         around: object = None,
+        *,
+        grace: float,
     ) -> None:
         self._scope = scope
+        self._grace = grace
         self._around = around
         self._watch: Watch | None = None
         self._peers = peers
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
+        self._foreign: ForeignCall[Any] | None = None
         self.has_ended = False
         self.timed_out = False
+        self.was_abandoned = False
         self.signal: StopSignal | None = None
 
     @property
@@ -116,16 +136,39 @@ class Guard:
         others = self._task.uncancel() > self._cancelling
         return kind is not None and issubclass(kind, asyncio.CancelledError) and not others
 
+    async def call(
+        self, function: Callable[[], Awaitable[T]], what: str, *, keeps_context: bool = False
+    ) -> T:
+        """Call and await foreign code within the block, in a task of its own.
+
+        When the block is interrupted the code has the scope's grace period to end, and what it
+        returns or raises in that time counts; after that it is abandoned.
+        """
+        foreign = self._foreign = ForeignCall[T](what, self._grace)
+        try:
+            return await foreign.run(function, keeps_context=keeps_context)
+        except asyncio.CancelledError:
+            self.was_abandoned = foreign.was_abandoned
+            cancelled_by_others = self._task.cancelling() > self._cancelling + 1
+            if self.was_interrupted and foreign.has_ended and not cancelled_by_others:
+                return foreign.result()
+            raise
+
     def interrupt(self, signal: StopSignal) -> None:
         """End the call because the run ends."""
-        if not self.was_interrupted and not self.has_ended:
+        if self._is_interruptible:
             self.signal = signal
             self._task.cancel()
 
     def _expire(self) -> None:
-        if not self.was_interrupted:
+        if self._is_interruptible:
             self.timed_out = True
             self._task.cancel()
+
+    @property
+    def _is_interruptible(self) -> bool:
+        is_over = self.has_ended or (self._foreign is not None and self._foreign.has_ended)
+        return not is_over and not self.was_interrupted
 
 
 class RunScope:
@@ -133,11 +176,23 @@ class RunScope:
 
     __slots__ = (
         *("_cancellation", "_overdue", "_thread", "_timer"),
-        *("backstops", "batches", "emitter", "guards", "loop", "shared", "watch"),
+        *("backstops", "batches", "cancel_grace", "emitter", "guards", "loop", "model_retries"),
+        *("shared", "watch"),
     )
 
-    def __init__(self, emitter: Emitter, cancellation: Cancellation | None = None) -> None:
+    def __init__(
+        self,
+        emitter: Emitter,
+        cancellation: Cancellation | None = None,
+        *,
+        cancel_grace: float = CANCEL_GRACE,
+        model_retries: int = 0,
+    ) -> None:
         self.emitter = emitter
+        self.model_retries = model_retries
+        """How often a model turn that failed before any output is asked again."""
+        self.cancel_grace = cancel_grace
+        """Seconds that cancelled code of others has to end before it is abandoned."""
         self._overdue: StopSignal | None = None
         self._cancellation = cancellation
         self.guards: list[Guard] = []
@@ -161,6 +216,11 @@ class RunScope:
         if self._cancellation is not None and self._cancellation.signal is not None:
             return self._cancellation.signal
         return self._overdue
+
+    @property
+    def clock(self) -> Clock:
+        """The run's clock."""
+        return self.emitter.clock
 
     @property
     def seconds_left(self) -> float | None:
@@ -191,11 +251,12 @@ class RunScope:
     def guard(self, seconds: float | None = None, *, around: object = None) -> Guard:
         """A block that ends with the run, or after its own timeout; ``around`` is for the watch:
         the ``ToolCall``, the ``ModelTurn`` or the name of the hook that is awaited in it."""
-        return Guard(self, self.guards, seconds, around)
+        return Guard(self, self.guards, seconds, around, grace=self.cancel_grace)
 
     def backstop(self) -> Guard:
         """A block around foreign code, which ends with the run if nothing inside it is guarded."""
-        return Guard(self, self.backstops, None)
+        # Twice as long, since a call within another is given half of its time.
+        return Guard(self, self.backstops, None, grace=2 * self.cancel_grace)
 
     def call(self, function: Callable[[], None]) -> None:
         """Call this on the run's own thread: at once if that is here, else as soon as it can."""
@@ -228,7 +289,7 @@ class RunScope:
             guard.interrupt(signal)
 
 
-class ModelRefusedError(BaseException):
+class ModelRefusedError(Uncontained):
     """A model was to be asked where nobody may. Like a cancellation it is for nobody on the way:
     whoever asked ends there, and does nothing more."""
 

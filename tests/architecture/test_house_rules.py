@@ -24,6 +24,7 @@ MAY_CATCH_ALL = {
     "capabilities/telemetry/watching.py": "what an exporter raises is logged, the run goes on",
     "errors.py": "an exception's own __str__ is foreign code",
     "events/emitter.py": "a listener is foreign code",
+    "foreign.py": "what foreign code raises becomes an ordinary error",
     "hooks/stack.py": "names the hook that raised",
     "loop/loop.py": "the faults of a step end up in the state",
     "loop/votes.py": "a criterion that raises ends the run, not the program",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stepwell.agent.output import TypedOutput
 from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
 from stepwell.agent.plan import (
+    DEFAULT_MODEL_RETRIES,
     NO_PRESETS,
     AgentCapability,
     AgentPlan,
@@ -22,6 +23,7 @@ from stepwell.criteria.limits import DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, DEFA
 from stepwell.drivers import Driver
 from stepwell.errors import ConfigurationError, SyncInsideLoopError
 from stepwell.events import AgentEvent, EventBus, Unsubscribe
+from stepwell.foreign import CANCEL_GRACE, close_event_loop, run_event_loop
 from stepwell.hooks import Hook
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit, cut_off_together
@@ -69,6 +71,7 @@ class Agent:
         cumulative_timeout: float | None = None,
         error_policy: ErrorPolicy | None = None,
         max_retries: int | None = None,
+        model_retries: int = DEFAULT_MODEL_RETRIES,
         stop_on_finish_reasons: Iterable[FinishReason | str] = (),
         repeated_calls: RepeatedCalls | None = RepeatedCalls(),  # noqa: B008 - a frozen value
         at_limit: AtLimit | str = AtLimit.STOP,
@@ -78,6 +81,7 @@ class Agent:
         events: EventBus | None = None,
         max_parallel_tools: int = 8,
         max_result_characters: int = DEFAULT_RESULT_CHARACTERS,
+        cancel_grace: float = CANCEL_GRACE,
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
     ) -> None:
@@ -88,7 +92,7 @@ class Agent:
             llm_preset=model if isinstance(model, str) else None,
             model_presets=model_presets,
             settings=settings,
-            context=cached_context or CachedContext(),
+            context=_context(cached_context, system_prompt, response_format),
             stop_on_finish_reasons=several(stop_on_finish_reasons, "stop_on_finish_reasons"),
             driver=driver,
             tools=listed_tools(tools),
@@ -102,17 +106,15 @@ class Agent:
             error_policy=error_policy,
             max_retries=max_retries,
             repeated_calls=repeated_calls,
+            model_retries=model_retries,
             at_limit=at_limit,  # pyright: ignore[reportArgumentType] - checked when assembled
             max_parallel_tools=max_parallel_tools,
             max_result_characters=max_result_characters,
+            cancel_grace=cancel_grace,
             events=events,
             clock=clock or SystemClock(),
             new_id=new_id,
         )
-        if system_prompt:
-            plan = plan.with_context_messages(Message.system(system_prompt))
-        if response_format is not None:
-            plan = replace(plan, context=replace(plan.context, response_format=response_format))
         for capability in several(capabilities, "capabilities"):
             plan = plan.with_capability(capability)
         if output is not None:
@@ -241,7 +243,7 @@ class Agent:
             finally:
                 await self.events.settle(LATE_LISTENER_SECONDS)
 
-        return asyncio.run(run_and_settle())
+        return run_event_loop(run_and_settle(), grace=self.plan.cancel_grace)
 
     def iterator_sync(
         self, task: str | AgentState, *, cancellation: Cancellation | None = None
@@ -254,10 +256,13 @@ class Agent:
         self, state: AgentState, cancellation: Cancellation | None
     ) -> Iterator[AgentState]:
         states = self.loop.iterator(state, cancellation=cancellation)
-        with asyncio.Runner() as runner:
+        runner = asyncio.Runner()
+        try:
             while (state_or_end := runner.run(_next_or_none(states))) is not None:
                 yield state_or_end
             runner.run(self.events.settle(LATE_LISTENER_SECONDS))
+        finally:
+            close_event_loop(runner, grace=self.plan.cancel_grace)
 
     # Listening
 
@@ -289,6 +294,19 @@ class Agent:
             f"an agent runs a text or an AgentState, not {type(task).__name__}; for messages use "
             "AgentState.empty().with_messages(messages)"
         )
+
+
+def _context(
+    given: CachedContext | None,
+    system_prompt: str | None,
+    response_format: ResponseFormat | Mapping[str, Any] | None,
+) -> CachedContext:
+    context = given or CachedContext()
+    if system_prompt:
+        context = replace(context, messages=(*context.messages, Message.system(system_prompt)))
+    if response_format is not None:
+        context = replace(context, response_format=response_format)
+    return context
 
 
 async def _next_or_none(states: AsyncIterator[AgentState]) -> AgentState | None:

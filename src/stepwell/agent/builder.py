@@ -177,6 +177,14 @@ class AgentBuilder:
         """How long the result of a tool may be; the rest is cut, with a note."""
         return self._with(max_result_characters=limit)
 
+    def with_model_retries(self, retries: int) -> "AgentBuilder":
+        """Ask a model turn that failed before any output so often again; 0 for never."""
+        return self._with(model_retries=retries)
+
+    def with_cancel_grace(self, seconds: float) -> "AgentBuilder":
+        """Abandon a cancelled tool, hook, model or driver that does not end in so many seconds."""
+        return self._with(cancel_grace=seconds)
+
     def with_events(self, events: EventBus) -> "AgentBuilder":
         """Tell this bus what happens."""
         return self._with(events=events)

@@ -75,6 +75,8 @@ def child_plan(
         at_limit=AtLimit.STOP,
         max_parallel_tools=parent.max_parallel_tools,
         max_result_characters=parent.max_result_characters,
+        model_retries=parent.model_retries,
+        cancel_grace=parent.cancel_grace,
         ledger=parent.ledger,
         events=parent.events,
         clock=parent.clock,

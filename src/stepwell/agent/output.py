@@ -47,7 +47,7 @@ class TypedOutput:
 
     def _checked(self, context: HookContext) -> HookContext | None:
         step = context.state.current_step
-        if step is None or step.has_tool_calls or step.has_errors:
+        if step is None or step.has_tool_calls or step.has_errors or step.is_incomplete:
             return None
         try:
             value = self._type.parsed(step.text)

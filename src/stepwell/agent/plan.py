@@ -28,6 +28,7 @@ from stepwell.criteria.limits import DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, DEFA
 from stepwell.drivers import Driver, ToolCallingDriver
 from stepwell.errors import ConfigurationError
 from stepwell.events import EventBus
+from stepwell.foreign import CANCEL_GRACE
 from stepwell.hooks import Hook, HookStack
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop import AgentLoop, AtLimit
@@ -44,6 +45,7 @@ from stepwell.state import Budget, RepeatedCalls
 from stepwell.tools import CallLedger, ToolExecutor, ToolLike, Tools
 from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 
+DEFAULT_MODEL_RETRIES = 2
 Item = TypeVar("Item")
 NO_PRESETS = ModelPresets()
 
@@ -91,6 +93,11 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     """When a call that is made again and again is noted and stops the run; None for never."""
     max_result_characters: int = DEFAULT_RESULT_CHARACTERS
     """Longer results of tools are cut, with a note; a tool may have a limit of its own."""
+    model_retries: int = DEFAULT_MODEL_RETRIES
+    """How often a model turn that failed before any output is asked again before the error policy
+    applies."""
+    cancel_grace: float = CANCEL_GRACE
+    """Seconds that a cancelled tool, hook, model or driver has to end before it is abandoned."""
     ledger: CallLedger | None = None
     """Remembers tool calls across crashes; the app server gives it one."""
     completions: tuple["Completion", ...] = ()
@@ -231,6 +238,10 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             )
         if self.context.response_format is not None:
             ResponseFormat.of(self.context.response_format)
+        if not isinstance(self.model_retries, int) or self.model_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"model_retries must be 0 or more, got {self.model_retries!r}")
+        if not self.cancel_grace >= 0:
+            raise ConfigurationError(f"cancel_grace must be 0 or more, got {self.cancel_grace!r}")
         _check(self.clock, "clock", "monotonic()")
         tools = Tools(self.tools)
         hooks = HookStack(self.hooks)
@@ -253,6 +264,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             at_limit=_at_limit(self.at_limit),
             budget=self.budget,
             executor=executor,
+            cancel_grace=self.cancel_grace,
+            model_retries=self.model_retries,
         )
 
     def _driver(self, executor: ToolExecutor, hooks: HookStack) -> Driver:

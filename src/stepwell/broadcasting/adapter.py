@@ -35,6 +35,7 @@ from stepwell.events import (
     AgentStepCompleted,
     AgentStepStarted,
     ContinuationEvaluated,
+    InferenceRetryScheduled,
     StreamEventReceived,
     SubagentSpawning,
     ToolCallBlocked,
@@ -112,6 +113,7 @@ class AgentEventEnvelopeAdapter:
             ToolCallBlocked: self.on_tool_call_blocked,
             ContinuationEvaluated: self.on_continuation_evaluated,
             StreamEventReceived: self.on_stream_chunk,
+            InferenceRetryScheduled: self.on_inference_retry_scheduled,
             SubagentSpawning: self.on_subagent_spawning,
             AgentFailed: self.on_agent_failed,
             AgentFinished: self.on_agent_finished,
@@ -326,6 +328,14 @@ class AgentEventEnvelopeAdapter:
             self._tell.close_text(run, event.at)
         run.open_text = None if event.is_complete else event
         self._tell.send(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+
+    def on_inference_retry_scheduled(self, event: InferenceRetryScheduled) -> None:
+        """Tell that the model's provider is waited for, as the reason of the status."""
+        run = self._executions.of(event)
+        if run is None:
+            return
+        waits = payloads.status(run, BroadcastStatus.PROCESSING, reason=payloads.retry_text(event))
+        self._tell.follow(run, waits, event.at)
 
     def on_subagent_spawning(self, event: SubagentSpawning) -> None:
         """Remember for which call the subagent runs."""

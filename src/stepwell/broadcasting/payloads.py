@@ -28,6 +28,7 @@ from stepwell.events import (
     AgentStepCompleted,
     AgentStepStarted,
     ContinuationEvaluated,
+    InferenceRetryScheduled,
     StreamEventReceived,
     ToolCallBlocked,
     ToolCallCompleted,
@@ -180,6 +181,14 @@ def status(
         error_message=error,
         last_response=last_response,
         waits_for=waits_for,
+    )
+
+
+def retry_text(event: InferenceRetryScheduled) -> str:
+    """What people read while a model's provider is waited for."""
+    return (
+        f"waiting {event.delay_seconds:.1f} s for the model's provider, then attempt "
+        f"{event.attempt} of {event.max_attempts}: {event.error}"
     )
 
 

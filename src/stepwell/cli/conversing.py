@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepwell.cli.loaded import agent_that_ran
 from stepwell.cli.options import USER
-from stepwell.cli.starting import leave_at_once, started
+from stepwell.cli.starting import LEFT_TASKS_SECONDS, leave_at_once, started
 from stepwell.clock import SystemClock
+from stepwell.foreign import end_event_loop
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.ports import WORK_TOPIC
 from stepwell.sessions.principal import Principal
@@ -127,8 +128,7 @@ class InBackground:
         self._ending.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(_ended_all())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        end_event_loop(self._loop, grace=LEFT_TASKS_SECONDS)
         self._loop.close()
         self._signals.close()
         self._signalled.close()
@@ -294,14 +294,6 @@ class Conversation:
     def _wake_worker(self) -> None:
         """It heard nothing, where jobs go through a queue, or before the session was its own."""
         self.application.services.store.bus.publish(WORK_TOPIC)
-
-
-async def _ended_all() -> None:
-    """Cancel what was begun and is not wanted any more, such as waiting for a time limit."""
-    begun = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in begun:
-        task.cancel()
-    await asyncio.gather(*begun, return_exceptions=True)
 
 
 def _unheard(_envelope: Mapping[str, Any]) -> None:

@@ -35,6 +35,7 @@ def command(app: str | None, config: Path | None, **options: Any) -> None:
     from msgspec.structs import replace
 
     from stepwell.app.loading import load_app
+    from stepwell.cli.starting import run_process
     from stepwell.server.auth import is_loopback_bind
 
     configured = configuration(config, app=app, **options)
@@ -44,11 +45,11 @@ def command(app: str | None, config: Path | None, **options: Any) -> None:
         configured = replace(configured, server=replace(configured.server, allowed_hosts=names))
     application = load_app(configured)
     application.refuse_open_bind(configured.host)
-    asyncio.run(_served(application, configured.host, configured.port))
+    run_process(_served(application, configured.host, configured.port))
 
 
 async def _served(application: "AgentApp", host: str, port: int) -> None:
-    from stepwell.cli.serving import AppServer, bound
+    from stepwell.cli.serving import LAST_REQUESTS_SECONDS, AppServer, bound
     from stepwell.cli.starting import on_end_signal, started
 
     # Before the server, so that a fault in the configuration is told as such.
@@ -57,7 +58,8 @@ async def _served(application: "AgentApp", host: str, port: int) -> None:
         await started(application)
         async with application.running():
             server = AppServer(application, host, port)
-            on_end_signal(server.end)
+            seconds = application.config.sessions.shutdown_seconds + LAST_REQUESTS_SECONDS
+            on_end_signal(server.end, within=seconds + 2)
             announcing = asyncio.create_task(_announced(server, application))
             try:
                 await server.serve(sockets)

@@ -15,6 +15,8 @@ from stepwell.errors import ConfigurationError
 from stepwell.server.live.line import live_http_protocol
 
 _LONGEST_SOCKET_MESSAGE = 64 * 1024
+LAST_REQUESTS_SECONDS = 10
+"""How long a server that ends waits for the requests under way."""
 _OTHER_FILES = 64
 """So many the database and tools may have open."""
 
@@ -59,7 +61,7 @@ class AppServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=10,
+                timeout_graceful_shutdown=LAST_REQUESTS_SECONDS,
             )
         )
         self._application = application

@@ -25,12 +25,12 @@ def command(app: str | None, config: Path | None, concurrency: int | None, **opt
     stepwell worker my_module:app --db postgresql://agents@localhost/agents --concurrency 20
     """
     from stepwell.app.loading import load_app
-    from stepwell.cli.starting import unsigned
+    from stepwell.cli.starting import run_process, unsigned
 
     sessions = None if concurrency is None else {"concurrency": concurrency}
     configured = configuration(config, app=app, worker=True, sessions=sessions, **options)
     start_logging(configured.log_level, configured.log_format)
-    asyncio.run(_worked(load_app(unsigned(configured))))
+    run_process(_worked(load_app(unsigned(configured))))
 
 
 async def _worked(application: "AgentApp") -> None:
@@ -40,7 +40,7 @@ async def _worked(application: "AgentApp") -> None:
     ended = asyncio.Event()
     await started(application)
     async with application.running():
-        on_end_signal(ended.set)
+        on_end_signal(ended.set, within=application.config.sessions.shutdown_seconds + 2)
         names = ", ".join(application.agents.names)
         database = shown_database(application.config.db)
         click.echo(f"Stepwell works on {names}; database: {database}")

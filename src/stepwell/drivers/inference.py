@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import json
 from msgspec.structs import replace
 
-from stepwell.continuation import AgentStop
+from stepwell.continuation import AgentStop, StopSignal
 from stepwell.errors import DriverError, ModelError
 from stepwell.events import (
     InferenceRequestStarted,
@@ -15,17 +15,21 @@ from stepwell.events import (
     ThinkingReceived,
 )
 from stepwell.hooks import HookContext, HookStack, HookTrigger
+from stepwell.messages import Usage
 from stepwell.models import (
     Model,
     ModelRequest,
     ModelResponse,
     ResponseEnd,
+    StreamPart,
     TextDelta,
     ThinkingDelta,
+    UsageReport,
 )
 from stepwell.models.attempts import close, incomplete, name_of, parts_of
 from stepwell.models.soundness import sound
 from stepwell.models.turn import ModelTurn
+from stepwell.models.turn_retries import TurnRetries, retries_itself
 from stepwell.scope import refuse_in_replay
 from stepwell.state import AgentState
 
@@ -53,7 +57,7 @@ class Inference:
         """
         state, request, given = await self._prepared(state, request, turn)
         if given is None:
-            return state, await self._answered(state, request, shows_text)
+            return state, await self._answered(state, request, turn, shows_text)
         response = sound(given, "a before_inference hook")
         if shows_text and not repeats_arguments(response.text, response):
             tell_text(response.text, state)
@@ -112,23 +116,51 @@ class Inference:
         return state, request, given
 
     async def _answered(
-        self, state: AgentState, request: ModelRequest, shows_text: bool
+        self, state: AgentState, request: ModelRequest, turn: int, shows_text: bool
     ) -> ModelResponse:
-        """A deadline or a cancellation ends the wait and the run."""
-        scope, name = state.scope, self.model_name
-        refuse_in_replay(name)
+        """Ask, and ask again after a fault that passes. What ends the run ends the turn: then
+        ``CutTurn`` has what had arrived."""
+        scope = state.scope
+        refuse_in_replay(self.model_name)
         if scope.signal is not None:
             raise AgentStop(scope.signal, state=state)
-        if scope.seconds_left is not None:
-            request = replace(request, seconds_left=scope.seconds_left)
+        retries = TurnRetries(
+            self.model_name,
+            scope,
+            max_retries=0 if retries_itself(self._model) else scope.model_retries,
+            step_number=state.step_number,
+            inference_id=inference_id(state, turn),
+        )
+        arrived = _Arrived(state, request, retries)
+
+        async def ask(seconds_left: float | None) -> ModelResponse:
+            wanted = request
+            if seconds_left is not None:
+                wanted = replace(request, seconds_left=seconds_left)
+            return await self._attempt(state, wanted, arrived if shows_text else None)
+
+        try:
+            return await retries.run(ask)
+        except AgentStop as stop:
+            raise CutTurn(
+                stop.signal, state=state, response=arrived.so_far(self.model_name)
+            ) from stop
+
+    async def _attempt(
+        self, state: AgentState, request: ModelRequest, arrived: "_Arrived | None"
+    ) -> ModelResponse:
+        scope, name = state.scope, self.model_name
         response: ModelResponse | None = None
         watched = None if scope.watch is None else ModelTurn(name, request, is_of_step=True)
         with scope.guard(around=watched) as guard:
             try:
-                if shows_text and scope.emitter.hears(StreamEventReceived):
-                    response = await self._streamed(state, request)
+                if arrived is not None and scope.emitter.hears(StreamEventReceived):
+                    streamed = arrived
+                    response = await guard.call(
+                        lambda: self._streamed(request, streamed), f"model {name}"
+                    )
                 else:
-                    response = sound(await self._model.respond(request), name)
+                    response = await guard.call(lambda: self._whole(request), f"model {name}")
                 if watched is not None:
                     watched.response = response
             except asyncio.CancelledError as error:
@@ -136,32 +168,71 @@ class Inference:
                     raise
                 raise ModelError(f"model {name} cancelled its own call") from error
         if guard.signal is not None:
-            raise AgentStop(guard.signal.while_running(f"the call to {name}"), state=state)
+            raise AgentStop(guard.signal.while_running(f"the call to {name}"))
         if response is None:
             raise DriverError(f"the call to {name} gave no response")
         return response
 
-    async def _streamed(self, state: AgentState, request: ModelRequest) -> ModelResponse:
-        chunks = _Chunks(state, holds_json=bool(request.tools))
+    async def _whole(self, request: ModelRequest) -> ModelResponse:
+        return sound(await self._model.respond(request), self.model_name)
+
+    async def _streamed(self, request: ModelRequest, arrived: "_Arrived") -> ModelResponse:
         parts = parts_of(self._model, request)
         try:
             async for part in parts:
-                match part:
-                    case TextDelta() if part.text:
-                        chunks.add(part.text)
-                    case ThinkingDelta() if part.text:
-                        state.scope.emitter.emit(
-                            ThinkingReceived, step_number=state.step_number, content=part.text
-                        )
-                    case ResponseEnd():
-                        response = sound(part.response, self.model_name)
-                        chunks.end(response)
-                        return response
-                    case _:
-                        pass
+                if isinstance(part, ResponseEnd):
+                    response = sound(part.response, self.model_name)
+                    arrived.chunks.end(response)
+                    return response
+                arrived.add(part)
         finally:
             await close(parts)
         raise incomplete(self.model_name)
+
+
+class CutTurn(AgentStop):
+    """The run ended while the model answered; ``response`` is what had arrived, if anything."""
+
+    def __init__(
+        self, signal: StopSignal, *, state: AgentState, response: ModelResponse | None
+    ) -> None:
+        super().__init__(signal, state=state)
+        self.response = response
+
+
+class _Arrived:
+    """What has arrived of a streamed turn."""
+
+    def __init__(self, state: AgentState, request: ModelRequest, retries: TurnRetries) -> None:
+        self.chunks = _Chunks(state, holds_json=bool(request.tools))
+        self._state = state
+        self._retries = retries
+        self._report: UsageReport | None = None
+
+    def add(self, part: StreamPart) -> None:
+        if isinstance(part, UsageReport):
+            self._report = part
+            return
+        if isinstance(part, TextDelta | ThinkingDelta) and not part.text:
+            return
+        self._retries.is_final = True
+        match part:
+            case TextDelta():
+                self.chunks.add(part.text)
+            case ThinkingDelta():
+                self._state.scope.emitter.emit(
+                    ThinkingReceived, step_number=self._state.step_number, content=part.text
+                )
+            case _:
+                pass
+
+    def so_far(self, model: str) -> ModelResponse | None:
+        """Return the text that was shown and the usage that is known; None without both. Tool calls
+        are left out, since they may not be whole."""
+        report, text = self._report or UsageReport(Usage()), "".join(self.chunks.shown)
+        if not text and not report.usage:
+            return None
+        return ModelResponse(text=text, usage=report.usage, cost=report.cost, model=model)
 
 
 class _Chunks:
@@ -177,6 +248,8 @@ class _Chunks:
         self._index = 0
         self._is_json: bool | None = None if holds_json else False
         self._held: list[str] = []
+        self.shown: list[str] = []
+        """The pieces that were told."""
 
     def add(self, text: str) -> None:
         if self._is_json is None and (begun := text.lstrip()):
@@ -200,6 +273,7 @@ class _Chunks:
             self._tell("", is_complete=True)
 
     def _tell(self, content: str, *, is_complete: bool = False) -> None:
+        self.shown.append(content)
         self._emitter.emit(
             StreamEventReceived,
             step_number=self._step_number,

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import Inference, tell_text
+from stepwell.drivers.inference import CutTurn, Inference, tell_text
 from stepwell.drivers.react_decision import (
     PlainMessages,
     ReActDecision,
@@ -128,6 +128,8 @@ class ReActDriver:
         try:
             decision = await self._decided(turns)
         except (AgentStop, HookError) as stop:
+            if isinstance(stop, CutTurn) and stop.response is not None:
+                turns.keep_cut(stop.response)
             if not turns.count:
                 raise
             raise self._cut_short(turns, stop) from stop
@@ -245,6 +247,8 @@ class ReActDriver:
         if isinstance(stop, HookError):
             failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
             step = replace(step, failures=(failure,))
+        if isinstance(stop, CutTurn):
+            step = step.marked_incomplete()
         return AgentStop(signal, state=state.with_current_step(step))
 
     def _unfinished(self, turns: Turns) -> ReActDecision:

@@ -59,6 +59,12 @@ class Turns:
             self.model = self.last.model
         return self.last
 
+    def keep_cut(self, response: ModelResponse) -> None:
+        """Count a turn that the end of the run cut, with what had arrived of it."""
+        self.count, self.last, self.model = self.count + 1, response, response.model
+        self._usage += response.usage
+        self._cost += response.cost
+
     def _told(self, response: ModelResponse) -> str:
         return response.text if self.tells_text else ""
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop
-from stepwell.drivers.inference import Inference, repeats_arguments, step_prefix, tell_text
+from stepwell.drivers.inference import CutTurn, Inference, repeats_arguments, step_prefix, tell_text
 from stepwell.errors import ConfigurationError, ErrorType, HookError
 from stepwell.hooks import HookStack, signal_of
 from stepwell.messages import (
@@ -100,9 +100,14 @@ class ToolCallingDriver:
     async def use_tools(self, state: AgentState) -> AgentState:
         """One model turn and the tool calls it asks for."""
         tells_text = not self._executor.tools.have_secrets
-        state, response = await self._inference.ask(
-            state, self._request(state), shows_text=tells_text
-        )
+        try:
+            state, response = await self._inference.ask(
+                state, self._request(state), shows_text=tells_text
+            )
+        except CutTurn as cut:
+            if cut.response is None:
+                raise
+            raise AgentStop(cut.signal, state=self._with_cut_step(cut.state, cut.response)) from cut
         if not tells_text:  # what is said before a call may hold its secret
             response = self._without_secrets(response)
             tell_text(self._told(response), state)
@@ -162,6 +167,11 @@ class ToolCallingDriver:
             failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
             step = replace(step, failures=(failure,))
         return AgentStop(signal, state=state.with_current_step(step))
+
+    def _with_cut_step(self, state: AgentState, response: ModelResponse) -> AgentState:
+        """Keep what had arrived when the run ended, marked as incomplete."""
+        step = self._step(ToolBatch(state=state), response, ())
+        return state.with_current_step(step.marked_incomplete())
 
     async def _run_tools(
         self, calls: tuple[ToolCall, ...], state: AgentState, response: ModelResponse

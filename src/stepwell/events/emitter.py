@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec
 from stepwell.clock import Clock
 from stepwell.events.bus import Event, EventBus, Listener, Subscription
 from stepwell.events.types import AgentEvent, EventSource
+from stepwell.foreign import as_exception, contained
 
 P = ParamSpec("P")
 Tap = Callable[[AgentEvent], None]
@@ -35,7 +36,7 @@ class Emitter:
     ) -> None:
         self.bus = bus
         self.source = source
-        self._clock = clock
+        self._clock = self.clock = clock
         self.tap = tap
         """Hears this run alone, and its subagents' runs."""
         self._taps = () if tap is None else (Subscription(AgentEvent, tap),)
@@ -101,8 +102,9 @@ class Emitter:
     def _deliver(self, event: AgentEvent, listener: Listener) -> None:
         started = self._clock.monotonic()
         try:
-            pending = listener(event)
-        except (Exception, asyncio.CancelledError):  # foreign code: its faults stay outside the run
+            with contained():
+                pending = listener(event)
+        except Exception:  # foreign code: its faults stay outside the run
             logger.exception("listener %r raised at %s", listener, type(event).__name__)
             return
         if isawaitable(pending):
@@ -146,10 +148,10 @@ class _Mailbox:
         while (pending := await self._queue.get()) is not None:
             try:
                 await pending
-            except (Exception, asyncio.CancelledError):  # foreign code, as above
+            except BaseException as error:  # foreign code, as above
                 if self.task.cancelling():
                     raise
-                logger.exception("listener %r raised", self.listener)
+                logger.error("listener %r raised", self.listener, exc_info=as_exception(error))
 
     def _drop_what_is_left(self, _: "asyncio.Task[None]") -> None:
         """The event loop ends before the listener did; its coroutines can't be awaited any more."""

@@ -69,6 +69,23 @@ class InferenceRequestStarted(AgentEvent, frozen=True, kw_only=True):
     tool_count: int
 
 
+class InferenceRetryScheduled(AgentEvent, frozen=True, kw_only=True):
+    """A model turn failed before any output and is asked again after a wait.
+
+    ``attempt`` is the number of the next attempt. A question apart, such as a critic's, has no
+    ``inference_id``.
+    """
+
+    inference_id: str | None
+    step_number: int
+    model: str
+    attempt: int
+    max_attempts: int
+    delay_seconds: float
+    error: str
+    error_kind: str | None
+
+
 class InferenceResponseReceived(AgentEvent, frozen=True, kw_only=True):
     """The model answered; what is told here is what the hooks made of the response."""
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.errors import ConfigurationError, HookError
+from stepwell.foreign import ForeignCall, contained
 from stepwell.hooks.context import HookContext, HookTrigger
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
@@ -72,7 +73,8 @@ class HookStack:
         """
         for hook in self._by_trigger[context.trigger]:
             try:
-                answer: Any = hook.function(context)
+                with contained():
+                    answer: Any = hook.function(context)
                 if isawaitable(answer):
                     answer = await _awaited(answer, hook.name, scope)
             except AgentStop as stop:
@@ -90,17 +92,24 @@ class HookStack:
 
 
 async def _awaited(answer: Awaitable[Any], name: str, scope: RunScope | None) -> Any:
+    call = f"hook {name}"
     if scope is None:
-        return await answer
+        foreign = ForeignCall[Any](call)
+        try:
+            return await foreign.run(lambda: answer, keeps_context=True)
+        except asyncio.CancelledError as error:
+            if foreign.was_cancelled:
+                raise
+            raise RuntimeError("it cancelled itself") from error
     with scope.guard(around=name) as guard:
         try:
-            return await answer
+            return await guard.call(lambda: answer, call, keeps_context=True)
         except asyncio.CancelledError as error:
             if guard.was_cancelled:
                 raise
             raise RuntimeError("it cancelled itself") from error
     if guard.signal is not None:
-        raise AgentStop(guard.signal.while_running(f"hook {name}"))
+        raise AgentStop(guard.signal.while_running(call))
     return None
 
 

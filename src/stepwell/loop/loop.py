@@ -21,7 +21,6 @@ from stepwell.continuation import (
     AgentStatus,
     AgentStop,
     Cancellation,
-    ContinuationDecision,
     ContinuationOutcome,
     ContinueRequest,
     resolve,
@@ -34,8 +33,10 @@ from stepwell.criteria import (
 from stepwell.drivers import Driver, is_wrapping_up
 from stepwell.errors import DriverError, HookError, LimitReachedError, described
 from stepwell.events import Emitter, EventBus, EventSource, Tap
+from stepwell.foreign import CANCEL_GRACE, contained
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
+from stepwell.loop.driver_call import call_driver
 from stepwell.loop.resuming import resumed
 from stepwell.loop.telling import (
     tell_cut_off,
@@ -50,6 +51,7 @@ from stepwell.loop.votes import (
     AtLimit,
     budget_question,
     failed_by_hook,
+    goes_on,
     is_at_limit,
     one_more_step,
     sound_step,
@@ -81,6 +83,8 @@ class AgentLoop:
         at_limit: AtLimit = AtLimit.STOP,
         budget: Budget = UNLIMITED,
         executor: ToolExecutor | None = None,
+        cancel_grace: float = CANCEL_GRACE,
+        model_retries: int = 0,
     ) -> None:
         self.events = events or EventBus()
         self._driver = driver
@@ -90,6 +94,8 @@ class AgentLoop:
         self._new_id = new_id
         self._at_limit = at_limit
         self._budget = budget
+        self._cancel_grace = cancel_grace
+        self._model_retries = model_retries
         # A driver may have tools of its own, which the agent does not know.
         self._executor: ToolExecutor | None = getattr(driver, "executor", None) or executor
         self._tool_names = () if executor is None else executor.tools.names
@@ -107,7 +113,8 @@ class AgentLoop:
         self, state: AgentState, *, cancellation: Cancellation | None = None
     ) -> AgentState:
         """The state after one more step, or after the decision not to take one."""
-        enters = state.is_finished or not _is_entered(state)
+        run = state.execution
+        enters = state.is_finished or run is None or run.entered_monotonic is None
         if enters:
             state = self._entered(state)
         scope = self._scope(state, cancellation)
@@ -175,7 +182,13 @@ class AgentLoop:
             parent_agent_id=state.parent_agent_id,
             execution_id="" if state.execution is None else state.execution.id,
         )
-        scope = RunScope(Emitter(self.events, source, self._clock, tap), cancellation)
+        emitter = Emitter(self.events, source, self._clock, tap)
+        scope = RunScope(
+            emitter,
+            cancellation,
+            cancel_grace=self._cancel_grace,
+            model_retries=self._model_retries,
+        )
         left = self._seconds_left(state)
         if left is not None:
             scope.set_deadline(left)
@@ -262,9 +275,9 @@ class AgentLoop:
         if is_wrapping_up(state) and not state.signals:
             return state.with_votes_counted(), None
         outcome = self._evaluated(state)
-        if not _goes_on(state, outcome):
+        if not goes_on(state, outcome):
             state, outcome = await self._decided(state, outcome)
-            if not _goes_on(state, outcome):
+            if not goes_on(state, outcome):
                 return state, outcome
         return state.with_votes_counted(), None
 
@@ -288,7 +301,7 @@ class AgentLoop:
                 if state.answered and self._executor is not None:
                     driven = await resumed(state, self._executor)
                 else:
-                    driven = sound_step(await self._driver.use_tools(state), name)
+                    driven = sound_step(await call_driver(self._driver, state, backstop), name)
             if backstop.signal is not None:
                 raise AgentStop(backstop.signal.while_running(name))
         except AgentStop as stop:
@@ -338,7 +351,8 @@ class AgentLoop:
 
     def _evaluated(self, state: AgentState) -> ContinuationOutcome:
         try:
-            return self._criteria.evaluate(state)
+            with contained():
+                return self._criteria.evaluate(state)
         except Exception:  # noqa: BLE001 - find out which criterion raised, and hear the others all the same
             votes = [vote_or_fault(criterion, state) for criterion in self._criteria.criteria]
             return self._criteria.resolve(state, votes)
@@ -432,15 +446,3 @@ class AgentLoop:
             return stop.state.with_signal(stop.signal)
         except HookError as failure:
             return failed_by_hook(failure.state, failure)
-
-
-def _goes_on(state: AgentState, outcome: ContinuationOutcome) -> bool:
-    """Before a step only a forbid stops what the last step's votes let go on: the requests that
-    were counted then are not there to be counted again."""
-    was_to_go_on = state.outcome is not None and state.outcome.should_continue
-    forbidden = outcome.decision is ContinuationDecision.FORBID
-    return outcome.should_continue or (was_to_go_on and not forbidden)
-
-
-def _is_entered(state: AgentState) -> bool:
-    return state.execution is not None and state.execution.entered_monotonic is not None

@@ -16,6 +16,7 @@ from stepwell.continuation import (
 )
 from stepwell.criteria import Criterion, cast_vote, criterion_name
 from stepwell.errors import DriverError, ErrorType, HookError, described
+from stepwell.foreign import contained
 from stepwell.hooks import signal_of
 from stepwell.messages import Message, Role
 from stepwell.state import NOTHING, AgentState, ErrorInfo, Pending, PendingKind
@@ -35,6 +36,14 @@ class AtLimit(StrEnum):
 def is_at_limit(outcome: ContinuationOutcome) -> bool:
     """Whether a limit ended the run."""
     return outcome.stop_reason is not None and outcome.stop_reason.is_limit
+
+
+def goes_on(state: AgentState, outcome: ContinuationOutcome) -> bool:
+    """Before a step only a forbid stops what the last step's votes let go on: the requests that
+    were counted then are not there to be counted again."""
+    was_to_go_on = state.outcome is not None and state.outcome.should_continue
+    forbidden = outcome.decision is ContinuationDecision.FORBID
+    return outcome.should_continue or (was_to_go_on and not forbidden)
 
 
 def still_waiting(pending: Pending) -> StopSignal:
@@ -122,7 +131,8 @@ def failed_by_hook(state: AgentState, error: HookError) -> AgentState:
 def vote_or_fault(criterion: Criterion, state: AgentState) -> ContinuationEvaluation:
     """A criterion's vote; one that raises forbids, and says what it raised."""
     try:
-        return cast_vote(criterion, state)
+        with contained():
+            return cast_vote(criterion, state)
     except Exception as error:
         logger.info("criterion %s raised", criterion_name(criterion), exc_info=error)
         return ContinuationEvaluation(

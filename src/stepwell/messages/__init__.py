@@ -2,7 +2,7 @@
 
 from stepwell.messages.history import History
 from stepwell.messages.kept import Kept
-from stepwell.messages.message import Message, Role
+from stepwell.messages.message import INCOMPLETE, Message, Role
 from stepwell.messages.parts import (
     FilePart,
     ImagePart,
@@ -15,6 +15,7 @@ from stepwell.messages.parts import (
 from stepwell.messages.usage import FinishReason, Usage
 
 __all__ = [
+    "INCOMPLETE",
     "FilePart",
     "FinishReason",
     "History",

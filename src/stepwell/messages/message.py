@@ -4,9 +4,14 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepwell.ids import new_id
 from stepwell.messages.kept import Kept
 from stepwell.messages.parts import Part, TextPart, ToolCall, ToolResult
+
+INCOMPLETE = "incomplete"
+"""The key in the metadata of an answer that was cut while the model wrote it."""
 
 
 class Role(StrEnum):
@@ -78,6 +83,15 @@ class Message(Kept, frozen=True, kw_only=True):
     def tool(cls, result: ToolResult, *, id: str | None = None) -> "Message":
         """The result of one tool call."""
         return cls.of(Role.TOOL, (result,), id=id)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run ended while the model still wrote it."""
+        return self.metadata.get(INCOMPLETE) is True
+
+    def marked_incomplete(self) -> "Message":
+        """The same message, marked as one that was cut while it was written."""
+        return replace(self, metadata={**self.metadata, INCOMPLETE: True})
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 and what is told of them. A try can only be followed by another until its first part is there.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -17,6 +17,8 @@ from stepwell.models.response import (
     ResponseEnd,
     StreamPart,
     TextDelta,
+    ToolCallEnd,
+    ToolCallStart,
     UsageReport,
 )
 
@@ -177,6 +179,19 @@ async def delivered(
     yield ResponseEnd(failed.paid_with(end.response, model))
 
 
+def last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
+    """How every stream ends: its calls, its usage, and the whole."""
+    if with_text and response.text:
+        yield TextDelta(response.text)
+    for index, call in enumerate(response.tool_calls):
+        if with_text:
+            yield ToolCallStart(index=index, id=call.id, name=call.name)
+        yield ToolCallEnd(index=index, call=call)
+    if response.usage:
+        yield UsageReport(response.usage, response.cost)
+    yield ResponseEnd(response)
+
+
 def incomplete(model: str) -> ModelError:
     """The error of a stream that ended too early."""
     return ModelError(
@@ -228,8 +243,9 @@ async def _response_as_parts(model: Model, request: ModelRequest) -> AsyncIterat
 
 
 def _paid_with(part: StreamPart, failed: FailedTries) -> StreamPart:
-    is_report = isinstance(part, UsageReport)
-    return UsageReport(part.usage + failed.usage) if is_report else part
+    if not isinstance(part, UsageReport):
+        return part
+    return UsageReport(part.usage + failed.usage, part.cost + failed.cost)
 
 
 def _is_sound(response: Any) -> bool:

@@ -76,6 +76,11 @@ class FallbackModel:
         """The names of all its models."""
         return f"fallback({', '.join(name for name, _ in self._models)})"
 
+    @property
+    def retries_itself(self) -> bool:
+        """Whether each of its models makes its own retries, so that a run makes none."""
+        return all(getattr(model, "retries_itself", False) is True for _, model in self._models)
+
     async def respond(self, request: ModelRequest) -> ModelResponse:
         """The answer of the first model that gives one."""
         answered = await self._tried(request, whole)

@@ -4,7 +4,7 @@ over HTTP. One turn is here from end to end: request, reply, parts, response.
 
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError, ModelError, ModelErrorKind, described
 from stepwell.messages import Usage
+from stepwell.models.attempts import last_parts
 from stepwell.models.faults import error_answer, error_event, request_id
 from stepwell.models.framing import Framing, ServerSentEvents
 from stepwell.models.http import HttpCall, HttpReply, sent
@@ -23,11 +24,7 @@ from stepwell.models.prices import price
 from stepwell.models.request import ModelRequest
 from stepwell.models.response import (
     ModelResponse,
-    ResponseEnd,
     StreamPart,
-    TextDelta,
-    ToolCallEnd,
-    ToolCallStart,
     UsageReport,
 )
 from stepwell.models.secrets import (
@@ -214,7 +211,7 @@ class ProviderModel:
             reply = await turn.sent(streaming=True)
             try:
                 if reply.is_whole:  # some servers don't stream, although they were asked to
-                    for part in _last_parts(turn.whole(await reply.body()), with_text=True):
+                    for part in last_parts(turn.whole(await reply.body()), with_text=True):
                         yield part
                     return
                 reader, framing = turn.reader(), self.provider.framing()
@@ -225,6 +222,9 @@ class ProviderModel:
                     for event in events:
                         for part in turn.read(event, reader):
                             yield part
+                    # Some tell at the start what the prompt cost: known if the turn is cut.
+                    if report := turn.first_usage(reader):
+                        yield report
                     if reader.is_over:
                         break
                     if events:  # what is no event, such as a ping, does not make it wait longer
@@ -236,7 +236,7 @@ class ProviderModel:
                 response = turn.collected(reader, began)
                 if reader.is_over:
                     await reply.drain()
-                for part in _last_parts(response, with_text=False):
+                for part in last_parts(response, with_text=False):
                     yield part
             finally:
                 await reply.close()
@@ -258,6 +258,7 @@ class _Turn:
         self._request_id: str | None = None
         self._reader: StreamReader | None = None
         self._has_read = False
+        self._has_told_usage = False
 
     async def sent(self, *, streaming: bool) -> HttpReply:
         """The reply, if it is not an error."""
@@ -323,6 +324,15 @@ class _Turn:
         except _NOT_AS_EXPECTED as error:
             raise self._malformed("a message of the stream", event, described(error)) from error
 
+    def first_usage(self, reader: StreamReader) -> UsageReport | None:
+        """Return the usage once, as soon as the stream has told any."""
+        with suppress(*_NOT_AS_EXPECTED):
+            is_early = not self._has_told_usage and not reader.may_be_over
+            if is_early and (usage := reader.usage):
+                self._has_told_usage = True
+                return UsageReport(usage, self._price(usage))
+        return None
+
     def collected(self, reader: StreamReader, began: bytes) -> ModelResponse:
         """The whole response, once the stream is over; ``began`` is how its body began."""
         if not self._has_read:
@@ -359,7 +369,10 @@ class _Turn:
             with suppress(*_NOT_AS_EXPECTED):
                 error.usage = self._reader.usage
         if isinstance(error.usage, Usage):
-            error.cost = price(error.usage, self._model, provider=self._provider.prices)
+            error.cost = self._price(error.usage)
+
+    def _price(self, usage: Usage) -> float:
+        return price(usage, self._model, provider=self._provider.prices)
 
     def _priced(self, response: ModelResponse) -> ModelResponse:
         model = response.model or self._model
@@ -399,19 +412,6 @@ class _Turn:
 def _tell_unpriced(model: str) -> None:
     """Once for each model: a limit on cost does not hold for it."""
     logger.warning("no price is known for %s, so it counts as free and max_cost has no hold", model)
-
-
-def _last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
-    """How every stream ends: its calls, its usage, and the whole."""
-    if with_text and response.text:
-        yield TextDelta(response.text)
-    for index, call in enumerate(response.tool_calls):
-        if with_text:
-            yield ToolCallStart(index=index, id=call.id, name=call.name)
-        yield ToolCallEnd(index=index, call=call)
-    if response.usage:
-        yield UsageReport(response.usage)
-    yield ResponseEnd(response)
 
 
 def _checked_address(address: str, owner: str, path: str) -> str:

@@ -65,6 +65,7 @@ class UsageReport(Struct, frozen=True, tag="usage", forbid_unknown_fields=True):
     """What the turn has used so far; a later report replaces an earlier one."""
 
     usage: Usage
+    cost: float = 0.0
 
 
 class ResponseEnd(Struct, frozen=True, tag="end", forbid_unknown_fields=True):

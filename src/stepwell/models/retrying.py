@@ -45,6 +45,9 @@ class RetryingModel:
     'small'
     """
 
+    retries_itself = True
+    """A run makes no retries of its own around this model."""
+
     def __init__(
         self,
         model: Model,

@@ -235,7 +235,7 @@ class LogBuffer:
         """The status as it follows what clients heard last; None if they know it already: each
         attempt has an adapter of its own, which begins as idle."""
         status, before = payload["status"], self.told_status
-        if status == before:
+        if status == before and not payload["reason"]:
             return None
         self.told_status = status
         changes: dict[str, Any] = {} if before is None else {"previous_status": before}

@@ -43,7 +43,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_crashes: int = 3
     """An execution whose worker died so often in one step is set aside as failed."""
     shutdown_seconds: float = 10.0
-    """How long a worker that is to end waits for the next step boundary."""
+    """Seconds that a worker that is to end has for it: it waits for the next step boundary, and
+    keeps a quarter of the time, 2.5 s at most, to abandon what reaches none."""
     concurrency: int = 10
     """Executions that one worker runs at the same time."""
     when_unknown: WhenUnknown = WhenUnknown.TELL

@@ -10,16 +10,18 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
+from stepwell.broadcasting.payloads import retry_text
 from stepwell.broadcasting.summaries import args_summary, result_summary
 from stepwell.continuation import AgentStatus, ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
     AgentStepCompleted,
     AgentStepStarted,
+    InferenceRetryScheduled,
     ToolCallBlocked,
     ToolCallCompleted,
 )
-from stepwell.messages import ToolCall
+from stepwell.messages import INCOMPLETE, ToolCall
 from stepwell.sessions.hints import explained, prompt_of
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.records import (
@@ -95,6 +97,8 @@ class Narrator:
                 )
             case AgentStepCompleted():
                 return self._step(event)
+            case InferenceRetryScheduled():
+                return self._waits_for_provider(event)
             case ToolCallBlocked():
                 return self._refused(event)
             case ToolCallCompleted():
@@ -143,7 +147,10 @@ class Narrator:
         metadata = {"status": str(status), "stop_reason": reason and str(reason)}
         type, said = END_EVENTS[status], list[Said]()
         answer = answer_of(state)
-        if status is ExecutionStatus.COMPLETED or (answer and status is ExecutionStatus.STOPPED):
+        step = state.current_step
+        is_cut = step is not None and step.is_incomplete
+        is_told = status is ExecutionStatus.STOPPED or is_cut
+        if status is ExecutionStatus.COMPLETED or (answer and is_told):
             text = answer or "(There is no answer.)"
             is_end = status is ExecutionStatus.COMPLETED
             kind = type if is_end else EventType.STEP_COMPLETED
@@ -154,7 +161,7 @@ class Narrator:
                     at,
                     parts=("answer",),
                     role=MessageRole.ASSISTANT,
-                    metadata=metadata if is_end else {},
+                    metadata=metadata if is_end else {INCOMPLETE: True} if is_cut else {},
                 )
             )
         if status is not ExecutionStatus.COMPLETED:
@@ -183,6 +190,16 @@ class Narrator:
             parts=(number,),
             role=MessageRole.NOTIFICATION if failed else MessageRole.INFO,
             metadata={"step_number": number, "duration_ms": round(event.duration_ms, 3)},
+        )
+
+    def _waits_for_provider(self, event: InferenceRetryScheduled) -> Said:
+        text = retry_text(event)
+        return self.note(
+            EventType.STEP_STARTED,
+            _clipped(text[0].upper() + text[1:]),
+            event.at,
+            parts=(event.step_number, event.inference_id, "attempt", event.attempt),
+            metadata={"step_number": event.step_number, "attempt": event.attempt},
         )
 
     def _called(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Said:

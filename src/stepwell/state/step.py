@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from stepwell.continuation import ContinuationOutcome
 from stepwell.errors import ErrorType, ModelError
@@ -111,6 +112,16 @@ class AgentStep(Struct, frozen=True, kw_only=True):
         """The model's message, if there was one."""
         first = self.messages[0] if self.messages else None
         return first if first is not None and first.role is Role.ASSISTANT else None
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run ended while the model still wrote its answer."""
+        return self.response is not None and self.response.is_incomplete
+
+    def marked_incomplete(self) -> "AgentStep":
+        """The same step, with the model's message marked as one that was cut."""
+        marked = tuple(m.marked_incomplete() if m.is_assistant() else m for m in self.messages)
+        return replace(self, messages=marked)
 
     @property
     def text(self) -> str:

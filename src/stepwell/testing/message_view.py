@@ -85,13 +85,13 @@ class View:
                     self._drop(self._step)
                 self._read_entry(entry["type"], entry["payload"])
                 continue
-            self.word = "processing"
+            self._told, self.word = {}, "processing"
             text = what.assembled()
             self._show_text(text.content, self._step, not text.is_whole)
 
     def _read_entry(self, kind: str, payload: Json) -> None:
         if kind in BEGINNINGS:
-            self.word = "processing"
+            self._told, self.word = {}, "processing"
         match kind:
             case EnvelopeType.STATUS:
                 self._told, self.word = payload, payload["status"]
@@ -198,7 +198,9 @@ def _status_text(word: str, told: Json, step: int) -> str:
     if word in {"idle", "completed"}:
         return ""
     if word == "processing":
-        return f"Working: step {step}" if step else "Working"
+        waits = text_of(told.get("reason"))  # such as for a provider that has too much to do
+        work = f"Working: step {step}" if step else "Working"
+        return f"{work}; {waits}" if waits else work
     waits = [
         f"Waiting for {'an answer' if kind == 'question' else text_of(kind)}: {text_of(prompt)}"
         for asked in (mappings_in(told.get("waits_for")) if word == "paused" else [])

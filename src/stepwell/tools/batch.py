@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from stepwell.continuation import StopSignal
 from stepwell.errors import ToolExecutionError
+from stepwell.events import ToolCallCompleted
 from stepwell.messages import ToolCall
 from stepwell.state import AgentState, Answered, Approval, ErrorInfo, ToolExecution
 from stepwell.tools.results import Finished
@@ -123,3 +124,20 @@ def with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> Agen
         return state
     told = tuple(replace(s, message=scrubbed(s.message)) for s in execution.signals)
     return replace(state, execution=replace(execution, signals=told))
+
+
+def emit_completed(execution: ToolExecution, batch: Batch) -> None:
+    """Tell the listeners what the call came to."""
+    if batch.scope.emitter.is_heard:
+        batch.scope.emitter.emit(
+            ToolCallCompleted,
+            tool=execution.call.name,
+            call_id=execution.call.id,
+            outcome=execution.outcome,
+            success=not execution.is_error,
+            error=execution.text if execution.is_error else None,
+            value=execution.value,
+            started_at=execution.started_at,
+            completed_at=execution.completed_at,
+            duration_ms=execution.duration_seconds * 1000,
+        )

@@ -22,12 +22,13 @@ from stepwell.errors import (
     ToolNotFoundError,
     text_of,
 )
-from stepwell.events import ToolCallBlocked, ToolCallCompleted, ToolCallStarted
+from stepwell.events import ToolCallBlocked, ToolCallStarted
+from stepwell.foreign import contained
 from stepwell.hooks import HookContext, HookStack, HookTrigger, signal_of
 from stepwell.messages import ToolCall
 from stepwell.scope import Guard
 from stepwell.state import AgentState, ErrorInfo, RepeatedCalls, ToolExecution, ToolOutcome
-from stepwell.tools.batch import Batch, ToolBatch, with_signals_told
+from stepwell.tools.batch import Batch, ToolBatch, emit_completed, with_signals_told
 from stepwell.tools.context import ToolContext
 from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 from stepwell.tools.ledger import CallLedger, LedgerEntry
@@ -205,7 +206,8 @@ class ToolExecutor:
                 secret = self.tools.secret_arguments(call.name)
                 gone = what_is_hidden(call, secret) if secret else None
                 if gone is None:
-                    return _Ready(tool, call, tool.validate(call.arguments))
+                    with contained():
+                        return _Ready(tool, call, tool.validate(call.arguments))
                 problem = ToolFailure(gone)
             else:
                 problem = problem_with(call, self.tools)
@@ -266,17 +268,20 @@ class ToolExecutor:
         with batch.scope.guard(tool.timeout, around=call) as guard:
             context = self._context(call, guard, batch)
             try:
-                finished = completed(begun, await tool.invoke(ready.arguments, context))
+                value = await guard.call(
+                    lambda: tool.invoke(ready.arguments, context), f"tool {call.name}"
+                )
+                finished = completed(begun, value)
             except asyncio.CancelledError as error:
                 if guard.was_cancelled:
                     raise
                 finished = raised(begun, error)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - what a tool raises is a result
+            except Exception as error:  # noqa: BLE001 - what a tool raises is a result
                 finished = raised(begun, error)
         if guard.signal is not None:
-            finished = interrupted(begun, guard.signal, finished)
+            finished = interrupted(begun, guard.signal, finished, guard.was_abandoned)
         elif guard.timed_out or finished is None:
-            finished = timed_out(begun, tool.timeout)
+            finished = timed_out(begun, tool.timeout, guard.was_abandoned)
         execution = replace(
             finished.execution,
             completed_at=self.clock.now(),
@@ -341,7 +346,7 @@ class ToolExecutor:
                 finished = in_place_of(finished, self._substituted(execution.call, answer.result))
         kept = self._keep(batch, finished)
         if ran:
-            self._tell_completed(kept, batch)
+            emit_completed(kept, batch)
 
     def _keep(self, batch: Batch, finished: Finished) -> ToolExecution:
         """Everything a call came to enters the state here, without its secret arguments."""
@@ -432,19 +437,4 @@ class ToolExecutor:
                 args=self.tools.shown(call).arguments,
                 call_id=call.id,
                 step_number=batch.state.step_number,
-            )
-
-    def _tell_completed(self, execution: ToolExecution, batch: Batch) -> None:
-        if batch.scope.emitter.is_heard:
-            batch.scope.emitter.emit(
-                ToolCallCompleted,
-                tool=execution.call.name,
-                call_id=execution.call.id,
-                outcome=execution.outcome,
-                success=not execution.is_error,
-                error=execution.text if execution.is_error else None,
-                value=execution.value,
-                started_at=execution.started_at,
-                completed_at=execution.completed_at,
-                duration_ms=execution.duration_seconds * 1000,
             )

@@ -95,10 +95,10 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
     return Finished(execution=failed, failure=failure)
 
 
-def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
-    """The tool's own timeout ended it."""
+def timed_out(execution: ToolExecution, seconds: float | None, abandoned: bool = False) -> Finished:
+    """The tool's own timeout ended it, or it was abandoned because it ignored that."""
     name = execution.call.name
-    message = f"timed out after {seconds or 0.0:g} seconds and was cancelled"
+    message = f"timed out after {seconds or 0.0:g} seconds and was {_ended_how(abandoned)}"
     info = ErrorInfo(
         type=ErrorType.TIMEOUT, exception="TimeoutError", message=message, tool_name=name
     )
@@ -108,15 +108,23 @@ def timed_out(execution: ToolExecution, seconds: float | None) -> Finished:
 
 
 def interrupted(
-    execution: ToolExecution, signal: StopSignal, came_to: Finished | None = None
+    execution: ToolExecution,
+    signal: StopSignal,
+    came_to: Finished | None = None,
+    abandoned: bool = False,
 ) -> Finished:
     """The run's deadline or a cancellation ended the tool; what it still told it spent counts."""
     told = signal.while_running(f"tool {execution.call.name}")
-    text = f"cancelled while it ran ({signal.words}); what it had begun may still take effect"
+    how = f"{'was ' if abandoned else ''}{_ended_how(abandoned)}"
+    text = f"{how} while it ran ({signal.words}); what it had begun may still take effect"
     ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=f"Error: {text}")
     if came_to is not None:
         ended = replace(ended, usage=came_to.execution.usage, cost=came_to.execution.cost)
     return Finished(execution=ended, signal=told)
+
+
+def _ended_how(abandoned: bool) -> str:
+    return "abandoned, since it ignored its cancellation" if abandoned else "cancelled"
 
 
 def refused(execution: ToolExecution, outcome: ToolOutcome, why: str) -> Finished:

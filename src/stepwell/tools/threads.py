@@ -7,9 +7,10 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from stepwell.errors import described
+from stepwell.foreign import as_exception
 
 
 async def in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -32,19 +33,10 @@ async def in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> 
         try:
             value = context.run(function, **arguments)
         except BaseException as error:  # noqa: BLE001 - it is raised again in the awaiting task
-            failure = _as_future_takes_it(error)
-        if not loop.is_closed():
+            failure = as_exception(error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile, and nobody waits
             loop.call_soon_threadsafe(settle, value, failure)
 
     name = f"stepwell-{getattr(function, '__name__', 'tool')}"
     threading.Thread(target=work, name=name, daemon=True).start()
     return await future
-
-
-def _as_future_takes_it(error: BaseException) -> Exception:
-    """A future refuses StopIteration, and what is no Exception would end more than the call."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
-    failure = RuntimeError(f"the tool raised {described(error)}")
-    failure.__cause__ = error
-    return failure

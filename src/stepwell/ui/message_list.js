@@ -335,7 +335,7 @@ function view(fold, run, isOver, hidden, depth = 0) {
   const happened = [...run.entries, ...textsOf(run, starts), ...begun].sort(inOrder);
   for (const { id: envelope, type, payload, text, chunks, child } of happened) {
     if (!child && isCount(payload.step_number)) step = payload.step_number;
-    if (text || type.endsWith(".started")) word = "processing";
+    if (text || type.endsWith(".started")) [told, word] = [{}, "processing"];
     if (text) {
       const { content, isWhole } = assembled(text, chunks);
       showText(content, step, !isWhole);
@@ -384,7 +384,10 @@ function showAnswer(shown, { last_response: answer, step_count: step }, run, sho
 
 function statusText(word, { waits_for, error_message, reason }, step) {
   if (word === "idle" || word === "completed") return "";
-  if (word === "processing") return step ? `Working: step ${step}` : "Working";
+  if (word === "processing") {
+    const waits = textOf(reason); // such as for a provider that has too much to do
+    return (step ? `Working: step ${step}` : "Working") + (waits && `; ${waits}`);
+  }
   const asked = word === "paused" ? objectsIn(waits_for) : [];
   const waits = asked.map(({ kind, prompt }) => {
     return `Waiting for ${kind === "question" ? "an answer" : textOf(kind)}: ${textOf(prompt)}`;

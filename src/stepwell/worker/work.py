@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stepwell.clock import Clock, SystemClock
+from stepwell.foreign import abandon
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
 from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
@@ -26,6 +27,10 @@ from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.leases import Leases
 
 logger = logging.getLogger("stepwell.worker")
+
+_RESERVE = 0.25
+"""The share of ``shutdown_seconds`` that is kept for abandoning what reaches no step boundary."""
+_LONGEST_RESERVE = 2.5
 
 
 class ExecutionRunner(Protocol):
@@ -52,6 +57,8 @@ class _Held(Struct, eq=False):
     run: asyncio.Task[ExecutionStatus]
     beat: Beat
     abandoned: bool = False
+    is_left_behind: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the worker ends and does not wait for the run any longer."""
 
     def abandon(self, why: BaseException) -> None:
         self.abandoned = True
@@ -164,44 +171,52 @@ class Work:
         for held in self._held:
             held.control.hand_back()
 
-    async def abandon_all(self) -> None:
+    async def abandon_all(self, *, within: float | None = None) -> None:
         """Stop what is still running, at once, and leave it for others to go on with.
 
-        It is no crash of theirs, so it does not count as one.
+        It is no crash of theirs, so it does not count as one. A run that does not end in that time
+        is left behind: it was told to write nothing more.
         """
         self._ending = True
         left = [held for held in self._held if not held.run.done()]
         if not left:
             return
+        pause = self._settings.heartbeat_seconds
+        pause = pause if within is None else min(pause, within / 2)
         for held in left:
             held.abandon(HandedOver("the worker ends"))
-        if deaf := await self._still_running(left):
+        if deaf := await _still_running(left, pause):
             for held in deaf:
                 held.run.cancel()
-            deaf = await self._still_running(deaf)
+            deaf = await _still_running(deaf, pause)
         for held in deaf:
-            logger.error("execution %s can't be stopped; its lease runs out", held.execution.id)
-        await self._leases.release([held.execution for held in left if held not in deaf])
+            logger.warning(
+                "execution %s did not end within %g s and is left behind",
+                held.execution.id,
+                2 * pause,
+            )
+            await self._heartbeat.stop(held.beat)
+        await self._leases.release([held.execution for held in left])
+        for held in deaf:
+            held.is_left_behind.set()
 
     async def shut_down(self) -> None:
-        """Hand everything back; abandon what takes longer than ``settings.shutdown_seconds``."""
+        """Hand everything back, and abandon what reaches no step boundary in time. All of it takes
+        no longer than ``settings.shutdown_seconds``, whatever the tools do."""
         self.hand_back_all()
+        whole = self._settings.shutdown_seconds
+        reserve = min(whole * _RESERVE, _LONGEST_RESERVE)
         try:
-            async with asyncio.timeout(self._settings.shutdown_seconds):
+            async with asyncio.timeout(whole - reserve):
                 await self._idle.wait()
         except TimeoutError:
             logger.warning(
                 "worker %s: %d executions reached no step boundary in %g s and are abandoned",
                 self.worker_id,
                 self.running,
-                self._settings.shutdown_seconds,
+                whole - reserve,
             )
-        await self.abandon_all()
-
-    async def _still_running(self, some: list[_Held]) -> list[_Held]:
-        """Those that have not stopped after a moment."""
-        await asyncio.wait({held.run for held in some}, timeout=self._settings.heartbeat_seconds)
-        return [held for held in some if not held.run.done()]
+        await self.abandon_all(within=reserve * 0.5)
 
     @contextmanager
     def _claiming(self) -> Generator[None]:
@@ -248,11 +263,14 @@ class Work:
 
     async def _watched_over(self, held: _Held) -> None:
         beating = asyncio.create_task(self._kept(held), name=f"heartbeat {held.execution.id}")
+        left_behind = asyncio.create_task(held.is_left_behind.wait())
         try:
-            await asyncio.wait({held.run})
-            await self._settled(held)
+            await asyncio.wait({held.run, left_behind}, return_when=asyncio.FIRST_COMPLETED)
+            if held.run.done():
+                await self._settled(held)
         finally:
-            await _ended(held.run, beating)
+            await _end(beating, left_behind)
+            await _end(held.run, within=self._settings.heartbeat_seconds)
             await self._heartbeat.stop(held.beat)
             self._held.discard(held)
             self._slots.release()
@@ -317,11 +335,20 @@ class Work:
                     raise LostLeaseError(execution.id, execution.attempt)
 
 
-async def _ended(*tasks: asyncio.Task[ExecutionStatus] | asyncio.Task[None]) -> None:
-    """Cancel these and wait until they are gone; what they raise was looked at already."""
+async def _still_running(some: list[_Held], seconds: float) -> list[_Held]:
+    """Return those that have not stopped after that time."""
+    await asyncio.wait({held.run for held in some}, timeout=seconds)
+    return [held for held in some if not held.run.done()]
+
+
+async def _end(*tasks: asyncio.Task[Any], within: float | None = None) -> None:
+    """Cancel these and wait until they have ended; what they raise was looked at already. One that
+    does not end in that time is abandoned."""
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks)
-    for task in tasks:
+    done, deaf = await asyncio.wait(tasks, timeout=within)
+    for task in done:
         if not task.cancelled():
             task.exception()
+    for task in deaf:
+        abandon(task, task.get_name(), within or 0.0)

@@ -91,7 +91,7 @@ async def test_a_response_that_is_cancelled_is_closed_before_the_end() -> None:
 
     await followed.run(cancellation=cancellation)
 
-    assert followed.types[-2:] == ["stream.chunk", "status"]
+    assert followed.types[-3:] == ["stream.chunk", "step.completed", "status"]
     assert followed.payloads("agent.stream.chunk")[-1]["is_complete"] is True
     assert_in_order(followed.envelopes)
 

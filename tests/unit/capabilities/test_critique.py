@@ -213,7 +213,7 @@ async def test_b223_a_critic_that_fails_lets_the_answer_pass_and_its_failure_is_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     error = ModelError("429 from acme", kind="rate_limit", usage=Usage(input_tokens=7), cost=0.5)
-    state = await agent_with(["Four."], critic_saying(error)).run("Go")
+    state = await agent_with(["Four."], critic_saying(error), model_retries=0).run("Go")
 
     assert (state.status, state.final_response) == (AgentStatus.COMPLETED, "Four.")
     assert state.had_errors is False

@@ -56,7 +56,7 @@ async def test_what_another_text_avoids_is_a_failure_that_the_agent_sees(kind: s
 
 async def test_other_faults_are_judged_by_the_error_policy_and_all_tries_are_paid() -> None:
     error = ModelError("429", kind="rate_limit", retry_after=3.0, usage=ASKED, cost=0.5)
-    state = await agent_with(helper_saying("no", error)).run("Go")
+    state = await agent_with(helper_saying("no", error), model_retries=0).run("Go")
     execution = execution_of(state)
 
     assert (state.status, execution.outcome) == (AgentStatus.FAILED, ToolOutcome.RAISED)

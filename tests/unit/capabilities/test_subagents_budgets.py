@@ -231,7 +231,7 @@ async def test_a_child_with_a_small_budget_shares_it_with_its_own_children() -> 
 
 async def test_the_vote_says_what_was_spent() -> None:
     agent, _, events = agent_of(
-        {"main": [[spawn(), spawn(id="s2")], "Done."]}, max_tokens=10 * TURN
+        {"main": [[spawn(), spawn(id="s2")], "Done."]}, max_tokens=10 * TURN, max_parallel_tools=1
     )
     await agent.run("Go")
     votes = [

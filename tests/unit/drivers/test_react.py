@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stepwell import (
     Agent,
@@ -689,7 +690,10 @@ async def test_a_model_that_fails_at_once_is_an_error_step_like_any_other() -> N
     agent, _ = agent_of([ModelError("429", kind="rate_limit")])
     caught: list[BaseException | None] = []
     state = await Agent.from_plan(
-        agent.plan.with_hook(make_hook("on_error", lambda c: caught.append(c.exception)))
+        replace(
+            agent.plan.with_hook(make_hook("on_error", lambda c: caught.append(c.exception))),
+            model_retries=0,
+        )
     ).run("Go")
 
     assert [error.type for error in state.steps[0].step.errors] == [ErrorType.RATE_LIMIT]

@@ -120,7 +120,7 @@ async def test_a_stream_without_its_end_is_a_model_error() -> None:
 async def test_what_a_model_raises_is_an_error_step_of_its_kind(
     error: Exception, kind: ErrorType
 ) -> None:
-    state = await Agent(ScriptedModel([error])).run("Go")
+    state = await Agent(ScriptedModel([error]), model_retries=0).run("Go")
     step = state.steps[0].step
 
     assert (state.status, step.step_type) == (AgentStatus.FAILED, StepType.ERROR)

@@ -174,7 +174,8 @@ class TestFacts:
         ],
     )
     async def test_b071_an_error_of_the_model_call_has_its_exact_type(self, error, expected):
-        state = await Agent(ScriptedModel([error]), clock=FakeClock()).run("hi")
+        agent = Agent(ScriptedModel([error]), clock=FakeClock(), model_retries=0)
+        state = await agent.run("hi")
 
         assert state.status is AgentStatus.FAILED
         assert [error.type for error in state.steps[0].step.errors] == [expected]
@@ -322,7 +323,9 @@ class TestWaiting:
     async def test_the_providers_retry_after_is_honoured(self):
         clock = FakeClock()
         limited = ModelError("slow down", error_type=ErrorType.RATE_LIMIT, retry_after=12.5)
-        agent = Agent(ScriptedModel([limited, "Done."]), error_policy=RETRY, clock=clock)
+        agent = Agent(
+            ScriptedModel([limited, "Done."]), error_policy=RETRY, clock=clock, model_retries=0
+        )
 
         state = await agent.run("hi")
 

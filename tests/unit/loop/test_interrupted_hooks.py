@@ -123,7 +123,8 @@ async def test_a_cancellation_between_two_parallel_calls_loses_no_result() -> No
         return "paid"
 
     tools = [MockTool("pay", pay), MockTool.returning("check", "checked")]
-    agent = Agent(ScriptedModel([[call("pay"), call("check")]]), tools=tools)
+    model = ScriptedModel([[call("pay"), call("check")]])
+    agent = Agent(model, tools=tools, max_parallel_tools=1)
     state = await agent.run("Pay.", cancellation=cancellation)
     assert (state.status, state.usage.total_tokens) == (AgentStatus.CANCELLED, TOKENS)
     outcomes = [e.outcome for e in state.steps[0].step.tool_executions]

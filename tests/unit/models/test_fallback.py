@@ -326,7 +326,7 @@ async def test_a_stream_falls_back_as_long_as_nothing_was_delivered() -> None:
     both = Usage(input_tokens=4, output_tokens=2)
     assert await parts_of(FallbackModel(first, second)) == [
         TextDelta("Hi"),
-        UsageReport(both),
+        UsageReport(both, 1.0),
         end("Hi", usage=both, cost=1.0, model="b-2"),
     ]
 

@@ -254,7 +254,7 @@ async def test_a_stream_ends_with_the_same_response() -> None:
         ToolCallStart(index=0, id="c1", name="add"),
         ToolCallDelta(index=0, arguments='{"a": 1}'),
         ToolCallEnd(index=0, call=made),
-        UsageReport(Usage(input_tokens=1000, output_tokens=100)),
+        UsageReport(Usage(input_tokens=1000, output_tokens=100), whole.cost),
         ResponseEnd(whole),
     ]
     assert server.body["stream"] is True

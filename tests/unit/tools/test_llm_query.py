@@ -41,7 +41,9 @@ async def run_asking(
     helper: Any, prompt: str = "Capital of France?", *, agent: Any = None, **tool: Any
 ) -> AgentState:
     own = ScriptedModel([call("llm_query", id="c1", prompt=prompt), "done"], cost=0.25)
-    return await Agent(own, tools=[LlmQueryTool(helper, **tool)], **(agent or {})).run("Go")
+    return await Agent(
+        own, tools=[LlmQueryTool(helper, **tool)], model_retries=0, **(agent or {})
+    ).run("Go")
 
 
 def execution_of(state: AgentState) -> ToolExecution:

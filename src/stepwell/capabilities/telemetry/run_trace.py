@@ -26,6 +26,7 @@ from stepwell.events import (
     AgentStepCompleted,
     ContinuationEvaluated,
     Emitter,
+    InferenceRetryScheduled,
     SubagentSpawning,
     ToolCallBlocked,
     ToolCallCompleted,
@@ -106,6 +107,7 @@ class RunTrace:
         emitter.listen(ToolCallCompleted, self._calls.completed)
         emitter.listen(ToolCallBlocked, self._calls.blocked)
         emitter.listen(SubagentSpawning, self._note_child)
+        emitter.listen(InferenceRetryScheduled, self._note_retry)
         emitter.listen(AgentStepCompleted, self._note_step)
         emitter.listen(ContinuationEvaluated, self._note_decision)
         emitter.listen(AgentFailed, self._note_failure)
@@ -199,6 +201,15 @@ class RunTrace:
         self._usage += event.usage
         self._steps += 1
         self._instruments.stepped(self._about)
+
+    def _note_retry(self, event: InferenceRetryScheduled) -> None:
+        about = {
+            names.STEP_NUMBER: event.step_number,
+            names.RETRY_ATTEMPT: event.attempt,
+            names.RETRY_DELAY: event.delay_seconds,
+            names.ERROR_TYPE: event.error_kind or names.OTHER,
+        }
+        self._span.add_event(names.RETRY_EVENT, about)
 
     def _note_decision(self, event: ContinuationEvaluated) -> None:
         tell_decision(self._span, event.outcome, event.step_number)

@@ -71,10 +71,10 @@ function ofExecution(items) {
 }
 
 /** Whether it is an answer that the model did not end by itself, as when it ran out of tokens. */
-const isCut = ({ status, stop_reason: reason }) => status === "completed" && reason === "finish_reason";
+const isCut = ({ status, stop_reason: reason, incomplete }) => incomplete === true || (status === "completed" && reason === "finish_reason");
 
-function cutOf({ id, agent_execution_id: execution }) {
-  const content = "The answer may be incomplete: the model's finish reason ended the run (reason finish_reason, status completed).";
+function cutOf({ id, agent_execution_id: execution, metadata }) {
+  const content = metadata.incomplete ? "The answer is incomplete: the run ended while the model wrote it." : "The answer may be incomplete: the model's finish reason ended the run (reason finish_reason, status completed).";
   return { id: `${execution}:note:${id}`, role: "notification", content, metadata: { status: "stopped" } };
 }
 

@@ -184,7 +184,8 @@ async def test_a_turn_that_fails_is_an_error_of_its_kind_and_of_the_run() -> Non
     fault = ModelError(
         "the text of it", kind=ModelErrorKind.RATE_LIMIT, usage=Usage(input_tokens=9)
     )
-    agent = agent_of(recorded, [fault], error_policy=ErrorPolicy.stop_on_any_error())
+    policy = ErrorPolicy.stop_on_any_error()
+    agent = agent_of(recorded, [fault], error_policy=policy, model_retries=0)
     state = await agent.run("Look")
     assert state.status is AgentStatus.FAILED
     chat = recorded.one("chat gemini-3-pro")
@@ -253,7 +254,8 @@ stepwell.tool.outcome stepwell.decision.votes stepwell.evaluation stepwell.evalu
 stepwell.evaluation.decision stepwell.evaluation.number. stepwell.evaluation.reason
 gen_ai.invoke_agent.duration gen_ai.client.operation.duration stepwell.agent.steps
 stepwell.agent.stops gen_ai.client.token.usage stepwell.tool.calls gen_ai.execute_tool.duration
-stepwell.trace
+stepwell.trace stepwell.inference.retry stepwell.inference.attempt
+stepwell.inference.delay_seconds
 """
 
 
