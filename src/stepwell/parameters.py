@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from os import PathLike, fspath
 from typing import Any, TypeVar, cast
 
 from stepwell.errors import ConfigurationError
@@ -54,6 +55,15 @@ def check_text(value: Any, name: str) -> str:
     if not value.strip():
         raise ConfigurationError(f"{name} is empty; write some text, or leave it out")
     return value
+
+
+def check_path(value: Any, name: str) -> str:
+    """Return the path as text if it is one and not empty: an empty one would mean the current
+    directory."""
+    path = fspath(cast("PathLike[Any]", value)) if isinstance(value, PathLike) else value
+    if not isinstance(path, str) or not path.strip():
+        raise ConfigurationError(f"{name} has {value!r:.80}, which is not a path")
+    return path
 
 
 def check_texts(values: Any, name: str) -> tuple[str, ...]:

@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 
 from stepwell import (
+    Agent,
+    AgentBuilder,
     AgentDescriptor,
     AgentRegistry,
     AgentSpec,
     AgentSpecParser,
     Backoff,
+    BashPolicy,
     BroadcastConfig,
     Budget,
     ConfigurationError,
+    ErrorPolicy,
+    ExecutionPolicy,
     FilePolicy,
     LlmQueryTool,
     McpServer,
@@ -24,6 +29,7 @@ from stepwell import (
     RetryingModel,
     SchemaDefinition,
     StructuredOutputPolicy,
+    UseBash,
     UseFileTools,
     UseMcp,
     UseSelfCritique,
@@ -48,7 +54,15 @@ PUSHER = partial(PusherBroadcaster, "1", "key", "secret", cluster="eu")
 SERVER = partial(McpServer.http, "https://example.com/mcp")
 FILES = partial(UseFileTools, Path(__file__).parent)
 
+AGENT = partial(Agent, MODEL)
+
 WRONG: tuple[tuple[Callable[..., Any], str, tuple[Any, ...]], ...] = (
+    (AGENT, "system_prompt", (3, b"x", ["x"], 0)),
+    (AGENT, "cached_context", (3, "x", 0, [])),
+    (partial(AGENT, output=int), "output_retries", (NAN, INFINITE, -1, 1.5, True, "3")),
+    (AGENT, "output_retries", (NAN, -1, True)),
+    (AgentBuilder.base().with_system_prompt, "prompt", NO_TEXT),
+    (AgentBuilder.base().with_cached_context, "context", (3, "x", None)),
     (AgentDescriptor, "tools", NO_TEXTS),
     (AgentDescriptor, "capabilities", NO_TEXTS),
     (SPEC, "trusted", NO_FLAGS),
@@ -62,12 +76,22 @@ WRONG: tuple[tuple[Callable[..., Any], str, tuple[Any, ...]], ...] = (
     (Backoff, "factor", NO_NUMBERS),
     (Backoff, "maximum", NO_NUMBERS),
     (Backoff, "jitter", NO_NUMBERS),
+    (BashPolicy, "max_output_chars", (0, 1.5, NAN, True, "3")),
+    (BashPolicy, "head_chars", (-1, 1.5, NAN, True, "3", None)),
+    (BashPolicy, "tail_chars", (-1, 1.5, NAN, True, "3")),
+    (BashPolicy, "denied", (*NO_TEXTS, [""], [b"x"])),
+    (BashPolicy, "max_timeout", NO_SECONDS),
     (BroadcastConfig, "send_timeout", NO_SECONDS),
     (Budget, "steps", NO_NUMBERS),
     (Budget, "cost", NO_NUMBERS),
+    (partial(ExecutionPolicy.in_, "."), "readable", ([""], [3], [b"x"])),
+    (partial(ExecutionPolicy.in_, "."), "writable", ([""], [3], [b"x"])),
+    (ExecutionPolicy.in_, "directory", ("", " ", 3, b"x", None)),
+    (ErrorPolicy, "max_retries", (-1, 1.5, NAN, True, "3")),
     (FILES, "read_only", NO_FLAGS),
     (FILES, "policy", (3, None)),
     (FilePolicy, "skipped_directories", NO_TEXTS),
+    (UseBash, "base_dir", (3, "", " ", b"x")),
     (UseFileTools, "base_dir", (3, None, "")),
     (partial(LlmQueryTool, MODEL), "settings", NO_SETTINGS),
     (SERVER, "headers", (3, "a", [("a", "b")])),
@@ -130,7 +154,7 @@ CASES = [
 def test_a_wrong_value_is_refused_by_the_name_of_its_parameter(
     make: Callable[..., Any], name: str, value: Any
 ) -> None:
-    told = "base directory" if name == "base_dir" else name
+    told = "base_dir|base directory" if name == "base_dir" else name
     needed = {"name": "a", "description": "b"} if make is AgentDescriptor else {}
 
     with pytest.raises(ConfigurationError, match=told):

@@ -30,6 +30,7 @@ from stepwell.loop import AgentLoop, AtLimit, cut_off_together
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.models.settings import NO_SETTINGS
+from stepwell.parameters import check_integer, check_kind, check_text
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
 from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
@@ -85,6 +86,7 @@ class Agent:
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
     ) -> None:
+        check_integer(output_retries, "output_retries", least=0)
         if timeout is UNSET:
             timeout = DEFAULT_TIMEOUT if cumulative_timeout is None else None
         plan = AgentPlan(
@@ -301,9 +303,12 @@ def _context(
     system_prompt: str | None,
     response_format: ResponseFormat | Mapping[str, Any] | None,
 ) -> CachedContext:
-    context = given or CachedContext()
-    if system_prompt:
-        context = replace(context, messages=(*context.messages, Message.system(system_prompt)))
+    context = CachedContext()
+    if given is not None:
+        context = check_kind(given, "cached_context", CachedContext)
+    if system_prompt not in (None, ""):
+        prompt = Message.system(check_text(system_prompt, "system_prompt"))
+        context = replace(context, messages=(*context.messages, prompt))
     if response_format is not None:
         context = replace(context, response_format=response_format)
     return context

@@ -18,6 +18,7 @@ from stepwell.ids import IdFactory
 from stepwell.loop import AtLimit
 from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
+from stepwell.parameters import check_kind, check_text
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
 from stepwell.tools.registry import listed_tools
@@ -152,11 +153,13 @@ class AgentBuilder:
 
     def with_cached_context(self, context: CachedContext) -> "AgentBuilder":
         """Add stable parts of the prompt, sent first in every request."""
+        check_kind(context, "cached_context", CachedContext)
         return self._with(context=context.behind(self.plan.context))
 
     def with_system_prompt(self, prompt: str) -> "AgentBuilder":
         """Add an instruction to the stable parts of the prompt."""
-        return AgentBuilder(self.plan.with_context_messages(Message.system(prompt)))
+        text = check_text(prompt, "system_prompt")
+        return AgentBuilder(self.plan.with_context_messages(Message.system(text)))
 
     def with_output(self, output_type: Any, *, retries: int = 2) -> "AgentBuilder":
         """The final answer as a value of that type, asked for again if it does not fit."""

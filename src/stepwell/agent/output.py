@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from stepwell.agent.output_type import OutputType, complaint
 from stepwell.agent.plan import AgentPlan
 from stepwell.continuation import StopReason
-from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import Message
+from stepwell.parameters import check_integer
 from stepwell.state import AgentState, AgentStep
 
 SOURCE = "TypedOutput"
@@ -30,9 +30,7 @@ class TypedOutput:
     """
 
     def __init__(self, output_type: Any, *, retries: int = 2) -> None:
-        if not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"output retries must be 0 or more, got {retries!r}")
-        self._retries = retries
+        self._retries = check_integer(retries, "output_retries", least=0)
         self._type = OutputType(output_type)
         self.format = self._type.format
 

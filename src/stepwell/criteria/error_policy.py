@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stepwell.backoff import Backoff
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from stepwell.errors import ConfigurationError, ErrorType, ModelErrorKind
+from stepwell.parameters import check_integer
 from stepwell.state import AgentState, ErrorInfo
 
 
@@ -115,8 +116,7 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
+        check_integer(self.max_retries, "max_retries", least=0)
         for error_type in ErrorType:
             _known(ErrorHandling, getattr(self, _field(error_type)))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_path
 from stepwell.sandbox.host.names import PROTECTED_NAMES, check_names
 from stepwell.sandbox.secret_names import names_a_secret
 
@@ -133,7 +134,7 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
 
 def _resolved(path: str | PathLike[str], part: str) -> Path:
     try:
-        return Path(path).expanduser().resolve()
+        return Path(check_path(path, part)).expanduser().resolve()
     except (TypeError, ValueError, RuntimeError, OSError) as error:
         raise ConfigurationError(f"{part} has {path!r}, which is not a path: {error}") from error
 

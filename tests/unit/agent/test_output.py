@@ -221,7 +221,7 @@ async def test_an_own_hook_sees_the_answer_before_it_is_checked() -> None:
 
 @pytest.mark.parametrize("retries", [-1, 1.5, "two"])
 def test_odd_counts_are_refused(retries: Any) -> None:
-    with pytest.raises(ConfigurationError, match="output retries"):
+    with pytest.raises(ConfigurationError, match="output_retries"):
         Agent(ScriptedModel([]), output=Invoice, output_retries=retries)
 
 

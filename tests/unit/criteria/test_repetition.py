@@ -154,7 +154,7 @@ async def test_a_call_that_waited_for_a_person_begins_the_count_anew() -> None:
     model = ScriptedModel([BOOK] * 5 + ["Done."])
     agent = Agent(model, tools=[book])
     paused = await agent.run("Go")
-    state = await agent.run(paused.with_answer(str(paused.pending[0].call_id), "yes"))
+    state = await agent.run(paused.with_answer(paused.pending[0], "yes"))
 
     assert state.final_response == "Done."
     assert not any(notes(state))

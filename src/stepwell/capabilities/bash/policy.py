@@ -1,8 +1,10 @@
 """What the bash tool runs at all, how long it may, and how much of its output the model sees."""
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_integer, check_seconds, check_texts
 
 DENIED = (
     *("rm -rf / ", "rm -rf /*", "rm -fr / ", "rm -fr /*", "--no-preserve-root"),
@@ -34,13 +36,10 @@ class BashPolicy(Struct, frozen=True, kw_only=True):
     """The most seconds the model can ask for; None means the timeout of the execution policy."""
 
     def __post_init__(self) -> None:
-        for name in ("max_output_chars", "head_chars", "tail_chars"):
-            amount = getattr(self, name)
-            least = 1 if name == "max_output_chars" else 0
-            if amount is None and name == "tail_chars":
-                continue
-            if not isinstance(amount, int) or amount < least:
-                raise ConfigurationError(f"{name} must be a number from {least} up, got {amount!r}")
+        check_integer(self.max_output_chars, "max_output_chars", least=1)
+        check_integer(self.head_chars, "head_chars", least=0)
+        if self.tail_chars is not None:
+            check_integer(self.tail_chars, "tail_chars", least=0)
         sampled = self.head_chars + max(self.shown_tail, 0)
         if not 0 < sampled <= self.max_output_chars:
             head = self.max_output_chars // 5
@@ -49,16 +48,14 @@ class BashPolicy(Struct, frozen=True, kw_only=True):
                 f"max_output_chars; write BashPolicy(max_output_chars={self.max_output_chars}, "
                 f"head_chars={head})"
             )
-        if isinstance(self.denied, str) or not all(self.denied):
+        force_setattr(self, "denied", check_texts(self.denied, "denied"))
+        if not all(self.denied):
             raise ConfigurationError(
-                f"denied wants several texts, none of them empty, got {self.denied!r}; write for "
-                'example denied=("git push",)'
+                f"denied wants texts that are not empty, got {self.denied!r:.80}; an empty one "
+                "is part of every command"
             )
-        if self.max_timeout is not None and self.max_timeout <= 0:
-            raise ConfigurationError(
-                f"max_timeout must be above 0 seconds, got {self.max_timeout!r}; None means the "
-                "timeout of the execution policy"
-            )
+        if self.max_timeout is not None:
+            check_seconds(self.max_timeout, "max_timeout")
 
     @property
     def shown_tail(self) -> int:

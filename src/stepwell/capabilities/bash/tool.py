@@ -12,6 +12,7 @@ from stepwell.capabilities.bash.output import result_of, size_of
 from stepwell.capabilities.bash.policy import BashPolicy
 from stepwell.capabilities.bash.progress import OutputProgress
 from stepwell.errors import ConfigurationError, SandboxError
+from stepwell.parameters import check_path
 from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, given_or_default
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure
 
@@ -219,6 +220,8 @@ def _bash_policy(policy: object) -> BashPolicy:
 
 
 def _execution_policy(base_dir: str | PathLike[str] | None, execution: object) -> ExecutionPolicy:
+    if base_dir is not None:
+        check_path(base_dir, "base_dir")
     if execution is None:
         return ExecutionPolicy.in_("." if base_dir is None else base_dir)
     if not isinstance(execution, ExecutionPolicy):
