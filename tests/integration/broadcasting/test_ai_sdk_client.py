@@ -115,6 +115,44 @@ async def test_parallel_tools_show_their_inputs_and_outputs(client: ChatClient) 
     assert [m.parts for m in posted_back] == [m.parts for m in first.messages]
 
 
+async def test_calls_of_two_steps_with_one_id_are_two_parts(client: ChatClient) -> None:
+    turns = [call("add", id="c1", a=1, b=2), call("add", id="c1", a=3, b=4), "3 and 7.", "Yes."]
+    model = ScriptedModel(turns)
+    async with serving(Agent(model, tools=[add]), stores=False) as server:
+        await client.begin(server, auto=True)
+        message = (await client.say("Add"))["messages"][1]
+        first = server.state
+        done = await client.say("Sure?")
+    tools = of_kind(message, "dynamic-tool")
+    assert [(t["input"], t["state"], t["output"]) for t in tools] == [
+        ({"a": 1, "b": 2}, "output-available", 3),
+        ({"a": 3, "b": 4}, "output-available", 7),
+    ]
+    assert len({t["toolCallId"] for t in tools}) == 2
+    assert (done["requests"], done["errors"]) == (2, [])
+    posted_back = list(server.states[-1].messages)[: len(first.messages)]
+    assert [m.parts for m in posted_back] == [m.parts for m in first.messages]
+
+
+async def test_approvals_of_calls_with_one_id_are_given_one_by_one(client: ChatClient) -> None:
+    turns = [call("delete", id="d1", path="a"), call("delete", id="d1", path="b"), "Done."]
+    delete = MockTool.returning("delete", "gone")
+    agent = Agent(ScriptedModel(turns), tools=[delete], capabilities=[UseApprovals("delete")])
+    async with serving(agent) as server:
+        await client.begin(server, auto=True)
+        shown = await client.say("Delete a and b")
+        for path in ("a", "b"):
+            part = of_kind(shown["messages"][1], "dynamic-tool")[-1]
+            assert (part["state"], part["input"]) == ("approval-requested", {"path": path})
+            answer = {"id": part["approval"]["id"], "approved": path == "b"}
+            shown = await client.do(approve=answer)
+    tools = of_kind(shown["messages"][1], "dynamic-tool")
+    assert [(t["input"]["path"], t["state"]) for t in tools] == [
+        *(("a", "output-denied"), ("b", "output-available"))
+    ]
+    assert (len(delete.calls), shown["requests"], shown["errors"]) == (1, 3, [])
+
+
 async def test_failing_unknown_and_malformed_calls_are_shown_as_errors(client: ChatClient) -> None:
     calls = [
         call("fail", id="c1", why="broken"),

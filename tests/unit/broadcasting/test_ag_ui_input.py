@@ -95,6 +95,15 @@ def test_files_of_a_user_are_parts() -> None:
     )
 
 
+def test_a_history_has_the_call_ids_of_the_model() -> None:
+    again = {**calling("c1@a2"), "id": "a2"}
+    state = state_from_ag_ui(sent(HELLO, calling("c1"), result("c1"), again, result("c1@a2")))
+
+    calls = [call.id for message in state.messages for call in message.tool_calls]
+    results = [r.call_id for m in state.messages if (r := m.tool_result) is not None]
+    assert calls == results == ["c1", "c1"]
+
+
 def test_results_stand_behind_their_calls_in_the_order_of_the_calls() -> None:
     later = {"id": "u2", "role": "user", "content": "And?"}
     state = state_from_ag_ui(sent(HELLO, calling("c1", "c2"), later, result("c2"), result("c1")))

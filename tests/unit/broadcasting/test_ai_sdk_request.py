@@ -303,3 +303,36 @@ async def test_an_edited_message_cuts_the_stored_chat_back() -> None:
     state = state_from_ai_sdk(posted(said("Good morning"), messageId="u1"), previous=stored)
     assert [m.text for m in state.messages] == ["Good morning"]
     assert (await agent.run(state)).final_response == "Again."
+
+
+async def test_a_question_whose_call_id_came_before_is_answered_by_its_own_part() -> None:
+    turns = [
+        call("user_input", id="q", question="First?"),
+        call("user_input", id="q", question="Second?"),
+        "Thank you.",
+    ]
+    agent = Agent(ScriptedModel(turns), capabilities=[UseUserInput()])
+    kept: list[AgentState] = []
+    chunks = await told(agent, state_from_ai_sdk(posted(said("Go"))), kept)
+    parts: list[Json] = []
+    for given in ("one", "two"):
+        stop = stop_part(chunks)
+        (asked,) = stop["data"]["waits_for"]
+        assert asked["call_id"] in {c.get("toolCallId") for c in chunks}
+        part = used("output-available", output=given)
+        parts += [{"type": "step-start"}, {**part, "toolCallId": asked["call_id"]}]
+        state = state_from_ai_sdk(posted(said("Go"), answer(*parts, stop)), previous=kept[-1])
+        chunks = await told(agent, state, kept)
+    assert len({part["toolCallId"] for part in parts if "toolCallId" in part}) == 2
+    assert [m.text for m in kept[-1].messages if m.is_tool()] == ["one", "two"]
+
+
+def test_a_posted_history_has_the_call_ids_of_the_model() -> None:
+    parts = [used("output-available", output=1)]
+    parts.append({**used("output-available", output=2), "toolCallId": "c1@e:2:0"})
+    parts.append({**used("output-available", output=3), "toolCallId": "own@id"})
+    steps = [one for part in parts for one in ({"type": "step-start"}, part)]
+    state = state_from_ai_sdk(posted(said("Go"), answer(*steps), said("And?", "u2")))
+    calls = [call.id for message in state.messages for call in message.tool_calls]
+    results = [r.call_id for m in state.messages if (r := m.tool_result) is not None]
+    assert calls == results == ["c1", "c1", "own@id"]

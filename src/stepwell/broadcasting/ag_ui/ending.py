@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.broadcasting.ag_ui.messages import OWN_KEY, CallIds
+from stepwell.broadcasting.ag_ui.messages import OWN_KEY
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
 from stepwell.continuation import AgentStatus
 from stepwell.messages import Usage

@@ -26,6 +26,7 @@ from stepwell.broadcasting.ag_ui.shapes import (
     SentUser,
     SentVideo,
 )
+from stepwell.broadcasting.call_ids import restore_call_ids
 from stepwell.broadcasting.client_input import check_json, checked_base64, url_and_data
 from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.ids import new_id
@@ -81,7 +82,7 @@ def conversation(sent: Sequence[SentMessage], *, allow_system: bool) -> list[Mes
             f"messages[{min(left)}].toolCallId: no assistant message makes that call, or it has "
             "another result already"
         )
-    return history
+    return restore_call_ids(history)
 
 
 def _is_told(message: SentMessage) -> bool:

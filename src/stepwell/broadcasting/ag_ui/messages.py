@@ -1,4 +1,4 @@
-"""A conversation in the words of AG-UI: messages, tool calls, and ids that are unique in it.
+"""A conversation in the words of AG-UI: messages and tool calls.
 
 Pure functions for the translator and for what comes back from a client; wire names are camelCase.
 """
@@ -6,6 +6,7 @@ Pure functions for the translator and for what comes back from a client; wire na
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told, json_bytes
 from stepwell.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall
 
@@ -16,38 +17,6 @@ ADDED_RESULT = {"ag_ui": "added"}
 """Metadata of a result that was missing in what a client sent: the client does not know it yet."""
 
 UNKNOWN_MEDIA_TYPE = "application/octet-stream"
-
-
-class CallIds:
-    """Names of tool calls on the wire. Some providers give an id again in a later response, and a
-    client would take that for the same call; the later one is named with its message.
-
-    >>> ids = CallIds()
-    >>> ids.of_call("call_1", "m1"), ids.of_call("call_1", "m2"), ids.newest("call_1")
-    ('call_1', 'call_1@m2', 'call_1@m2')
-    """
-
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
-        self._first_in: dict[str, str] = {}
-        self._newest: dict[str, str] = {}
-
-    def of_call(self, call_id: str, message_id: str) -> str:
-        """The name of the call that this message makes; the same whenever it is asked for."""
-        is_first = self._first_in.setdefault(call_id, message_id) == message_id
-        name = f"{self._prefix}{call_id}" if is_first else f"{self._prefix}{call_id}@{message_id}"
-        self._newest[call_id] = name
-        return name
-
-    def newest(self, call_id: str) -> str:
-        """The name of the newest call with that id."""
-        return self._newest.get(call_id, f"{self._prefix}{call_id}")
-
-    def learn(self, messages: Iterable[Message]) -> None:
-        """Name the calls of these messages."""
-        for message in messages:
-            for call in message.tool_calls:
-                self.of_call(call.id, message.id)
 
 
 def wire_messages(messages: Iterable[Message], waiting: Collection[str] = ()) -> list[Told]:

@@ -5,7 +5,8 @@ For the translator, which keeps one speaker for the agent and one for each subag
 
 from typing import Any
 
-from stepwell.broadcasting.ag_ui.messages import CallIds, arguments_text
+from stepwell.broadcasting.ag_ui.messages import arguments_text
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
 from stepwell.messages import Message, Role
 

@@ -101,12 +101,8 @@ class UiMessage(Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...]
     tools: tuple[ToolPart, ...] = ()
     ends_with_tools: bool = False
-    asked: frozenset[str] = frozenset()
-    """Ids of the questions that its run waited for when it stopped."""
-
-    def tool_part(self, call_id: str | None) -> ToolPart | None:
-        """The newest part of that call."""
-        return next((t for t in reversed(self.tools) if t.call_id == call_id), None)
+    asked: Mapping[str, str] = {}
+    """The questions that its run waited for when it stopped: by their ids, those of the calls."""
 
 
 def ui_messages(given: Sequence[Any]) -> list[UiMessage]:
@@ -175,11 +171,12 @@ class _Step:
         return [response, *(Message.tool(t.result, id=f"{name}:{i}") for i, t in results)]
 
 
-def _question_ids(waits_for: Any) -> frozenset[str]:
-    """Leaves out what is no question: the part may be one that an older version sent."""
+def _question_calls(waits_for: Any) -> dict[str, str]:
+    """Leaves out what no call asks: the part may be one that an older version sent."""
     entries = cast("list[Any]", waits_for) if isinstance(waits_for, list) else []
-    ids = [cast("dict[str, Any]", e).get("question_id") for e in entries if isinstance(e, dict)]
-    return frozenset(id for id in ids if isinstance(id, str))
+    asked = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
+    pairs = [(entry.get("question_id"), entry.get("call_id")) for entry in asked]
+    return {id: call for id, call in pairs if isinstance(id, str) and isinstance(call, str)}
 
 
 def _assistant(
@@ -187,14 +184,14 @@ def _assistant(
 ) -> UiMessage:
     """One response per step, each with the results of its calls."""
     steps = [_Step()]
-    asked = frozenset[str]()
+    asked: dict[str, str] = {}
     for item, where in listed:
         kind = _text(item, "type", where)
         if kind == "step-start":
             steps.append(_Step())
         elif kind == STOP_PART:
             told = _object(item.get("data"), f"{where}.data")
-            asked = _question_ids(told.get("waits_for"))
+            asked = _question_calls(told.get("waits_for"))
         else:
             steps[-1].add(item, kind, where)
     history = [m for i, step in enumerate(steps) for m in step.messages(f"{message_id}:{i}")]

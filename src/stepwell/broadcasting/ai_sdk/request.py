@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from stepwell.broadcasting.ai_sdk.answers import find_answer
 from stepwell.broadcasting.ai_sdk.history import UiMessage, ui_messages
+from stepwell.broadcasting.call_ids import restore_call_ids
 from stepwell.broadcasting.client_input import Sent, check_previous, read_json
 from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import StepwellError
@@ -65,7 +66,7 @@ def state_from_ai_sdk(
     history = [part for message in messages for part in message.history]
     if not history:
         raise ClientInputError("messages hold nothing to answer: no text, no file, no tool call")
-    return AgentState.empty().with_message(*history)
+    return AgentState.empty().with_message(*restore_call_ids(history))
 
 
 def _messages(given: Any) -> list[UiMessage]:
@@ -108,7 +109,7 @@ def _news(previous: AgentState, messages: Sequence[UiMessage]) -> list[Message]:
 def _answered(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
     state = previous
     for asked in previous.pending:
-        answer = find_answer(messages, question_id=asked.id, kind=asked.kind, call_id=asked.call_id)
+        answer = find_answer(messages, question_id=asked.id, kind=asked.kind)
         if answer is None:
             continue
         try:

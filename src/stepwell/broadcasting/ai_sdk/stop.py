@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepwell.broadcasting.ai_sdk.values import sendable
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus, StopReason
 from stepwell.events import AgentFinished
@@ -68,6 +70,10 @@ class Stop(Struct, frozen=True, kw_only=True):
         status = BroadcastStatus.of(AgentStatus.FAILED)
         return cls(status=status, stop_reason=StopReason.ERROR, explanation=error)
 
+    def with_wire_ids(self, ids: CallIds) -> "Stop":
+        """Return the same with the ids under which the client knows the calls that wait."""
+        return replace(self, waits_for=tuple(_with_wire_id(asked, ids) for asked in self.waits_for))
+
     @property
     def waiting_calls(self) -> dict[str, PendingKind]:
         """The calls that wait for a person, and for what."""
@@ -119,6 +125,11 @@ class Stop(Struct, frozen=True, kw_only=True):
         if self.status is BroadcastStatus.COMPLETED or is_cut:
             return "stop" if last is None else _FINISH_REASONS[last]
         return "other"
+
+
+def _with_wire_id(asked: Mapping[str, Any], ids: CallIds) -> Mapping[str, Any]:
+    call_id = asked["call_id"]
+    return asked if call_id is None else {**asked, "call_id": ids.newest(call_id)}
 
 
 def _asked(pending: Question) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from typing import Any
 
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.events import (
     AgentEvent,
     AgentFinished,
+    AgentStepStarted,
     StreamEventReceived,
     SubagentCompleted,
     SubagentSpawning,
@@ -21,8 +23,12 @@ from stepwell.state import ToolOutcome
 class SubagentParts:
     """Translates the events about and of subagents; of other agents it tells nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, root_call_ids: CallIds) -> None:
         self._parts: dict[str, Told] = {}
+        self._root_call_ids = root_call_ids
+        self._call_ids: dict[str, CallIds] = {}
+        self._response_ids: dict[str, str] = {}
+        """By agent, the id of the message that holds the calls of its step."""
 
     def chunks(self, event: AgentEvent) -> list[Told]:
         """What an event changes in a subagent's part."""
@@ -32,6 +38,10 @@ class SubagentParts:
             case SubagentCompleted():
                 done = {"status": BroadcastStatus.of(event.status).value, "steps": event.steps}
                 return self._changed(event.child_agent_id, **done)
+            case AgentStepStarted():
+                response_id = f"{event.execution_id}:{event.step_number}:0"
+                self._response_ids[event.agent_id] = response_id
+                return []
             case StreamEventReceived() if event.content and event.agent_id in self._parts:
                 return [_delta(event)]
             case ToolCallStarted():
@@ -47,11 +57,13 @@ class SubagentParts:
                 return []
 
     def _spawned(self, event: SubagentSpawning) -> list[Told]:
+        parent_call_ids = self._call_ids.get(event.agent_id, self._root_call_ids)
+        self._call_ids[event.child_agent_id] = CallIds()
         self._parts[event.child_agent_id] = sendable(
             {
                 "agent_id": event.child_agent_id,
                 "parent_agent_id": event.agent_id,
-                "tool_call_id": event.call_id,
+                "tool_call_id": parent_call_ids.newest(event.call_id),
                 "name": event.name,
                 "prompt": event.prompt,
                 "depth": event.depth,
@@ -67,8 +79,12 @@ class SubagentParts:
         part = self._parts.get(agent_id)
         if part is None:
             return []
-        others = [tool for tool in part["tools"] if tool["tool_call_id"] != call_id]
-        entry = {"tool_call_id": call_id, "name": name, "status": status}
+        ids, statuses = self._call_ids[agent_id], _statuses(part)
+        wire_id = ids.newest(call_id)
+        if status in ("running", "blocked") and statuses.get(wire_id) != "waiting":
+            wire_id = ids.of_call(call_id, self._response_ids.get(agent_id, ""))
+        others = [tool for tool in part["tools"] if tool["tool_call_id"] != wire_id]
+        entry = {"tool_call_id": wire_id, "name": name, "status": status}
         return self._changed(agent_id, tools=[*others, sendable(entry)])
 
     def _changed(self, agent_id: str, **changes: Any) -> list[Told]:
@@ -77,6 +93,10 @@ class SubagentParts:
             return []
         self._parts[agent_id] = part = {**part, **changes}
         return [{"type": "data-stepwell-subagent", "id": agent_id, "data": part}]
+
+
+def _statuses(part: Told) -> dict[str, str]:
+    return {tool["tool_call_id"]: tool["status"] for tool in part["tools"]}
 
 
 def _word(event: ToolCallCompleted) -> str:

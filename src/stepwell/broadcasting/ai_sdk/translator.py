@@ -6,6 +6,7 @@ from typing import Any
 from stepwell.broadcasting.ai_sdk.stop import Stop
 from stepwell.broadcasting.ai_sdk.subagents import SubagentParts
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
+from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
 from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
@@ -51,8 +52,13 @@ class AiSdkTranslator:
         self._message_id = message_id
         self._answered = frozenset[str]()
         """The calls that a resumed run takes up again; the client knows them already."""
+        self._waiting: set[str] = set()
+        """The calls that wait for a person; a later step takes them up again."""
         self._root: str | None = None
-        self._subagents = SubagentParts()
+        self._call_ids = CallIds()
+        self._response_id = ""
+        """The id of the message that holds the calls of this step."""
+        self._subagents = SubagentParts(self._call_ids)
         self._is_started = False
         self._step_number = 0
         self._step_is_open = False
@@ -63,7 +69,7 @@ class AiSdkTranslator:
         self._block: tuple[str, str] | None = None
         self._block_count = 0
         self._settled: dict[str, bool] = {}
-        """The calls told in this step, and whether each has its result."""
+        """The calls of this step by their ids on the wire, and whether each has its result."""
         self._last_finish: FinishReason | None = None
         self._failure: str | None = None
         self._finished: AgentFinished | None = None
@@ -72,6 +78,8 @@ class AiSdkTranslator:
         """What the client is told before the run."""
         self._root = state.agent_id
         self._answered = frozenset(answered.call.id for answered in state.answered)
+        self._waiting = {asked.call_id for asked in state.pending if asked.call_id is not None}
+        self._call_ids.learn(state.messages)
         return self._started()
 
     def events(self, event: AgentEvent, /) -> list[Told]:
@@ -83,7 +91,7 @@ class AiSdkTranslator:
             case AgentExecutionStarted():
                 return self._started()
             case AgentStepStarted():
-                return self._next_step(event.step_number)
+                return self._next_step(event)
             case InferenceRequestStarted():
                 return self._step_begun()
             case StreamEventReceived():
@@ -128,6 +136,7 @@ class AiSdkTranslator:
 
     def _ended(self, stop: Stop, error: str | None = None) -> list[Told]:
         """The client reads nothing behind an error, so it comes last but one."""
+        stop = stop.with_wire_ids(self._call_ids)
         chunks = [*self._step_closed(stop), *self._apart(stop), stop.part(), stop.metadata()]
         if error is None and stop.status is BroadcastStatus.FAILED:
             error = self._failure or stop.explanation
@@ -146,11 +155,12 @@ class AiSdkTranslator:
         self._is_started = True
         return [{"type": "start", "messageId": self._message_id}]
 
-    def _next_step(self, number: int) -> list[Told]:
-        chunks = self._step_closed(None)
-        if self._step_number:
-            self._answered = frozenset[str]()  # ids of calls may come again
+    def _next_step(self, event: AgentStepStarted) -> list[Told]:
+        chunks, number = self._step_closed(None), event.step_number
+        if self._step_number not in (0, number):  # another worker may begin the same step anew
+            self._answered = frozenset(self._waiting)  # ids of calls may come again
         self._step_number, self._step_is_recorded, self._has_text = number, False, False
+        self._response_id = f"{event.execution_id}:{number}:0"
         self._settled = {}
         return chunks
 
@@ -164,14 +174,14 @@ class AiSdkTranslator:
 
     def _step_closed(self, stop: Stop | None) -> list[Told]:
         chunks = self._block_closed()
-        waiting = {} if stop is None else stop.waiting_calls
-        approvals = {} if stop is None else stop.approvals
+        waits = map(self._call_ids.newest, self._waiting) if stop is None else stop.waiting_calls
+        waiting, approvals = set(waits), {} if stop is None else stop.approvals
         for call_id in [call_id for call_id, done in self._settled.items() if not done]:
             if call_id in approvals:
                 request = {"type": "tool-approval-request", "approvalId": approvals[call_id]}
                 chunks.append({**request, "toolCallId": call_id})
             elif call_id not in waiting:
-                chunks += self._result(call_id, value=None, error=NO_RESULT)
+                chunks += self._output(call_id, value=None, error=NO_RESULT)
         if self._step_is_open:
             chunks.append({"type": "finish-step"})
         self._step_is_open = False
@@ -191,9 +201,9 @@ class AiSdkTranslator:
             return chunks
         calls = {call.id: call for message in state.messages for call in message.tool_calls}
         results = {r.call_id: r for m in state.messages if (r := m.tool_result) is not None}
-        for call_id in sorted(self._answered - set(self._settled)):
+        for call_id in sorted(self._answered):
             call, result = calls.get(call_id), results.get(call_id)
-            if call is None or result is None:
+            if self._call_ids.newest(call_id) in self._settled or call is None or result is None:
                 continue
             chunks += self._call(call_id, call.name, call.arguments)
             error = result.content if result.is_error else None
@@ -229,7 +239,7 @@ class AiSdkTranslator:
             case ToolCallStarted():
                 return self._call(event.call_id, event.tool, event.args)
             case ToolCallProgressed():
-                return [_progress(event)]
+                return [_progress(event, self._call_ids.newest(event.call_id))]
             case ToolCallCompleted():
                 return self._completed(event)
             case ToolCallBlocked():
@@ -239,14 +249,20 @@ class AiSdkTranslator:
                 return []
 
     def _completed(self, event: ToolCallCompleted) -> list[Told]:
-        if event.call_id not in self._settled or event.outcome == ToolOutcome.PENDING:
+        if event.outcome == ToolOutcome.PENDING:
+            self._waiting.add(event.call_id)
+            return []
+        if self._call_ids.newest(event.call_id) not in self._settled:
             return []
         return self._result(event.call_id, value=event.value, error=event.error)
 
     def _of_execution(self, execution: ToolExecution) -> list[Told]:
         call = execution.call
         chunks = self._call(call.id, call.name, call.arguments)
-        if self._settled[call.id] or execution.outcome is ToolOutcome.PENDING:
+        if execution.outcome is ToolOutcome.PENDING:
+            self._waiting.add(call.id)
+            return chunks
+        if self._settled[self._call_ids.newest(call.id)]:
             return chunks
         if execution.was_blocked:
             return chunks + self._refused(call.id, execution.text)
@@ -254,12 +270,16 @@ class AiSdkTranslator:
         return chunks + self._result(call.id, value=execution.value, error=error)
 
     def _call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> list[Told]:
-        if call_id in self._settled:
+        was_waiting = call_id in self._answered
+        if was_waiting:
+            wire_id = self._call_ids.newest(call_id)
+        else:
+            wire_id = self._call_ids.of_call(call_id, self._response_id)
+        if wire_id in self._settled:
             return []
-        is_resumed = call_id in self._answered and not self._step_is_open
-        chunks = [] if is_resumed else self._step_begun()
-        self._settled[call_id], self._shows_tools = False, True
-        call = {"toolCallId": call_id, "toolName": name, "dynamic": True}
+        chunks = [] if was_waiting and not self._step_is_open else self._step_begun()
+        self._settled[wire_id], self._shows_tools = False, True
+        call = {"toolCallId": wire_id, "toolName": name, "dynamic": True}
         return [
             *chunks,
             *self._block_closed(),
@@ -271,17 +291,23 @@ class AiSdkTranslator:
         """A person's no, if the call had waited for it; else what a hook said."""
         if call_id not in self._answered:
             return self._result(call_id, value=None, error=text)
-        self._settled[call_id] = True
-        return [{"type": "tool-output-denied", "toolCallId": call_id}]
+        self._waiting.discard(call_id)
+        wire_id = self._call_ids.newest(call_id)
+        self._settled[wire_id] = True
+        return [{"type": "tool-output-denied", "toolCallId": wire_id}]
 
     def _result(self, call_id: str, *, value: Any, error: str | None) -> list[Told]:
-        self._settled[call_id] = True
-        told = {"toolCallId": call_id, "dynamic": True}
+        self._waiting.discard(call_id)
+        return self._output(self._call_ids.newest(call_id), value=value, error=error)
+
+    def _output(self, wire_id: str, *, value: Any, error: str | None) -> list[Told]:
+        self._settled[wire_id] = True
+        told = {"toolCallId": wire_id, "dynamic": True}
         if error is not None:
             return [{"type": "tool-output-error", **told, "errorText": sendable_text(error)}]
         return [{"type": "tool-output-available", **told, "output": sendable(value)}]
 
 
-def _progress(event: ToolCallProgressed) -> Told:
-    data = {"tool_call_id": event.call_id, "message": event.message, "fraction": event.fraction}
+def _progress(event: ToolCallProgressed, wire_id: str) -> Told:
+    data = {"tool_call_id": wire_id, "message": event.message, "fraction": event.fraction}
     return {"type": "data-stepwell-progress", "data": sendable(data), "transient": True}

@@ -88,8 +88,8 @@ def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Executi
     questions = () if paused is None else paused.questions
     answers: list[tuple[str, Any]] = []
     for asked in questions:
-        id, kind, call_id = asked["question_id"], asked["kind"], asked["call_id"]
-        found = find_answer(messages, question_id=id, kind=kind, call_id=call_id)
+        id = asked["question_id"]
+        found = find_answer(messages, question_id=id, kind=asked["kind"])
         if found is not None:
             answers.append((id, found[0]))
     if last.tools and not answers:

@@ -232,6 +232,20 @@ async def test_a_chat_answers_and_approves(live: Live, client: NodeClient) -> No
     assert parts(denied)[0][1] == "output-denied"
 
 
+async def test_a_chat_answers_calls_that_have_the_same_id(live: Live, client: NodeClient) -> None:
+    await ai_sdk(live, client)
+    used: list[str] = []
+    for city in ("Rome", "Oslo"):
+        asked = await client(aiSend="ask")
+        [part] = [p for p in asked["messages"][-1]["parts"] if p["type"] == "dynamic-tool"]
+        used.append(part["toolCallId"])
+        answered = await client(aiOutput={"toolCallId": used[-1], "output": city})
+        called = ("user_input", "output-available", {"question": "Which city?"}, city)
+        assert parts(answered) == [called, f"Done: {city}"]
+    assert used[0] == "call_ask"
+    assert used[1].startswith("call_ask@")
+
+
 async def test_a_chat_whose_page_was_loaded_anew_finds_nothing_to_go_on_with(
     live: Live, client: NodeClient
 ) -> None:
