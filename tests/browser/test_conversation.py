@@ -233,7 +233,7 @@ def test_an_answer_that_was_cut_off_says_so(server: Server, new_page: NewPage) -
     chat.say("tell me")
     chat.ended()
     expect(chat.answer).to_contain_text("Cut off in the")
-    expect(chat.row("status")).to_contain_text("The answer may be incomplete")
+    expect(chat.row("status")).to_contain_text("the answer was cut off")
     expect(chat.row("status").get_by_role("link", name="Why it stopped")).to_be_visible()
     chat.settles_as(thread_of(server, new_page, chat.session))
 

@@ -341,7 +341,7 @@ async def test_b109_the_key_of_a_provider_is_in_no_format(
 ) -> None:
     byte_server.script(ECHOES[name](CANARY))
     formats = Formats(caplog, tmp_path)
-    state = await formats.collect(lambda: Agent(asked_at(byte_server)))
+    state = await formats.collect(lambda: Agent(asked_at(byte_server), model_retries=0))
 
     assert state.status is AgentStatus.FAILED
     assert len(byte_server.requests) == 3

@@ -222,9 +222,9 @@ class ProviderModel:
                     for event in events:
                         for part in turn.read(event, reader):
                             yield part
-                    # Some tell at the start what the prompt cost: known if the turn is cut.
-                    if report := turn.first_usage(reader):
-                        yield report
+                        # Some tell at the start what the prompt cost: known if the turn is cut.
+                        if report := turn.first_usage(reader):
+                            yield report
                     if reader.is_over:
                         break
                     if events:  # what is no event, such as a ping, does not make it wait longer

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -151,8 +152,10 @@ async def test_a_transport_that_fails_leaves_the_run_as_it_is(
     name = type(transport).__name__
     texts = [record.getMessage() for record in caplog.records if record.name == LOGGER]
     assert texts[0].startswith(f"broadcaster {name} could not send an envelope: ")
-    assert sum(name in text for text in texts) <= 3
-    assert any(f"{sent} envelopes failed and 0 were dropped" in text for text in texts)
+    # A burst of failures is over when the queue is empty: at most before the tool and at the end.
+    assert sum(name in text for text in texts) <= 4, texts
+    ends = [re.search(r"(\d+) envelopes failed and 0 were dropped", text) for text in texts]
+    assert sum(int(end[1]) for end in ends if end) == sent
 
 
 async def test_a_run_does_not_wait_for_a_transport_that_blocks(blocking: Blocking) -> None:

@@ -208,7 +208,7 @@ async def test_calls_of_one_response_run_beside_each_other(url: str, tmp_path: P
             note = tmp_path / f"{seconds}"
             asked = [call("sleep", seconds=seconds, note=str(note), id=f"c{n}") for n in range(4)]
             slept = await executed(server, asked)
-            assert [execution.text for execution in slept] == ["slept"] * 4
+            assert all(execution.text.startswith("slept") for execution in slept)
             words = words_in(note)
             if words == beside_each_other:
                 break

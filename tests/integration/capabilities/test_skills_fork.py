@@ -141,7 +141,7 @@ async def test_a_fork_is_asked_with_the_model_of_its_skill(root: Path):
 async def test_b205_a_fork_ends_after_ten_steps(root: Path):
     def turn(request: ModelRequest) -> Any:
         if "load_skill" not in [tool.name for tool in request.tools]:
-            return call("read_file", path="again")
+            return call("read_file", path=f"page {len(model.requests)}")
         return LOAD if len(list(request.messages)) == 1 else "Done."
 
     model = ScriptedModel(turn)
@@ -205,11 +205,13 @@ async def test_a_fork_that_fails_is_a_failed_call(root: Path):
 
 
 async def test_a_fork_without_an_answer_says_so(root: Path):
-    model = ScriptedModel([LOAD, "", "Done."])
+    model = ScriptedModel([LOAD, "", "", "Done."])
 
     state = await agent_of(model, write(root)).run("Go")
 
-    assert results(state) == ["(The skill 'audit' gave no final response.)"]
+    assert results(state)[0].startswith("Error: the skill 'audit' did not finish.")
+    assert "the model's answer is empty, and so was the one before" in results(state)[0]
+    assert state.final_response == "Done."
 
 
 async def test_cancelling_the_run_ends_the_fork(root: Path):

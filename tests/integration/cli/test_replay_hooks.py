@@ -288,7 +288,11 @@ async def test_a_deadline_in_the_wait_before_a_retry_is_met_again(tmp_path: Path
         type(TOO_FAST)("too fast", kind="rate_limit", retry_after=seconds)
         for seconds in (0.5, 18.9)
     )
-    more: dict[str, Any] = {"timeout": 19.0, "error_policy": ErrorPolicy.retry_all()}
+    more: dict[str, Any] = {
+        "timeout": 19.0,
+        "error_policy": ErrorPolicy.retry_all(),
+        "model_retries": 0,
+    }
     id = await ran(Agent(script(first, LOOKS[0], second, "Done."), tools=TOOLS, **more), tmp_path)
     done = await replay(id, Agent(NEVER, tools=TOOLS, **more), tmp_path)
     assert done.is_same, done

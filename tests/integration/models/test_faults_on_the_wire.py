@@ -252,10 +252,11 @@ async def test_a_run_stops_explained_or_survives_as_its_policy_says(
     answers = [fault.answer(wire, streamed), good(wire, streamed=streamed)]
     async with ByteServer(*answers) as server:
         model = model_of(server.url, wire)
-        stopped = await run(Agent(model), streamed=streamed)
+        stopped = await run(Agent(model, model_retries=0), streamed=streamed)
         assert len(server.requests) == 1
         server.script(*answers)
-        tried = await run(Agent(model, error_policy=TRIES_AGAIN), streamed=streamed)
+        tries_again = Agent(model, error_policy=TRIES_AGAIN, model_retries=0)
+        tried = await run(tries_again, streamed=streamed)
 
     assert stopped.status is AgentStatus.FAILED
     explained = stopped.explain()
@@ -906,8 +907,6 @@ async def test_event_loops_in_several_threads_do_not_meet():
         ("x-note", "a\nb"),
         ("x-note", "grün"),
         ("x-note", "nul\x00"),
-        ("x-note", None),
-        ("x-note", 5),
         ("x-note: y\r\nx-evil", "1"),
         ("x note", "1"),
         ("", "1"),

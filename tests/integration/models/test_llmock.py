@@ -23,8 +23,9 @@ ANSWER = "The answer has several words, so that it comes in several chunks."
 
 
 def weather_agent(llmock: Llmock, wire: str, *, read_timeout: float = 20.0, **options):
+    """An agent that shows every fault to its error policy, unless told to retry turns itself."""
     model = model_at(llmock.base_url(wire), wire, read_timeout=read_timeout)
-    return WeatherAgent(model, **options)
+    return WeatherAgent(model, **{"model_retries": 0, **options})
 
 
 def statuses(llmock: Llmock) -> list[int]:
@@ -161,6 +162,20 @@ async def test_a_late_answer_is_given_up_after_the_read_timeout(llmock, wire):
     assert "0.6 seconds" in run.errors[0].message
 
 
+@BOTH_WAYS
+async def test_two_429s_are_retried_by_default_before_the_error_policy_sees_them(
+    llmock, wire, streamed
+):
+    llmock.rate_limit(times=2, retry_after=0.05)
+    llmock.reply(ANSWER)
+    weather = WeatherAgent(model_at(llmock.base_url(wire), wire))
+    run = await weather.run("Hi.", streamed=streamed)
+
+    assert (run.state.status, run.state.final_response) == (AgentStatus.COMPLETED, ANSWER)
+    assert (run.kinds, run.state.had_errors) == ([], False)
+    assert statuses(llmock) == [429, 429, 200]
+
+
 # What stops, explained
 
 
@@ -262,7 +277,7 @@ async def test_the_deadline_ends_a_stalled_stream_and_says_what_to_change(llmock
     run = await weather.run("Say something.", streamed=True)
 
     assert run.state.stop.stop_reason is StopReason.TIME_LIMIT
-    assert run.state.final_response is None
+    assert (run.state.final_response or "") == "".join(run.texts)
     assert ANSWER.startswith("".join(run.texts))
     assert "What to change: " in run.state.explain()
 

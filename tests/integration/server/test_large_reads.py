@@ -47,7 +47,11 @@ def turn_for(request: ModelRequest) -> Scripted:
 def agents() -> dict[str, Agent]:
     limits: dict[str, Any] = {"max_steps": None, "max_tokens": None, "timeout": None}
     model = ScriptedModel(turn_for)
-    return {"helper": Agent(model, tools=[report], max_result_characters=10**8, **limits)}
+    return {
+        "helper": Agent(
+            model, tools=[report], max_result_characters=10**8, repeated_calls=None, **limits
+        )
+    }
 
 
 @pytest.fixture

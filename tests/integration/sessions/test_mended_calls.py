@@ -223,7 +223,9 @@ async def test_an_answered_call_that_ran_keeps_its_result(tmp_path: Path) -> Non
     async with world(tmp_path, agent, settings=QUICK) as here:
         id = await here.send("go")
         assert await here.run(id) == "paused"
-        await Lifecycle(here.store, here.jobs, here.agents).answer(id, "p", True)
+        [asked] = (await here.execution(id)).questions
+        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
+        await lifecycle.answer(id, asked["question_id"], True)
         await died(here, id, "call.end", after=True)
         await cancelled_and_taken_over(here, id)
         assert ran == [1]

@@ -148,7 +148,7 @@ ENDS: dict[str, tuple[str, str, Callable[[], Agent]]] = {
         ),
     ),
     "finish reason": (
-        "completed",
+        "stopped",
         "finish_reason",
         lambda: Agent(
             ScriptedModel([ModelResponse(text="It", finish_reason=FinishReason.LENGTH)]),
@@ -231,13 +231,13 @@ async def test_a_pause_holds_nothing_and_goes_on_with_the_answer(tmp_path: Path)
         assert await here.run(id) == "paused"
         row = await here.execution(id)
         assert (row.status, row.lease_until, row.worker_id) == ("paused", None, None)
-        [asked] = row.pending
+        [asked] = row.questions
         assert (asked["call_id"], asked["kind"]) == ("q", "question")
         assert "Which one?" in asked["prompt"]
         [told] = await here.messages("notification")
         assert "Which one?" in told.content
         assert (await here.events("execution.paused"))[0].payload["message_id"] == told.id
-        await Lifecycle(here.store, here.jobs, here.agents).answer(id, "q", "red")
+        await Lifecycle(here.store, here.jobs, here.agents).answer(id, asked["question_id"], "red")
         assert await here.run(id) == "completed"
         assert (await here.execution(id)).pending == ()
         statuses = await here.events("agent.status")
@@ -255,8 +255,10 @@ async def test_a_run_paused_at_a_limit_goes_on_with_more_budget(tmp_path: Path) 
     async with world(tmp_path, agent) as here:
         id = await here.send("go")
         assert await here.run(id) == "paused"
-        assert (await here.execution(id)).pending[0]["kind"] == "budget"
-        await Lifecycle(here.store, here.jobs, here.agents).resume(id, steps=2)
+        [asked] = (await here.execution(id)).questions
+        assert asked["kind"] == "budget"
+        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
+        await lifecycle.resume(id, question_id=asked["question_id"], steps=2)
         assert await here.run(id) == "completed"
         assert (await here.execution(id)).step_count == 3
 
