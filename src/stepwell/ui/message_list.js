@@ -385,7 +385,7 @@ function showAnswer(shown, { last_response: answer, step_count: step }, run, sho
 function statusText(word, { waits_for, error_message, reason }, step) {
   if (word === "idle" || word === "completed") return "";
   if (word === "processing") {
-    const waits = textOf(reason); // such as for a provider that has too much to do
+    const waits = textOf(reason); // such as for a provider
     return (step ? `Working: step ${step}` : "Working") + (waits && `; ${waits}`);
   }
   const asked = word === "paused" ? objectsIn(waits_for) : [];

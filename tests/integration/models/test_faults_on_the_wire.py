@@ -255,8 +255,8 @@ async def test_a_run_stops_explained_or_survives_as_its_policy_says(
         stopped = await run(Agent(model, model_retries=0), streamed=streamed)
         assert len(server.requests) == 1
         server.script(*answers)
-        tries_again = Agent(model, error_policy=TRIES_AGAIN, model_retries=0)
-        tried = await run(tries_again, streamed=streamed)
+        agent = Agent(model, error_policy=TRIES_AGAIN, model_retries=0)
+        tried = await run(agent, streamed=streamed)
 
     assert stopped.status is AgentStatus.FAILED
     explained = stopped.explain()
@@ -272,6 +272,41 @@ async def test_a_run_stops_explained_or_survives_as_its_policy_says(
         assert tried.stop.stop_reason is StopReason.ERROR
         assert "What to change:" in tried.explain()
         assert len(server.requests) == 1
+
+
+RETRIED = {
+    *(K.CONNECT, K.DISCONNECTED, K.INCOMPLETE_STREAM, K.OVERLOADED, K.RATE_LIMIT, K.TIMEOUT),
+}
+
+
+@EVERY_FAULT
+async def test_a_run_retries_what_passes_before_any_output(fault: Fault, wire: str, streamed: bool):
+    clock = FakeClock()
+    async with ByteServer(fault.answer(wire, streamed), good(wire, streamed=streamed)) as server:
+        state = await run(Agent(model_of(server.url, wire), clock=clock), streamed=streamed)
+
+    is_retried = len(server.requests) == 2
+    assert len(clock.slept) == (1 if is_retried else 0)
+    assert (state.status is AgentStatus.COMPLETED) is is_retried
+    if fault.kind not in RETRIED:
+        assert not is_retried
+    elif not streamed:  # where it is streamed, some of these break behind the first words
+        assert is_retried
+
+
+@EVERY_WIRE
+async def test_a_run_waits_as_long_as_retry_after_says(wire: str):
+    clock = FakeClock()
+    busy = Answer.json(b'{"error": {"message": "slow down"}}', status=429)
+    waits = [
+        replace(busy, headers={**busy.headers, "retry-after-ms": "1500"}),
+        replace(busy, headers={**busy.headers, "retry-after": "7"}),
+    ]
+    async with ByteServer(*waits, good(wire, streamed=False)) as server:
+        state = await run(Agent(model_of(server.url, wire), clock=clock), streamed=False)
+
+    assert state.final_response == TEXT
+    assert clock.slept == [1.5, 7.0]
 
 
 async def run(agent: Agent, *, streamed: bool) -> Any:
