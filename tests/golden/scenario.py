@@ -86,6 +86,7 @@ class Scenario:
             timeout=None,  # what is left of it is real time
             max_tokens=32_768,  # as it was when the files of version 1 were written
             repeated_calls=None,
+            max_parallel_tools=1,  # calls that run together share what the clock is moved by
             clock=self._clock,
             new_id=SequentialIds(),
         )

@@ -12,6 +12,7 @@ async def states_of(steps: int) -> list[AgentState]:
     agent = Agent(
         ScriptedModel(lambda _request: next(turns, "done")),
         tools=[MockTool.returning("note", "x" * 100)],
+        repeated_calls=None,
         max_steps=None,
         max_tokens=None,
     )

@@ -133,6 +133,9 @@ class Retention:
 
     async def _delete_states(self, session_id: str, keep: int) -> int:
         removal = await self._store.read(lambda tx: _removal(tx, session_id, keep))
+        if removal.executions and removal.last_snapshot_id is not None:
+            # Older states stay as long as the newest one can't be read.
+            await self._reader.state_of(removal.last_snapshot_id)
         for snapshot_id in removal.new_heads:
             if not await self._make_whole(session_id, snapshot_id):
                 return 0
@@ -170,6 +173,8 @@ class Removal(Struct, frozen=True, kw_only=True):
     goes before them."""
     new_heads: Sequence[str] = ()
     """Snapshots that stay and are built on some that go."""
+    last_snapshot_id: str | None = None
+    """The session's newest snapshot, which stays."""
 
 
 async def _removal(transaction: Transaction, session_id: str, keep: int) -> Removal:
@@ -197,7 +202,11 @@ async def _removal(transaction: Transaction, session_id: str, keep: int) -> Remo
         for snapshot in await transaction.snapshots(execution.id)
     ]
     older.sort(key=lambda it: (it.completed_at or it.updated_at, it.id), reverse=True)
-    return Removal(executions=older, new_heads=new_heads(staying))
+    return Removal(
+        executions=older,
+        new_heads=new_heads(staying),
+        last_snapshot_id=session.last_snapshot_id,
+    )
 
 
 def older_executions(

@@ -99,4 +99,4 @@ async def test_a_state_that_cannot_be_read_does_not_stop_retention(
     database.close()
     assert after[0] == before[0]
     assert after[1] < before[1]
-    assert f"session {sessions[0]} keeps its states" in caplog.text
+    assert f"retention skips session {sessions[0]}" in caplog.text
