@@ -105,7 +105,7 @@ class TurnRetries:
 
     def _delay(self, failed: FailedTries) -> float:
         asked = failed.last.retry_after
-        return BACKOFF.delay(len(failed.tries), self._chance()) if asked is None else asked
+        return BACKOFF.delay(len(failed.tries), self._chance()) if asked is None else float(asked)
 
     def _ending(self, failed: FailedTries, delay: float) -> str | None:
         """Return why there is no other attempt, in words where there are any to say; None if there

@@ -13,7 +13,7 @@ BOTH_WAYS = pytest.mark.parametrize(("wire", "streamed"), both_ways(WIRES))
 
 
 def weather_agent(aimock: Aimock, wire: str, **options) -> WeatherAgent:
-    return WeatherAgent(model_at(aimock.base_url(wire), wire), **options)
+    return WeatherAgent(model_at(aimock.base_url(wire), wire), **{"model_retries": 0, **options})
 
 
 def ended_by_calls(wire: str) -> set[FinishReason]:
