@@ -98,6 +98,8 @@ async def _session(runs: list[list[Turn]], config: BroadcastConfig) -> Session:
         ],
         capabilities=[UseUserInput(), UseSubagents(AgentRegistry([helper]))],
         error_policy=ErrorPolicy.retry_all(3),
+        repeated_calls=None,
+        model_retries=0,
         max_steps=6,
         clock=FakeClock(),
         new_id=SequentialIds(),

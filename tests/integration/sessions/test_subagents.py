@@ -80,7 +80,9 @@ async def test_a_subagent_that_waits_is_paused_with_its_parent_and_goes_on(tmp_p
         assert child.status == "paused"
         assert child.pending[0]["call_id"] == "q"
         assert child.last_snapshot_id is not None
-        await Lifecycle(here.store, here.jobs, here.agents).answer(id, "s", "the dark one")
+        [asked] = (await here.execution(id)).questions
+        lifecycle = Lifecycle(here.store, here.jobs, here.agents)
+        await lifecycle.answer(id, asked["question_id"], "the dark one")
         assert await here.run(id) == "completed"
         [child] = await children(here, id)
         assert (child.status, child.output) == ("completed", "The dark one.")

@@ -230,6 +230,8 @@ def random_session(chance: random.Random) -> Session:
         ]
         for _ in range(chance.randint(1, 3))
     ]
+    if chance.random() < 0.2:
+        runs[-1] = ["error"] * 3
     configs = [BroadcastConfig.minimal(), BroadcastConfig.standard(), BroadcastConfig.debug()]
     return session_of(runs, chance.choice(configs))
 

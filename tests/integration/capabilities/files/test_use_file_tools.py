@@ -121,7 +121,7 @@ def test_which_tools_there_are_can_be_chosen(tmp_path: Path) -> None:
         names(tools=["edit_file"], read_only=True)
     with pytest.raises(ConfigurationError, match="tools wants a list"):
         names(tools="read_file")
-    with pytest.raises(ConfigurationError, match="is not a policy"):
+    with pytest.raises(ConfigurationError, match="policy must be a FilePolicy"):
         names(policy={"max_lines": 3})
     with pytest.raises(ConfigurationError, match="is not an existing directory"):
         UseFileTools(tmp_path / "missing")

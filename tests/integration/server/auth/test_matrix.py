@@ -44,7 +44,7 @@ THEIRS = {
     "administrator of another tenant": set(),
 }
 PASSED = "passed"
-PUBLIC = {"key": "stepwell", "path": "message_list.js"}
+PUBLIC = {"key": "stepwell", "path": "message_list.js", "number": "1"}
 """What paths name that is nobody's: the key of the Pusher application, a file of the page."""
 ASKED_AS = {"WEBSOCKET", "MOUNT"}
 
@@ -86,6 +86,7 @@ async def things_of(served: Served, who: Principal) -> dict[str, str]:
         "key": PUBLIC["key"],
         "chat": sent.session.id,
         "path": PUBLIC["path"],
+        "number": PUBLIC["number"],
     }
 
 
