@@ -29,6 +29,9 @@ def test_b107_any_state_comes_back_as_it_was(state: AgentState) -> None:
     document = SERIALIZER.to_json(state)
     assert SERIALIZER.from_json(document) == state
     assert SERIALIZER.from_json(document.decode()) == state
+    assert [it.id for it in SERIALIZER.from_json(document).pending] == [
+        it.id for it in state.pending
+    ]
     assert types_of(SERIALIZER.from_json(document).metadata) == types_of_stored(state.metadata)
     assert SERIALIZER.to_json(SERIALIZER.from_json(document)) == document
 

@@ -197,7 +197,8 @@ def _may_store(asked: Pending | Answered) -> tuple[str, ...] | None:
     """A subagent's question knows it; its call is the one that will be given the answer."""
     if not isinstance(asked.kept, AgentState):
         return asked.may_store
-    own = next((it for it in asked.kept.pending if it.call_id is not None), None)
+    pending = () if asked.kept.execution is None else asked.kept.execution.pending
+    own = next((it for it in pending if it.call_id is not None), None)
     return None if own is None else _may_store(own)
 
 

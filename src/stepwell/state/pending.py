@@ -1,10 +1,10 @@
 """What a paused run waits for, and what people answer."""
 
 import json as standard_json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, ValidationError, convert, json, structs
 
@@ -75,8 +75,27 @@ def _question_id(asked: Pending, execution_id: str, step: int) -> str:
         "" if is_budget else asked.prompt,
         asked.details,
     ]
-    canonical = standard_json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
-    return f"q_{sha256(canonical.encode()).hexdigest()[:32]}"
+    text = standard_json.dumps(
+        _canonical(shown), sort_keys=True, separators=(",", ":"), default=str
+    )
+    return f"q_{sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _canonical(value: Any) -> Any:
+    """The value with keys that JSON can write and sort: a state keeps any key, such as a tuple."""
+    match value:
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return {_key(key): _canonical(item) for key, item in items}
+        case list() | tuple():
+            return [_canonical(item) for item in cast("Sequence[Any]", value)]
+        case _:
+            return value
+
+
+def _key(key: Any) -> str:
+    """A text as it is, anything else marked, so that 1 and "1" stay two keys."""
+    return str.__str__(key) if isinstance(key, str) else f"$key {key}"
 
 
 def _named(answer: Any) -> str:

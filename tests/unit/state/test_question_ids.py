@@ -9,6 +9,8 @@ from stepwell import (
     AgentSpec,
     AgentState,
     AgentStatus,
+    Pending,
+    PendingKind,
     Question,
     StepwellError,
     UseApprovals,
@@ -84,6 +86,16 @@ async def test_an_id_is_the_same_in_every_process_and_for_a_url() -> None:
     assert asked.id.removeprefix("q_").isalnum()
     assert len(asked.id) == 34
     assert loaded.with_answer(asked.id, True).pending == ()
+
+
+def test_details_may_have_any_key_that_a_state_can_hold() -> None:
+    def asked(details: dict[object, object]) -> Question:
+        pending = Pending(kind=PendingKind.QUESTION, prompt="Which?", details={"choices": details})
+        return Question.of(pending, execution_id="e", step=1)
+
+    ids = [asked({("a", 1): "x", "b": "y"}).id, asked({1: "x"}).id, asked({"1": "x"}).id]
+    assert len(set(ids)) == 3
+    assert asked({"b": "y", ("a", 1): "x"}).id == ids[0], "the order of keys is not part of it"
 
 
 def other_execution(state: AgentState) -> AgentState:
