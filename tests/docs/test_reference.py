@@ -26,9 +26,9 @@ from stepwell import (
     ToolOutcome,
 )
 from stepwell.app import ExecutionStatus, SessionStatus
-from stepwell.broadcasting.envelope import PAYLOADS, Payload
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.cli.main import COMMANDS
+from stepwell.journal.envelope import PAYLOADS, Payload
 from stepwell.server.policy.table import CHANNELS, POLICIES, Needs
 from stepwell.sessions.records import EventType
 from tests.docs.pages import DOCS, ROOT, prose, rows, words

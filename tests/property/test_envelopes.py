@@ -30,11 +30,11 @@ from stepwell.agent.registry import AgentRegistry
 from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.summaries import args_summary, result_summary, told_args
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
 from stepwell.continuation import AgentStop
 from stepwell.events import AgentEvent, AgentFinished, ToolCallStarted
+from stepwell.journal.summaries import args_summary, result_summary, told_args
 from stepwell.messages import ToolCall
 from stepwell.testing import MockTool
 from tests.unit.broadcasting.following import assert_in_order

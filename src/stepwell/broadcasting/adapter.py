@@ -1,14 +1,14 @@
-"""Turns the events of one execution, and of its subagents, into envelopes, and queues them.
+"""Broadcasts the journal entries of one execution, and of its subagents, as envelopes.
 
-Envelopes leave here in order and counted; whether they arrive is for the deliveries. No handler
-waits, and none raises.
+The projector makes the entries; here they get ids and numbers and go into the queues of the
+broadcasters. Whether they arrive is for the deliveries. No handler waits, and none raises.
 """
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.broadcasting import payloads
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.checks import (
     checked_number,
@@ -17,13 +17,7 @@ from stepwell.broadcasting.checks import (
 )
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.delivery.delivery import Delivery
-from stepwell.broadcasting.envelope import (
-    BroadcastStatus,
-    EnvelopeType,
-)
-from stepwell.broadcasting.executions import Executions, TrackedExecution
 from stepwell.broadcasting.outbox import Flush, Outbox
-from stepwell.broadcasting.telling import Telling
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus
 from stepwell.errors import ConfigurationError, text_of
@@ -43,6 +37,8 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.ids import IdFactory, new_id
+from stepwell.journal.envelope import BroadcastStatus
+from stepwell.journal.projector import Projector
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.broadcasting")
@@ -101,9 +97,10 @@ class AgentEventEnvelopeAdapter:
             first_seq=checked_number(owner, "first_seq", first_seq),
             new_id=new_id,
         )
-        self._tell = Telling(self._outbox, tracks_statuses=config.auto_status_tracking)
         self._clock = clock or SystemClock()
-        self._executions = Executions(checked_text(owner, "execution_id", execution_id))
+        self._projector = Projector(checked_text(owner, "execution_id", execution_id), config)
+        self._lock = threading.Lock()
+        """A status by hand may come from another thread."""
         self._handlers: dict[type[AgentEvent], Callable[[Any], Awaitable[None] | None]] = {
             AgentExecutionStarted: self.on_agent_execution_started,
             AgentStepStarted: self.on_agent_step_started,
@@ -131,7 +128,7 @@ class AgentEventEnvelopeAdapter:
         without it one user's run could go to another user's channel.
         """
         if isinstance(state, AgentState):
-            self._executions.only_agent_id = state.agent_id
+            self._projector.follow_only(state.agent_id)
         elif state is not None:
             raise ConfigurationError(
                 f"adapter.wiretap() was given {type(state).__name__}, which is no AgentState; "
@@ -142,7 +139,7 @@ class AgentEventEnvelopeAdapter:
 
     def __call__(self, event: AgentEvent) -> Awaitable[None] | None:
         """Hear any event: the adapter is itself a listener for ``agent.wiretap``."""
-        self._executions.hears_beginnings = True
+        self._projector.expect_beginnings()
         handler = self._handlers.get(type(event))
         return None if handler is None else handler(event)
 
@@ -154,12 +151,8 @@ class AgentEventEnvelopeAdapter:
         """
         next_id = self.execution_id if execution_id is None else execution_id
         next_id = checked_text(type(self).__name__, "execution_id", next_id)
-        self._send_unsent_ends()
-        root, at = self._executions.root, self._clock.now()
-        self._tell.close(root, at)
-        if root.status in (BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED):
-            self._tell.follow(root, payloads.left_by_reset(root), at)
-        self._executions.start_over(next_id)
+        with self._lock:
+            self._outbox.put(*self._projector.reset(next_id, self._clock.now()))
 
     async def flush(self) -> None:
         """Wait until every envelope so far was sent, failed or was dropped.
@@ -167,7 +160,8 @@ class AgentEventEnvelopeAdapter:
         A broadcaster that hangs past its time limit is not waited for; what it still has to send is
         ``waiting``.
         """
-        self._send_unsent_ends()
+        with self._lock:
+            self._outbox.put(*self._projector.unsent_ends())
         await self._outbox.flush()
 
     # How it stands
@@ -185,12 +179,12 @@ class AgentEventEnvelopeAdapter:
     @property
     def execution_id(self) -> str:
         """Under which the root agent's envelopes are broadcast."""
-        return self._executions.root.id
+        return self._projector.execution_id
 
     @property
     def status(self) -> BroadcastStatus:
         """Of the execution; its subagents have their own."""
-        return self._executions.root.status
+        return self._projector.status
 
     @property
     def next_seq(self) -> int:
@@ -236,64 +230,28 @@ class AgentEventEnvelopeAdapter:
 
     def on_agent_execution_started(self, event: AgentExecutionStarted) -> None:
         """Follow this execution, if none is followed yet."""
-        self._executions.hears_beginnings = True
-        self._executions.of(event)
+        self._projector.expect_beginnings()
+        self._send(event)
 
     def on_agent_step_started(self, event: AgentStepStarted) -> None:
         """The first step makes the execution ``processing``; so does the first after a pause."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        self._tell.close(run, event.at)
-        run.step_number, run.steps = event.step_number, event.step_number - 1
-        if run.status is not BroadcastStatus.PROCESSING:
-            self._tell.follow(run, payloads.status(run, BroadcastStatus.PROCESSING), event.at)
-        self._tell.send(run, EnvelopeType.STEP_STARTED, payloads.step_started(run, event), event.at)
+        self._send(event)
 
     def on_agent_step_completed(self, event: AgentStepCompleted) -> None:
         """Tell what the step came to."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        self._tell.close(run, event.at)
-        run.steps = event.step_number
-        payload = payloads.step_completed(run, event)
-        self._tell.send(run, EnvelopeType.STEP_COMPLETED, payload, event.at)
+        self._send(event)
 
     def on_tool_call_started(self, event: ToolCallStarted) -> None:
         """Tell of the call, with its arguments as far as the config says."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        self._tell.close_text(run, event.at)
-        self._tell.give_up(run, event.call_id, event.at)
-        run.given_up_calls.discard(event.call_id)
-        run.open_calls[event.call_id] = event
-        payload = payloads.tool_started(run, event, self.config)
-        self._tell.send(run, EnvelopeType.TOOL_STARTED, payload, event.at)
+        self._send(event)
 
     def on_tool_call_completed(self, event: ToolCallCompleted) -> None:
         """Tell of the result."""
-        run = self._executions.of(event)
-        if run is None or event.call_id in run.given_up_calls:
-            return
-        self._tell.close_text(run, event.at)
-        run.open_calls.pop(event.call_id, None)
-        for child in run.unfinished(event.call_id):
-            self._tell.leave_behind(child, event.at, cancelled=True)
-        payload = payloads.tool_completed(run, event)
-        self._tell.send(run, EnvelopeType.TOOL_COMPLETED, payload, event.at)
+        self._send(event)
 
     def on_tool_call_blocked(self, event: ToolCallBlocked) -> None:
         """Tell of the call and of its refusal: it has no other events."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        self._tell.close_text(run, event.at)
-        started = payloads.tool_started(run, event, self.config)
-        self._tell.send(run, EnvelopeType.TOOL_STARTED, started, event.at)
-        refused = payloads.tool_blocked(run, event)
-        self._tell.send(run, EnvelopeType.TOOL_COMPLETED, refused, event.at)
+        self._send(event)
 
     def on_continuation_evaluated(self, event: ContinuationEvaluated) -> Awaitable[None] | None:
         """Tell the votes, if the config says so.
@@ -305,65 +263,33 @@ class AgentEventEnvelopeAdapter:
         Between two steps the returned object waits for sending, if it is awaited: whoever steps by
         hand may leave the event loop here.
         """
-        run = self._executions.of(event)
-        if run is None:
-            return None
-        self._tell.close(run, event.at)
-        run.outcome = event.outcome
-        if self.config.include_continuation_trace:
-            payload = payloads.continuation(run, event)
-            self._tell.send(run, EnvelopeType.CONTINUATION, payload, event.at)
+        self._send(event)
         if event.outcome.should_continue:
-            return self._flushing(run)
-        run.unsent_end = (payloads.decided(run, event), event.at)
-        return Flush(self.flush)
+            return self._flush_later(event)
+        return Flush(self.flush) if self._projector.follows(event) else None
 
     def on_stream_chunk(self, event: StreamEventReceived) -> None:
         """Tell a piece of text, if the config says so; one that comes after the execution's end
         is dropped."""
-        run = self._executions.of(event)
-        if run is None or run.status.is_terminal or not self.config.include_stream_chunks:
-            return
-        if event.chunk_index == 0:
-            self._tell.close_text(run, event.at)
-        run.open_text = None if event.is_complete else event
-        self._tell.send(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+        self._send(event)
 
     def on_inference_retry_scheduled(self, event: InferenceRetryScheduled) -> None:
         """Tell that the model's provider is waited for, as the reason of the status."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        waits = payloads.status(run, BroadcastStatus.PROCESSING, reason=payloads.retry_text(event))
-        self._tell.follow(run, waits, event.at)
+        self._send(event)
 
     def on_subagent_spawning(self, event: SubagentSpawning) -> None:
         """Remember for which call the subagent runs."""
-        self._executions.note_spawning(event)
+        self._send(event)
 
     def on_agent_failed(self, event: AgentFailed) -> None:
         """The execution is ``failed``, with the text of the error."""
-        run = self._executions.of(event)
-        if run is None:
-            return
-        self._tell.close(run, event.at)
-        run.unsent_end = None
-        run.steps = event.steps_completed
-        self._tell.follow(run, payloads.failed(run, event), event.at)
+        self._send(event)
 
     def on_agent_finished(self, event: AgentFinished) -> Awaitable[None] | None:
         """The execution has its last status, or is paused; the returned object waits for sending,
         if it is awaited, as the event bus does."""
-        run = self._executions.of(event)
-        if run is None:
-            return None
-        self._tell.close(run, event.at)
-        run.unsent_end = None
-        run.steps = event.total_steps
-        is_told = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
-        if not is_told:
-            self._tell.follow(run, payloads.finished(run, event), event.at)
-        return self._flushing(run)
+        self._send(event)
+        return self._flush_later(event)
 
     def on_agent_status_changed(
         self,
@@ -377,22 +303,20 @@ class AgentEventEnvelopeAdapter:
             known = ", ".join(BroadcastStatus)
             logger.warning("status %.80r is not sent: it is none of %s", status, known)
             return
-        root, at = self._executions.root, self._clock.now()
         if isinstance(error, BaseException):
             error = text_of(error)
-        payload = payloads.status(root, word, error=error, last_response=last_response)
-        self._tell.move(root, payload, at)
+        at, more = self._clock.now(), {"error": error, "last_response": last_response}
+        with self._lock:
+            self._outbox.put(*self._projector.change_status(word, at, **more))
 
     # Sending
 
-    def _send_unsent_ends(self) -> None:
-        for run in self._executions.all():
-            unsent, run.unsent_end = run.unsent_end, None
-            if unsent is not None:
-                self._tell.follow(run, *unsent)
+    def _send(self, event: AgentEvent) -> None:
+        with self._lock:
+            self._outbox.put(*self._projector.entries(event))
 
-    def _flushing(self, run: TrackedExecution) -> Awaitable[None] | None:
-        return self._outbox.flushing() if run is self._executions.root else None
+    def _flush_later(self, event: AgentEvent) -> Awaitable[None] | None:
+        return self._outbox.flushing() if self._projector.is_root(event) else None
 
 
 def _status(word: str) -> BroadcastStatus | None:

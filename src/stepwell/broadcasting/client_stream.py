@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from msgspec import json
 
 from stepwell.agent import Agent
-from stepwell.broadcasting.json_text import whole_characters
 from stepwell.continuation import Cancellation
 from stepwell.errors import ConfigurationError, StepwellError, text_of
 from stepwell.events import AgentEvent
+from stepwell.journal.json_text import whole_characters
 from stepwell.loop import cut_off_together
 from stepwell.state import AgentState
 

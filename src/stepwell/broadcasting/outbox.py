@@ -1,20 +1,16 @@
 """Gives envelopes their ids and numbers, and puts each into the queue of every broadcaster."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Generator
-from datetime import datetime
 from typing import Any
-
-from msgspec import json, to_builtins
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.broadcasters.composite import members_of
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.delivery.delivery import Delivery
-from stepwell.broadcasting.envelope import Envelope, EnvelopeType, Payload, timestamp
-from stepwell.broadcasting.json_text import json_text
 from stepwell.ids import IdFactory
+from stepwell.journal.entry import Entry, payload_data
+from stepwell.journal.envelope import timestamp
 
 
 class Outbox:
@@ -38,24 +34,22 @@ class Outbox:
         )
         self.next_seq = first_seq
         self._new_id = new_id
-        self._lock = threading.Lock()
 
-    def put(self, execution_id: str, type: EnvelopeType, payload: Payload, at: datetime) -> None:
-        """Queue an envelope with this payload."""
-        with self._lock:  # a status by hand may come from another thread
-            envelope = Envelope(
-                id=self._new_id(),
-                seq=self.next_seq,
-                type=type,
-                session_id=self.session_id,
-                execution_id=execution_id,
-                timestamp=timestamp(at),
-                payload=payload,
-            )
+    def put(self, *entries: Entry) -> None:
+        """Queue the envelope of each entry."""
+        for entry in entries:
+            envelope = {
+                "id": self._new_id(),
+                "seq": self.next_seq,
+                "type": entry.type.value,
+                "session_id": self.session_id,
+                "execution_id": entry.execution_id,
+                "timestamp": timestamp(entry.at),
+                "payload": payload_data(entry.payload),
+            }
             self.next_seq += 1
-            data = _as_data(envelope)
             for delivery in self.deliveries:
-                delivery.put(self.channel, data)
+                delivery.put(self.channel, envelope)
 
     async def flush(self) -> None:
         """Wait until every envelope so far is settled, but for those of a broadcaster that hangs
@@ -75,11 +69,3 @@ class Flush:
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._flush().__await__()
-
-
-def _as_data(envelope: Envelope) -> dict[str, Any]:
-    """As a client will read it, whatever the model, a tool or a file name put into a text."""
-    try:
-        return envelope.to_dict()
-    except UnicodeEncodeError:
-        return json.decode(json_text(to_builtins(envelope)))

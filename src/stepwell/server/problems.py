@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepwell.broadcasting.json_text import json_text, whole_characters
 from stepwell.errors import AgentNotFoundError
+from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.server.services import services_of
 from stepwell.sessions.errors import (
     ConflictError,

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from stepwell.broadcasting.envelope import timestamp
+from stepwell.journal.envelope import timestamp
 from stepwell.sessions.cancelling import Ending, end_all
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.intake_checks import RESERVED, checked_metadata, checked_title

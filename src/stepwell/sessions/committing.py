@@ -14,7 +14,7 @@ from stepwell.sessions.directory import RegisteredAgent
 from stepwell.sessions.ending import Ended, Means, end_at_once, unknown_outcomes
 from stepwell.sessions.finishing import end_subagents, finish, point_to_newest
 from stepwell.sessions.hints import explained
-from stepwell.sessions.log import Told, append
+from stepwell.sessions.log import JournalBatch, append
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import (
     EventType,
@@ -83,7 +83,7 @@ class Commits:
             await self._save(tx, row, snapshot)
             if held.session is not None:
                 events = [*cut_off, *held.told.events]
-                await append(tx, held.session, Told(held.told.messages, events))
+                await append(tx, held.session, JournalBatch(held.told.messages, events))
 
         await running.commit("start", change, mark=None if snapshot is None else snapshot.id)
         if snapshot is not None:
@@ -206,7 +206,7 @@ class Commits:
 
     async def _ended_as(self, ended: Ended) -> ExecutionStatus:
         running, status = self._running, ended.status
-        await running.log.drop_held()
+        running.log.drop_held()
 
         async def change(tx: Transaction, held: Held) -> None:
             nonlocal status

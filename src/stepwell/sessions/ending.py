@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.clock import Clock
 from stepwell.continuation import (
     ContinuationOutcome,
@@ -20,17 +19,18 @@ from stepwell.continuation import (
     resolve,
 )
 from stepwell.errors import SerializationError
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.finishing import finish, status_event, unseen_messages
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import Told, message_event
+from stepwell.sessions.log import JournalBatch, Note, message_event
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.running import TOLD_STATUS
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.snapshotting import SnapshotChain
 from stepwell.sessions.takeovers import stopped_attempts
-from stepwell.sessions.telling import Narrator, Said, counted, decided
+from stepwell.sessions.telling import Narrator, counted, decided
 from stepwell.sessions.unstored import with_unstored_step
 from stepwell.state import AgentState, ToolOutcome
 
@@ -99,7 +99,7 @@ async def end_at_once(
         means.jobs,
         row,
         session,
-        Told([message for message, _ in said], events),
+        JournalBatch([message for message, _ in said], events),
         unseen=await unseen_messages(tx, row, final.seen),
         tells_statuses=tells_statuses,
         by_its_run=False,
@@ -115,7 +115,7 @@ def ended_state(state: AgentState, outcome: ContinuationOutcome, clock: Clock) -
 class _Final(Struct, frozen=True):
     row: Execution
     seen: frozenset[str] = frozenset()
-    said: tuple[Said, ...] = ()
+    said: tuple[Note, ...] = ()
 
 
 async def _with_final_state(
@@ -145,7 +145,7 @@ async def _with_final_state(
     return _Final(replace(row, last_snapshot_id=snapshot.id), seen, said)
 
 
-def unknown_outcomes(row: Execution, state: AgentState) -> tuple[Said, ...]:
+def unknown_outcomes(row: Execution, state: AgentState) -> tuple[Note, ...]:
     """What people are told of the calls in the newest step of which nobody knows."""
     narrator, step = Narrator(row, state.step_count), state.current_step
     executions = () if step is None else step.tool_executions

@@ -10,10 +10,10 @@ from datetime import datetime
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType, StatusPayload
 from stepwell.continuation import StopReason, StopSignal, resolve
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType, StatusPayload
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import Told, append, message_event, status_event_id
+from stepwell.sessions.log import JournalBatch, append, message_event, status_event_id
 from stepwell.sessions.ports import Jobs, NewEvent, Transaction
 from stepwell.sessions.queueing import later_than, queued_message
 from stepwell.sessions.records import (
@@ -40,7 +40,7 @@ async def finish(
     jobs: Jobs,
     execution: Execution,
     session: Session | None,
-    told: Told,
+    told: JournalBatch,
     *,
     unseen: Sequence[SessionMessage],
     tells_statuses: bool = True,
@@ -61,7 +61,7 @@ async def finish(
     more = await _passed_on(tx, session, execution, [message.id for message in unseen])
     # The last event is the status after which clients expect nothing of this execution.
     events = [*told.events[:-1], *children, *told.events[-1:], *more.events]
-    await append(tx, session, Told([*told.messages, *more.messages], events))
+    await append(tx, session, JournalBatch([*told.messages, *more.messages], events))
     waiting = await point_to_newest(tx, session, execution)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await jobs.enqueue(tx, waiting[0].id)
@@ -159,11 +159,11 @@ async def unseen_messages(
 
 async def _passed_on(
     tx: Transaction, session: Session, execution: Execution, unseen: Sequence[str]
-) -> Told:
+) -> JournalBatch:
     """Messages that came too late to be seen get an execution of their own, and in a session that
     was closed meanwhile a note that nobody answers them."""
     if not unseen:
-        return Told()
+        return JournalBatch()
     at = later_than(session, execution.updated_at)
     if session.status is SessionStatus.CLOSED:
         kind = EventType.MESSAGE_SENT
@@ -176,7 +176,7 @@ async def _passed_on(
             role=MessageRole.NOTIFICATION,
             metadata={"not_answered": unseen},
         )
-        return Told([note], [message_event(note, kind)])
+        return JournalBatch([note], [message_event(note, kind)])
     own = Execution(
         id=derived_id(execution.id, "unseen", *unseen),
         tenant_id=session.tenant_id,
@@ -196,4 +196,4 @@ async def _passed_on(
     metadata = {**execution.metadata, PASSED_ON: passed_on}
     await tx.save_execution(replace(execution, metadata=metadata, worker_id=None, lease_until=None))
     queued = queued_message(own, session, at)
-    return Told([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])
+    return JournalBatch([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])

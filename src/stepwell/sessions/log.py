@@ -5,17 +5,23 @@ text in few pieces, until a transaction takes it along. Nothing is told before i
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType, timestamp
 from stepwell.clock import Clock
 from stepwell.events import AgentEvent
 from stepwell.ids import IdFactory
+from stepwell.journal.config import ProjectionConfig
+from stepwell.journal.entry import Entry, payload_data
+from stepwell.journal.envelope import (
+    BroadcastStatus,
+    StatusPayload,
+    StreamChunkPayload,
+    timestamp,
+)
+from stepwell.journal.projector import Projector
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.records import EventType, Execution, LoggedEvent, Session, SessionMessage
@@ -57,20 +63,28 @@ def message_event(message: SessionMessage, type: EventType) -> NewEvent:
     )
 
 
-class Told(Struct, frozen=True):
+class Note(NamedTuple):
+    """A message for people, and under which type it is logged."""
+
+    message: SessionMessage
+    type: EventType
+
+
+class JournalBatch(Struct, frozen=True):
     """Messages and events in the order in which they happened."""
 
     messages: Sequence[SessionMessage] = ()
     events: Sequence[NewEvent] = ()
 
 
-async def append(tx: Transaction, session: Session, told: Told) -> None:
+async def append(tx: Transaction, session: Session, batch: JournalBatch) -> None:
     """Log these of a locked session; each message with the time that the store gave it."""
-    if told.messages:
-        stored = {message.id: message for message in await tx.add_messages(session, told.messages)}
-        told = Told(told.messages, [_timed(event, stored) for event in told.events])
-    if told.events:
-        await tx.append_events(session, told.events)
+    events = batch.events
+    if batch.messages:
+        stored = {message.id: message for message in await tx.add_messages(session, batch.messages)}
+        events = [_timed(event, stored) for event in events]
+    if events:
+        await tx.append_events(session, events)
 
 
 def _timed(event: NewEvent, stored: Mapping[str, SessionMessage]) -> NewEvent:
@@ -82,213 +96,192 @@ def _timed(event: NewEvent, stored: Mapping[str, SessionMessage]) -> NewEvent:
 
 
 class LogBuffer:
-    """What a run told and no transaction has logged yet.
+    """What a run told and no transaction has logged yet: a list, in the order in which it happened.
 
-    Envelopes come out of an adapter, which numbers them; a message stands behind the envelopes that
-    were there before it. From the end of a step on, everything is held back for the transaction
-    that stores the step: clients never hear of a step that could still be lost.
+    From the end of a step on, everything is held back for the transaction that stores the step:
+    clients never hear of a step that could still be lost. No setting of a transport applies here.
     """
 
     def __init__(
         self,
         execution: Execution,
         agent_id: str,
-        config: BroadcastConfig,
+        config: ProjectionConfig,
         *,
         told_status: str | None,
         clock: Clock,
         new_id: IdFactory,
     ) -> None:
-        session_id = execution.session_id or execution.id
         self.news = asyncio.Event()
         """Set while there is something to take."""
-        self._adapter = AgentEventEnvelopeAdapter(
-            self,
-            session_id,
-            execution.id,
-            config,
-            channel=f"agent.session.{session_id}",
-            new_id=new_id,
-            clock=clock,
-        )
-        self._execution = execution
-        self._tells_statuses = config.auto_status_tracking
-        self._agent_id = agent_id
-        self._envelopes: list[Mapping[str, Any]] = []
-        self._messages: list[_Said] = []
-        self._known: set[str] = set()
-        self._held_from: int | None = None
-        self._ends_from: int | None = None
-        self._chunks = ChunkCount()
         self.told_status = told_status
         """The status of the execution that clients heard last, also from an earlier attempt."""
-
-    async def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:
-        """The adapter delivers here; the channel is always the session's."""
-        del channel
-        self._envelopes.append(envelope)
+        self._execution = execution
+        self._agent_id = agent_id
+        self._clock = clock
+        self._new_id = new_id
+        self._tells_statuses = config.auto_status_tracking
+        self._projector = Projector(execution.id, config)
+        self._projector.expect_beginnings()
+        self._items: list[Entry | Note] = []
+        self._known: set[str] = set()
+        self._held_from: int | None = None
+        """Where in the list the held part begins."""
+        self._notes_at: int | None = None
+        """Where the next note goes while the run ends: before its last status."""
+        self._chunks = ChunkCount()
 
     # What is told
 
     def hear(self, event: AgentEvent) -> None:
-        """An event of the run."""
-        before = self._adapter.next_seq
-        self._adapter(event)
-        if self._adapter.next_seq != before:
-            self.news.set()
+        """Add the entries of an event of the run."""
+        self._add(self._projector.entries(event))
 
     def say(self, message: SessionMessage, type: EventType) -> None:
-        """A message for people, behind what was told so far; told once, however often it comes."""
+        """Add a message for people; one that was added before, under the same id, is ignored."""
         if message.id in self._known:
             return
         self._known.add(message.id)
-        end = self._adapter.next_seq if self._ends_from is None else self._ends_from
-        self._messages.append(_Said(end - 1, message, type, self._held_from is not None))
+        if self._notes_at is None:
+            self._items.append(Note(message, type))
+        else:
+            self._items.insert(self._notes_at, Note(message, type))
+            self._notes_at += 1
         self.news.set()
 
     def add_to(self, message_id: str, metadata: Mapping[str, Any]) -> None:
-        """More metadata for a message that nobody has taken yet; of others nothing is known."""
-        for place, it in enumerate(self._messages):
-            if metadata and it.message.id == message_id:
+        """Add metadata to a message that nobody has taken yet; others are not changed."""
+        for place, it in enumerate(self._items):
+            if metadata and isinstance(it, Note) and it.message.id == message_id:
                 message = replace(it.message, metadata={**it.message.metadata, **metadata})
-                self._messages[place] = it._replace(message=message)
+                self._items[place] = Note(message, it.type)
 
     def begin(self) -> None:
-        """The execution is being processed; clients who know that are not told again."""
+        """Add that the execution is being processed; clients who know that are not told again."""
         if self._tells_statuses:
-            self._adapter.on_agent_status_changed(BroadcastStatus.PROCESSING)
-            self.news.set()
+            status, at = BroadcastStatus.PROCESSING, self._clock.now()
+            self._add(self._projector.change_status(status, at))
 
     def hold(self, *, ends: bool) -> None:
-        """What comes from now on is for the transaction that stores the step. Where the run
-        ``ends``, what is still said comes before its last status."""
+        """Keep what comes from now on for the transaction that stores the step. Where the run
+        ``ends``, notes that still come go before its last status."""
         if self._held_from is None:
-            self._held_from = self._adapter.next_seq
-        if ends and self._ends_from is None:
-            self._ends_from = self._adapter.next_seq
+            self._held_from = len(self._items)
+        if ends and self._notes_at is None:
+            self._notes_at = len(self._items)
 
-    async def drop_held(self) -> None:
-        """What was held back did not come true."""
-        await self._adapter.flush()
-        end, self._held_from, self._ends_from = self._held_from, None, None
-        if end is not None:
-            self._envelopes = [e for e in self._envelopes if e["seq"] < end]
-            self._messages = [said for said in self._messages if not said.is_held]
+    def drop_held(self) -> None:
+        """Forget what was held back: it did not come true."""
+        if self._held_from is not None:
+            del self._items[self._held_from :]
+        self._held_from = self._notes_at = None
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            self._items += entries
+            self.news.set()
 
     # What is taken
 
-    async def take(self, *, held: bool = False) -> Told:
-        """All that was told so far; what is held back only if it is asked for."""
-        end = self._adapter.next_seq
-        if self._held_from is not None and not held:
-            end = self._held_from
-        self.news.clear()
-        await self._adapter.flush()
+    def take(self, *, held: bool = False) -> JournalBatch:
+        """Take all that was told so far; what is held back only if it is asked for."""
         if held:
-            self._held_from = self._ends_from = None
-        taken = [e for e in self._envelopes if e["seq"] < end]
-        self._envelopes = [e for e in self._envelopes if e["seq"] >= end]
-        said, left = list[_Said](), list[_Said]()
-        for it in self._messages:
-            (said if held or (it.place < end and not it.is_held) else left).append(it)
-        self._messages = left
-        return self._ordered(taken, said)
+            self._held_from = self._notes_at = None
+        end = len(self._items) if self._held_from is None else self._held_from
+        taken, self._items = self._items[:end], self._items[end:]
+        if self._held_from is not None:
+            self._held_from = 0
+        if self._notes_at is not None:
+            self._notes_at -= end
+        self.news.clear()
+        events = [self._event(item) for item in self._chunks.coalesced(taken)]
+        return JournalBatch(
+            [item.message for item in taken if isinstance(item, Note)],
+            [event for event in events if event is not None],
+        )
 
-    async def settled(self) -> None:
-        """Wait until nothing is on its way here."""
-        await self._adapter.flush()
+    def settled(self) -> None:
+        """Do nothing: what is told is in the list at once."""
 
-    def _ordered(self, envelopes: Sequence[Mapping[str, Any]], said: Sequence["_Said"]) -> Told:
-        entries: list[tuple[int, int, Mapping[str, Any] | NewEvent]] = [
-            (envelope["seq"], 0, envelope) for envelope in envelopes
-        ]
-        entries += [(it.place, 1, message_event(it.message, it.type)) for it in said]
-        entries.sort(key=lambda entry: entry[:2])
-        events: list[NewEvent] = []
-        for entry in self._chunks.coalesced(entry[2] for entry in entries):
-            event = entry if isinstance(entry, NewEvent) else self._as_event(entry)
-            if event is not None:
-                events.append(event)
-        return Told([it.message for it in said], events)
-
-    def _as_event(self, envelope: Mapping[str, Any]) -> NewEvent | None:
-        payload: Mapping[str, Any] | None = envelope["payload"]
-        is_root = envelope["execution_id"] == self._execution.id
-        if is_root and envelope["type"] == EnvelopeType.STATUS:
-            payload = self._status(envelope["payload"])
+    def _event(self, item: Entry | Note) -> NewEvent | None:
+        if isinstance(item, Note):
+            return message_event(item.message, item.type)
+        payload: Mapping[str, Any] | None = payload_data(item.payload)
+        is_root, id = item.execution_id == self._execution.id, None
+        if isinstance(item.payload, StatusPayload):
+            status = item.payload.status
+            if is_root:
+                payload = self._status(payload)
+            elif status.is_terminal:
+                # A subagent's last one: whoever takes over tells it too, and it is told once.
+                id = status_event_id(item.execution_id, status)
         if payload is None:
             return None
-        id = envelope["id"]
-        if not is_root and envelope["type"] == EnvelopeType.STATUS:
-            # A subagent's last one: whoever takes over tells it too, and it is told once.
-            status = BroadcastStatus(payload["status"])
-            id = status_event_id(envelope["execution_id"], status) if status.is_terminal else id
         return NewEvent(
-            id=id,
-            type=envelope["type"],
+            id=id or self._new_id(),
+            type=item.type.value,
             payload=payload,
-            created_at=datetime.fromisoformat(envelope["timestamp"]),
-            execution_id=envelope["execution_id"],
+            created_at=item.at,
+            execution_id=item.execution_id,
         )
 
     def _status(self, payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The status as it follows what clients heard last; None if they know it already: each
-        attempt has an adapter of its own, which begins as idle."""
+        attempt has a projector of its own, which begins as idle."""
         status, before = payload["status"], self.told_status
         if status == before and not payload["reason"]:
             return None
         self.told_status = status
         changes: dict[str, Any] = {} if before is None else {"previous_status": before}
-        if not payload["agent_id"]:  # said by hand, before the run told whose it is
+        if not payload["agent_id"]:  # by hand, before the run told whose it is
             changes |= {"agent_id": self._agent_id, "step_count": self._execution.step_count}
         return {**payload, **changes}
 
 
-class _Said(NamedTuple):
-    place: int
-    """The number of the envelope that it stands behind."""
-    message: SessionMessage
-    type: EventType
-    is_held: bool
-
-
 class ChunkCount:
-    """Puts the pieces of streamed text that follow one another into one, and numbers what is left
-    without gaps within each response."""
+    """Joins the pieces of streamed text that follow one another, and numbers what is left without
+    gaps within each response."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def coalesced(self, entries: Any) -> "list[Mapping[str, Any] | NewEvent]":
-        """The same entries with fewer chunks; the text is the same."""
-        result: list[Mapping[str, Any] | NewEvent] = []
-        open_chunk: dict[str, Any] | None = None
-        for entry in entries:
-            if isinstance(entry, NewEvent) or entry["type"] != EnvelopeType.STREAM_CHUNK:
-                open_chunk = None
-                result.append(entry)
-                continue
-            payload = entry["payload"]
-            if open_chunk is None or not _goes_on(open_chunk, entry):
-                if payload["chunk_index"] == 0:
-                    self._next[entry["execution_id"]] = 0
-                number = self._next.get(entry["execution_id"], 0)
-                self._next[entry["execution_id"]] = number + 1
-                open_chunk = {**entry, "payload": {**payload, "chunk_index": number}}
-                result.append(open_chunk)
+    def coalesced(self, items: Sequence[Entry | Note]) -> "list[Entry | Note]":
+        """The same items with fewer chunks; the text is the same."""
+        result: list[Entry | Note] = []
+        group: list[Entry] = []
+        for item in items:
+            if group and not _goes_on(group[-1], item):
+                result.append(self._joined(group))
+                group = []
+            if isinstance(item, Entry) and isinstance(item.payload, StreamChunkPayload):
+                group.append(item)
             else:
-                kept = open_chunk["payload"]
-                kept["content"] += payload["content"]
-                kept["is_complete"] = payload["is_complete"]
-        return result
+                result.append(item)
+        return [*result, self._joined(group)] if group else result
+
+    def _joined(self, group: Sequence[Entry]) -> Entry:
+        first, pieces = group[0], [cast("StreamChunkPayload", it.payload) for it in group]
+        is_first = pieces[0].chunk_index == 0
+        number = 0 if is_first else self._next.get(first.execution_id, 0)
+        self._next[first.execution_id] = number + 1
+        payload = replace(
+            pieces[0],
+            content="".join(piece.content for piece in pieces),
+            is_complete=pieces[-1].is_complete,
+            chunk_index=number,
+        )
+        return replace(first, payload=payload)
 
 
-def _goes_on(open_chunk: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    kept, payload = open_chunk["payload"], entry["payload"]
+def _goes_on(last: Entry, item: Entry | Note) -> bool:
+    kept = last.payload
     return (
-        not kept["is_complete"]
-        and payload["chunk_index"] != 0
-        and open_chunk["execution_id"] == entry["execution_id"]
+        isinstance(item, Entry)
+        and isinstance(kept, StreamChunkPayload)
+        and isinstance(item.payload, StreamChunkPayload)
+        and not kept.is_complete
+        and item.payload.chunk_index != 0
+        and last.execution_id == item.execution_id
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from stepwell.broadcasting.json_text import json_text
+from stepwell.journal.json_text import json_text
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.hints import only_words, stop_of

@@ -28,13 +28,13 @@ from stepwell.ids import IdFactory, RunIds
 from stepwell.models import ModelResponse
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import LogBuffer, Told, append
+from stepwell.sessions.log import JournalBatch, LogBuffer, Note, append
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
 from stepwell.sessions.recovery import Recovered
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.sessions.telling import Narrator, Said
+from stepwell.sessions.telling import Narrator
 from stepwell.state import AgentState
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ class Held(Struct, frozen=True, eq=False):
 
     session: Session | None
     execution: Execution
-    told: Told
+    told: JournalBatch
 
 
 Change = Callable[[Transaction, Held], Awaitable[Result]]
@@ -146,7 +146,7 @@ class Running:
         if said is not None:
             self.say(said)
 
-    def say(self, *said: Said) -> None:
+    def say(self, *said: Note) -> None:
         """Messages for people, with the next commit."""
         if self.execution.session_id is not None:
             for message, type in said:
@@ -224,7 +224,7 @@ class Running:
             if self.failure is not None or self._is_writing:
                 raise self.failure or RuntimeError("the write before this one failed")
             self._is_writing = True
-            told = await self.log.take(held=held)
+            told = self.log.take(held=held)
             if name == CHATTER and not told.events:
                 self._is_writing = False
                 return None
@@ -305,7 +305,7 @@ class Running:
         """Wait for the writes that are under way."""
         while self._writes:
             await asyncio.wait(tuple(self._writes))
-        await self.log.settled()
+        self.log.settled()
 
 
 async def _log_only(tx: Transaction, held: Held) -> None:

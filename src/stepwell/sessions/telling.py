@@ -10,8 +10,6 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
-from stepwell.broadcasting.payloads import retry_text
-from stepwell.broadcasting.summaries import args_summary, result_summary
 from stepwell.continuation import AgentStatus, ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
@@ -21,9 +19,12 @@ from stepwell.events import (
     ToolCallBlocked,
     ToolCallCompleted,
 )
+from stepwell.journal.payloads import retry_text
+from stepwell.journal.summaries import args_summary, result_summary
 from stepwell.messages import INCOMPLETE, ToolCall
 from stepwell.sessions.hints import explained, prompt_of
 from stepwell.sessions.ids import derived_id
+from stepwell.sessions.log import Note
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -33,7 +34,6 @@ from stepwell.sessions.records import (
 )
 from stepwell.state import AgentState, StepExecution, ToolExecution, ToolOutcome
 
-Said = tuple[SessionMessage, EventType]
 LONGEST_ERROR = 500
 LONGEST_TEXT = 4_000
 """Of what the model said before its tool calls; the state has all of it."""
@@ -65,7 +65,7 @@ class Narrator:
         parts: Sequence[object] = (),
         role: MessageRole = MessageRole.INFO,
         metadata: Mapping[str, Any] | None = None,
-    ) -> Said:
+    ) -> Note:
         """A message; ``parts`` tell it apart from others of its type."""
         execution = self._execution
         message = SessionMessage(
@@ -78,12 +78,12 @@ class Narrator:
             agent_execution_id=execution.id,
             metadata={"event_type": str(type), **(metadata or {})},
         )
-        return message, type
+        return Note(message, type)
 
     def _message_id(self, type: EventType, *parts: object) -> str:
         return derived_id(self._execution.id, type, *parts)
 
-    def of_event(self, event: AgentEvent) -> Said | None:
+    def of_event(self, event: AgentEvent) -> Note | None:
         """What people are told of an event of the run itself; its subagents only show live."""
         match event:
             case AgentStepStarted():
@@ -109,11 +109,11 @@ class Narrator:
             case _:
                 return None
 
-    def called(self, call: ToolCall, at: datetime) -> Said:
+    def called(self, call: ToolCall, at: datetime) -> Note:
         """A call begins; its secret arguments are hidden already."""
         return self._called(call.name, dict(call.arguments), call.id, at)
 
-    def came_to(self, ran: ToolExecution) -> Said:
+    def came_to(self, ran: ToolExecution) -> Note:
         """A call has its result."""
         error = ran.text if ran.is_error else None
         text = _result(ran.call.name, ran.outcome, ran.duration_seconds, error)
@@ -128,7 +128,7 @@ class Narrator:
             return id, {}
         return id, {"text": _clipped(step.text, LONGEST_TEXT)}
 
-    def paused(self, state: AgentState, at: datetime) -> Said:
+    def paused(self, state: AgentState, at: datetime) -> Note:
         """What the execution waits for."""
         asked = list(told_pending(state))
         names = [entry["call_id"] or entry["kind"] for entry in asked]
@@ -141,11 +141,11 @@ class Narrator:
             metadata={"pending": asked},
         )
 
-    def ended(self, state: AgentState, status: ExecutionStatus, at: datetime) -> list[Said]:
+    def ended(self, state: AgentState, status: ExecutionStatus, at: datetime) -> list[Note]:
         """The answer, and why it ended if it is not simply done."""
         reason = None if state.stop is None else state.stop.stop_reason
         metadata = {"status": str(status), "stop_reason": reason and str(reason)}
-        type, said = END_EVENTS[status], list[Said]()
+        type, said = END_EVENTS[status], list[Note]()
         answer = answer_of(state)
         step = state.current_step
         is_cut = step is not None and step.is_incomplete
@@ -170,7 +170,7 @@ class Narrator:
 
     def ended_with(
         self, status: ExecutionStatus, text: str, at: datetime, metadata: Mapping[str, Any]
-    ) -> Said:
+    ) -> Note:
         """The end of an execution that did not complete, in words for a person."""
         told = {"status": str(status), **metadata}
         role, attempt = MessageRole.NOTIFICATION, self._execution.attempt
@@ -178,7 +178,7 @@ class Narrator:
             END_EVENTS[status], text, at, parts=("end", attempt), role=role, metadata=told
         )
 
-    def _step(self, event: AgentStepCompleted) -> Said:
+    def _step(self, event: AgentStepCompleted) -> Note:
         number, failed = event.step_number, event.error_count > 0
         text = f"Step {number} done in {_seconds(event.duration_ms / 1000)}"
         if failed:
@@ -192,7 +192,7 @@ class Narrator:
             metadata={"step_number": number, "duration_ms": round(event.duration_ms, 3)},
         )
 
-    def _waits_for_provider(self, event: InferenceRetryScheduled) -> Said:
+    def _waits_for_provider(self, event: InferenceRetryScheduled) -> Note:
         text = retry_text(event)
         return self.note(
             EventType.STEP_STARTED,
@@ -202,7 +202,7 @@ class Narrator:
             metadata={"step_number": event.step_number, "attempt": event.attempt},
         )
 
-    def _called(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Said:
+    def _called(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Note:
         summary = args_summary(args)
         return self.note(
             EventType.TOOL_CALLED,
@@ -217,7 +217,7 @@ class Narrator:
             },
         )
 
-    def _refused(self, event: ToolCallBlocked) -> Said:
+    def _refused(self, event: ToolCallBlocked) -> Note:
         text = f"{event.tool} was not allowed: {_clipped(event.reason)}"
         error = f"Error: Blocked: {event.reason}"
         result = _told_result(ToolOutcome.BLOCKED, 0.0, None, error)
@@ -225,7 +225,7 @@ class Narrator:
 
     def _came_to(
         self, tool: str, call_id: str, text: str, at: datetime, result: Mapping[str, Any]
-    ) -> Said:
+    ) -> Note:
         return self.note(
             EventType.TOOL_COMPLETED,
             text,

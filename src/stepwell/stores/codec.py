@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from sqlalchemy import Boolean, Column, Table, Text
 
-from stepwell.broadcasting.json_text import json_text, whole_characters
 from stepwell.errors import SerializationError
+from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.packing import packed, packed_id, unpacked, unpacked_id
 from stepwell.stores.tables import fields_of, length_of

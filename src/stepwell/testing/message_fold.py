@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from stepwell.broadcasting.envelope import EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stepwell.broadcasting.summaries import args_summary
+from stepwell.journal.summaries import args_summary
 from stepwell.testing.message_fold import (
     CUT_SHORT,
     Fold,

@@ -3,7 +3,7 @@
 import math
 from typing import cast
 
-from stepwell.broadcasting.envelope import EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
 from stepwell.testing.message_fold import (
     TERMINAL,
     Fold,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from stepwell.broadcasting.envelope import EnvelopeType
-from stepwell.broadcasting.schema import TYPESCRIPT_FILE, envelope_json_schema
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.schema import TYPESCRIPT_FILE, envelope_json_schema
 from tests.integration.broadcasting.rich_run import PRESETS, eventful_run
 from tests.servers.node import PACKAGES, find_node, why_missing
 from tests.unit.broadcasting.following import assert_in_order

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.broadcasting.json_text import json_text
+from stepwell.journal.json_text import json_text
 from stepwell.models import ModelRequest
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.reading_steps import step_as_data

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.finishing import finish
-from stepwell.sessions.log import Told
+from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.removed_snapshots import StatesRemovedError
@@ -191,7 +191,7 @@ async def set_aside(desk: FrontDesk, session_id: str | None) -> Execution:
         assert row is not None
         row = replace(row, status=ExecutionStatus.FAILED, metadata={"set_aside": "crashes"})
         session = None if session_id is None else await tx.session(session_id, lock=True)
-        await finish(tx, desk.jobs, row, session, Told(), unseen=())
+        await finish(tx, desk.jobs, row, session, JournalBatch(), unseen=())
 
     await desk.store.write(work, name="test")
     return await desk.execution(paused.id)

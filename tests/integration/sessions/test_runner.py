@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from stepwell.agent import Agent
+from stepwell.broadcasting import BroadcastConfig
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.continuation import StopReason
 from stepwell.criteria import ErrorPolicy
@@ -302,6 +303,22 @@ async def test_streamed_text_is_logged_in_few_pieces_and_whole(tmp_path: Path) -
         assert [chunk["chunk_index"] for chunk in chunks] == list(range(len(chunks)))
         assert [chunk["is_complete"] for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
         assert 1 < len(chunks) < 150  # 300 parts, and a flush takes what came meanwhile
+
+
+@pytest.mark.parametrize(
+    ("words", "broadcast"),
+    [(200, BroadcastConfig(max_queued=50)), (15_000, BroadcastConfig())],
+    ids=["a short transport queue", "a model that never gives way"],
+)
+async def test_the_log_has_all_text_whatever_a_transport_could_queue(
+    tmp_path: Path, words: int, broadcast: BroadcastConfig
+) -> None:
+    text = " ".join(f"word{n}" for n in range(words))
+    settings = SessionSettings(broadcast=broadcast)
+    async with world(tmp_path, Agent(ScriptedModel([text])), settings=settings) as here:
+        await here.run(await here.send("go"))
+        chunks = [e.payload["content"] for e in await here.events("agent.stream.chunk")]
+        assert "".join(chunks) == text
 
 
 class Verdict(BaseModel):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
 from stepwell.sessions.finishing import finish
-from stepwell.sessions.log import Told
+from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
@@ -106,7 +106,7 @@ class StepRunner:
         async def finished(tx: Transaction) -> None:
             session_id = over.session_id
             session = None if session_id is None else await tx.session(session_id, lock=True)
-            await finish(tx, self._jobs, over, session, Told(), unseen=[])
+            await finish(tx, self._jobs, over, session, JournalBatch(), unseen=[])
 
         await self._store.write(finished, name="finish")
         self._note("finished", over)

@@ -17,9 +17,9 @@ from stepwell import (
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStop
 from stepwell.drivers import ReActDriver
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 

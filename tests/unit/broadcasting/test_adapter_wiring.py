@@ -10,7 +10,6 @@ from stepwell import Agent, AgentState, ErrorPolicy, HookContext, InputRequired,
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,
@@ -26,6 +25,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.models import ModelRequest
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 from tests.answers import answer_call

@@ -10,7 +10,8 @@ from stepwell import Agent, Usage
 from stepwell.broadcasting import BroadcastConfig, Envelope, EnvelopeType
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
-from stepwell.broadcasting.envelope import (
+from stepwell.continuation import ContinuationDecision, StopReason
+from stepwell.journal.envelope import (
     PAYLOADS,
     BroadcastStatus,
     ContinuationPayload,
@@ -25,7 +26,6 @@ from stepwell.broadcasting.envelope import (
     Vote,
     Waiting,
 )
-from stepwell.continuation import ContinuationDecision, StopReason
 from stepwell.messages import FinishReason
 from stepwell.state import ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call

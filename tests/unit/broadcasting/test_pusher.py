@@ -18,8 +18,8 @@ from stepwell.broadcasting.broadcasters.pusher import (
     checked_channel,
     signed_query,
 )
-from stepwell.broadcasting.json_text import json_text
 from stepwell.errors import ConfigurationError, StepwellError
+from stepwell.journal.json_text import json_text
 from stepwell.models.secrets import ApiKey
 
 # The worked examples of the Pusher documentation.

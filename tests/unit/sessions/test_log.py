@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from stepwell.broadcasting.config import BroadcastConfig
@@ -15,6 +16,8 @@ from stepwell.events import (
     EventSource,
     StreamEventReceived,
 )
+from stepwell.journal import Entry
+from stepwell.journal.envelope import EnvelopeType, StreamChunkPayload
 from stepwell.messages import Usage
 from stepwell.sessions.log import ChunkCount, LogBuffer, envelope_of, message_event
 from stepwell.sessions.records import (
@@ -26,11 +29,12 @@ from stepwell.sessions.records import (
 )
 from stepwell.testing import FakeClock, SequentialIds
 
+STANDARD = BroadcastConfig.standard()
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOURCE = EventSource(agent_id="a", parent_agent_id=None, execution_id="e")
 
 
-def buffer(told_status: str | None = None) -> LogBuffer:
+def buffer(told_status: str | None = None, config: BroadcastConfig = STANDARD) -> LogBuffer:
     execution = Execution(
         id="e",
         tenant_id="t",
@@ -44,7 +48,7 @@ def buffer(told_status: str | None = None) -> LogBuffer:
     return LogBuffer(
         execution,
         "a",
-        BroadcastConfig.standard(),
+        config,
         told_status=told_status,
         clock=FakeClock(),
         new_id=SequentialIds(),
@@ -90,14 +94,14 @@ def finished() -> AgentEvent:
     )
 
 
-async def test_messages_stand_behind_what_was_told_before_them() -> None:
+def test_messages_stand_behind_what_was_told_before_them() -> None:
     log = buffer()
     log.hear(begun())
     log.say(message("first"), EventType.EXECUTION_STARTED)
     log.hear(step(1))
     log.say(message("second"), EventType.STEP_STARTED)
     log.hear(chunk("Hello", 0))
-    told = await log.take()
+    told = log.take()
     assert [event.type for event in told.events] == [
         "execution.started",
         "agent.status",
@@ -106,66 +110,66 @@ async def test_messages_stand_behind_what_was_told_before_them() -> None:
         "agent.stream.chunk",
     ]
     assert [it.content for it in told.messages] == ["first", "second"]
-    assert (await log.take()).events == []
+    assert log.take().events == []
 
 
-async def test_a_message_that_comes_twice_is_told_once() -> None:
+def test_a_message_that_comes_twice_is_told_once() -> None:
     log = buffer()
     log.say(message("once"), EventType.STEP_STARTED)
-    await log.take()
+    log.take()
     log.say(message("once"), EventType.STEP_STARTED)
-    assert (await log.take()).messages == []
+    assert log.take().messages == []
 
 
-async def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
+def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
     log = buffer()
     log.hear(begun())
     log.hear(step(1))
     log.hold(ends=True)
     log.hear(finished())
     log.say(message("answer"), EventType.EXECUTION_COMPLETED)
-    chatter = await log.take()
+    chatter = log.take()
     assert [event.type for event in chatter.events] == ["agent.status", "agent.step.started"]
     assert not chatter.messages
-    ended = await log.take(held=True)
+    ended = log.take(held=True)
     assert [event.type for event in ended.events] == ["execution.completed", "agent.status"]
     assert ended.events[1].payload["status"] == "completed"
 
 
-async def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
+def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
     log = buffer("processing")
     log.hear(begun())
     log.hear(step(1))
     log.hold(ends=True)
     log.hear(finished())
-    await log.drop_held()
-    told = await log.take(held=True)
+    log.drop_held()
+    told = log.take(held=True)
     assert [event.type for event in told.events] == ["agent.step.started"]
     assert log.told_status == "processing"
 
 
-async def test_a_status_that_clients_know_is_not_told_again() -> None:
+def test_a_status_that_clients_know_is_not_told_again() -> None:
     log = buffer("processing")
     log.begin()
-    assert (await log.take()).events == []
+    assert log.take().events == []
     paused = buffer("paused")
     paused.begin()
-    [event] = (await paused.take()).events
+    [event] = paused.take().events
     assert event.payload["previous_status"] == "paused"
     assert paused.told_status == "processing"
 
 
-async def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
+def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
     log = buffer("processing")
     log.hear(begun())
     log.hear(step(1))
     log.hear(chunk("a", 0))
     log.hear(chunk("b", 1))
-    first = await log.take()
+    first = log.take()
     log.hear(chunk("c", 2))
     log.hear(chunk("", 3, last=True))
     log.hear(chunk("next", 0))
-    second = await log.take()
+    second = log.take()
     told: list[Any] = [
         (e.payload["content"], e.payload["chunk_index"], e.payload["is_complete"])
         for e in (*first.events, *second.events)
@@ -175,20 +179,33 @@ async def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
 
 
 def test_chunks_of_two_agents_stay_apart() -> None:
-    def of(agent: str, text: str, index: int) -> dict[str, Any]:
-        payload = {"content": text, "chunk_index": index, "is_complete": False}
-        return {"type": "agent.stream.chunk", "execution_id": agent, "payload": payload}
+    def of(agent: str, text: str, index: int) -> Entry:
+        payload = StreamChunkPayload(
+            agent_id=agent, step_number=1, content=text, chunk_index=index, is_complete=False
+        )
+        return Entry(type=EnvelopeType.STREAM_CHUNK, execution_id=agent, at=AT, payload=payload)
 
     entries = [of("x", "1", 0), of("y", "2", 0), of("x", "3", 1), of("x", "4", 2), of("y", "5", 1)]
     told: list[Any] = ChunkCount().coalesced(entries)
-    assert [(e["execution_id"], e["payload"]["content"]) for e in told] == [
-        ("x", "1"),
-        ("y", "2"),
-        ("x", "34"),
-        ("y", "5"),
+    assert [(e.execution_id, e.payload.content, e.payload.chunk_index) for e in told] == [
+        ("x", "1", 0),
+        ("y", "2", 0),
+        ("x", "34", 1),
+        ("y", "5", 1),
     ]
-    assert [e["payload"]["chunk_index"] for e in told] == [0, 0, 1, 1]
-    assert entries[2]["payload"]["content"] == "3"
+
+
+@pytest.mark.parametrize("parts", [200, 15_000])
+def test_no_limit_of_a_transport_loses_streamed_text(parts: int) -> None:
+    log = buffer("processing", BroadcastConfig(max_queued=50))
+    log.hear(begun())
+    log.hear(step(1))
+    for number in range(parts):
+        log.hear(chunk(f"{number} ", number))
+    log.hear(chunk("", parts, last=True))
+    events = log.take().events
+    text = "".join(e.payload["content"] for e in events if e.type == "agent.stream.chunk")
+    assert text == "".join(f"{number} " for number in range(parts))
 
 
 def test_an_envelope_is_what_clients_see() -> None:

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from stepwell.broadcasting.ai_sdk.values import sendable
 from stepwell.broadcasting.call_ids import CallIds
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus, StopReason
 from stepwell.events import AgentFinished
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.messages import FinishReason, Usage
 from stepwell.state import AgentState, PendingKind, Question
 

@@ -5,7 +5,6 @@ from typing import Any
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
 from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.events import (
     AgentEvent,
     AgentFinished,
@@ -17,6 +16,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.state import ToolOutcome
 
 

@@ -8,7 +8,6 @@ from stepwell.broadcasting.ai_sdk.subagents import SubagentParts
 from stepwell.broadcasting.ai_sdk.values import sendable, sendable_text
 from stepwell.broadcasting.call_ids import CallIds
 from stepwell.broadcasting.client_stream import Told
-from stepwell.broadcasting.envelope import BroadcastStatus
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,
@@ -27,6 +26,7 @@ from stepwell.events import (
     ToolCallProgressed,
     ToolCallStarted,
 )
+from stepwell.journal.envelope import BroadcastStatus
 from stepwell.messages import FinishReason
 from stepwell.state import AgentState, ToolExecution, ToolOutcome
 

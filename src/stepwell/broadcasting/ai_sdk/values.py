@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from stepwell.broadcasting.json_text import whole_characters
+from stepwell.journal.json_text import whole_characters
 
 LARGEST_EXACT = 2**53 - 1
 """Larger integers lose digits in JavaScript, so they are sent as text."""

@@ -17,7 +17,7 @@ from stepwell.broadcasting.broadcasters.console_lines import (
     line_parts,
     one_line,
 )
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
 
 _TIME_WIDTH = len("10:05:00 ")
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
 from stepwell.hidden_text import replace_hidden
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
 from stepwell.state import ToolOutcome
 
 Part = tuple[str, str]

@@ -14,8 +14,8 @@ from typing import IO, Any, Self, cast
 import msgspec
 from msgspec import Struct
 
-from stepwell.broadcasting.json_text import json_text
 from stepwell.errors import ConfigurationError
+from stepwell.journal.json_text import json_text
 
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
 from stepwell.broadcasting.broadcasters.fitting import fitted
-from stepwell.broadcasting.json_text import json_text
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError, ModelError
+from stepwell.journal.json_text import json_text
 from stepwell.models.http import (
     HttpCall,
     HttpReply,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.broadcasting.envelope import EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
 
 
 class RecordingBroadcaster:

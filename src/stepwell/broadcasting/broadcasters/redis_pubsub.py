@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
-from stepwell.broadcasting.json_text import json_text
 from stepwell.errors import ConfigurationError, described
+from stepwell.journal.json_text import json_text
 from stepwell.models.secrets import ApiKey, without
 
 if TYPE_CHECKING:

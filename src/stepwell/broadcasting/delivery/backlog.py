@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from stepwell.broadcasting.envelope import EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
 
 
 class Queued:

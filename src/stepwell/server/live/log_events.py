@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,
@@ -26,6 +25,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
 from stepwell.messages import FinishReason, ToolCall, Usage
 from stepwell.sessions.records import LoggedEvent
 from stepwell.state import ToolOutcome

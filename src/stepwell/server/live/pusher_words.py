@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec import DecodeError, Struct, json
 
-from stepwell.broadcasting.json_text import json_text, whole_characters
+from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.server.live.feed import LiveEvent
 
 OLDEST_PROTOCOL, NEWEST_PROTOCOL = 5, 7

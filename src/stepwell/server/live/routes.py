@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from fastapi import APIRouter, Header, Query, Request, WebSocket
 from starlette.responses import Response
 
-from stepwell.broadcasting.envelope import timestamp
+from stepwell.journal.envelope import timestamp
 from stepwell.server.live.ag_ui import ag_ui_response
 from stepwell.server.live.ai_sdk import ai_sdk_response, ai_sdk_resumed
 from stepwell.server.live.pusher import SocketLimits, serve_pusher

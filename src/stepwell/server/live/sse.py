@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
 from stepwell.server.live.feed import Item, LiveSubscription, Reset
 from stepwell.server.live.response import LiveResponse
 from stepwell.sessions.errors import NotThereError, RefusedError

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.broadcasting.client_stream import ClientTranslator, Told, encode_sse
-from stepwell.broadcasting.envelope import BroadcastStatus, EnvelopeType
 from stepwell.events import AgentEvent, AgentStepCompleted, EventSource
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
 from stepwell.messages import Message, ToolCall, Usage
 from stepwell.serialization.calls import finished_from_json, response_from_json
 from stepwell.server.live.feed import LiveSubscription, Reset

@@ -7,7 +7,7 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from stepwell.broadcasting.json_text import json_text
+from stepwell.journal.json_text import json_text
 from stepwell.server.limits import RateLimit
 from stepwell.server.policy import Access, access
 from stepwell.server.problems import PROBLEM

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from stepwell.broadcasting.json_text import json_text
+from stepwell.journal.json_text import json_text
 from stepwell.server.bodies import (
     AnswerBody,
     CancelBody,

@@ -1,26 +1,10 @@
-"""The payload that each event becomes. Only pure functions; the adapter says when."""
+"""The payload that each event becomes. Only pure functions; the projector says when."""
 
 import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.broadcasting.envelope import (
-    BroadcastStatus,
-    ContinuationPayload,
-    StatusPayload,
-    StepCompletedPayload,
-    StepStartedPayload,
-    StreamChunkPayload,
-    Tokens,
-    ToolCompletedPayload,
-    ToolStartedPayload,
-    Vote,
-    Waiting,
-)
-from stepwell.broadcasting.executions import TrackedExecution
-from stepwell.broadcasting.summaries import args_summary, result_summary, told_args
 from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
 from stepwell.events import (
     AgentFailed,
@@ -34,6 +18,22 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.journal.config import ProjectionConfig
+from stepwell.journal.envelope import (
+    BroadcastStatus,
+    ContinuationPayload,
+    StatusPayload,
+    StepCompletedPayload,
+    StepStartedPayload,
+    StreamChunkPayload,
+    Tokens,
+    ToolCompletedPayload,
+    ToolStartedPayload,
+    Vote,
+    Waiting,
+)
+from stepwell.journal.executions import TrackedExecution
+from stepwell.journal.summaries import args_summary, result_summary, told_args
 from stepwell.state import ToolOutcome
 
 _CUT_OFF = "the task that it ran in was cancelled"
@@ -64,7 +64,7 @@ def step_completed(run: TrackedExecution, event: AgentStepCompleted) -> StepComp
 
 
 def tool_started(
-    run: TrackedExecution, event: ToolCallStarted | ToolCallBlocked, config: BroadcastConfig
+    run: TrackedExecution, event: ToolCallStarted | ToolCallBlocked, config: ProjectionConfig
 ) -> ToolStartedPayload:
     """A call began; one that is blocked is told as well, so that its result has a place."""
     args = told_args(event.args, config.max_arg_length) if config.include_tool_args else None

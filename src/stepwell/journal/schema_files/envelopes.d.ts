@@ -1,4 +1,4 @@
-// Made from the classes in stepwell.broadcasting.envelope; do not edit.
+// Made from the classes in stepwell.journal.envelope; do not edit.
 
 /** One thing to tell user interfaces. Drop what has an id that came already; put in order by seq. */
 export type AgentEnvelope =

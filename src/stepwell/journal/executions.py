@@ -1,11 +1,10 @@
-"""Which execution an event belongs to, and what of it is under way. Only the adapter uses it."""
+"""Which execution an event belongs to, and what of it is under way. Only the projector uses it."""
 
 import logging
 from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
-from stepwell.broadcasting.envelope import BroadcastStatus, StatusPayload
 from stepwell.continuation import ContinuationOutcome
 from stepwell.events import (
     AgentEvent,
@@ -15,6 +14,7 @@ from stepwell.events import (
     SubagentSpawning,
     ToolCallStarted,
 )
+from stepwell.journal.envelope import BroadcastStatus, StatusPayload
 
 logger = logging.getLogger("stepwell.broadcasting")
 
@@ -135,6 +135,10 @@ class Executions:
         self.root.agent_id = event.agent_id
         self._known[event.execution_id] = self.root
         return self.root
+
+    def find(self, event: AgentEvent) -> TrackedExecution | None:
+        """The execution the event belongs to, if it is known already."""
+        return self._known.get(event.execution_id)
 
     def all(self) -> tuple[TrackedExecution, ...]:
         """Those known so far: the root, its subagents and theirs."""

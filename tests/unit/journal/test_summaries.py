@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.broadcasting.summaries import (
+from stepwell.journal.summaries import (
     MOST_VALUES,
     args_summary,
     result_summary,

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, cast
 from uuid import UUID
 
-from stepwell.broadcasting.json_text import whole_characters
+from stepwell.journal.json_text import whole_characters
 
 MOST_ARGUMENTS = 3
 LONGEST_ARGUMENT = 30

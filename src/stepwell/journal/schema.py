@@ -1,6 +1,6 @@
 """The published schema of envelopes, made from their classes: JSON Schema and TypeScript.
 
-``python -m stepwell.broadcasting.schema`` writes both into ``schema_files/``; a test fails while
+``python -m stepwell.journal.schema`` writes both into ``schema_files/``; a test fails while
 the files there differ from the code.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.broadcasting.envelope import PAYLOADS, Envelope, EnvelopeType
+from stepwell.journal.envelope import PAYLOADS, Envelope, EnvelopeType
 
 FOLDER = Path(__file__).parent / "schema_files"
 JSON_SCHEMA_FILE = FOLDER / "envelopes.schema.json"
@@ -70,7 +70,7 @@ def envelope_typescript() -> str:
     schema = envelope_json_schema()
     union = "\n".join(f"  | {_type(choice)}" for choice in schema["oneOf"])
     head = (
-        "// Made from the classes in stepwell.broadcasting.envelope; do not edit.\n\n"
+        "// Made from the classes in stepwell.journal.envelope; do not edit.\n\n"
         f"{_comment(schema)}export type AgentEnvelope =\n{union};\n"
     )
     return "\n".join([head, *(_declared(name, it) for name, it in schema["$defs"].items())])

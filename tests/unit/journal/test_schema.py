@@ -2,8 +2,8 @@
 
 import re
 
-from stepwell.broadcasting.envelope import PAYLOADS, EnvelopeType
-from stepwell.broadcasting.schema import (
+from stepwell.journal.envelope import PAYLOADS, EnvelopeType
+from stepwell.journal.schema import (
     JSON_SCHEMA_FILE,
     TYPESCRIPT_FILE,
     envelope_json_schema,
@@ -11,7 +11,7 @@ from stepwell.broadcasting.schema import (
     json_schema_text,
 )
 
-STALE = "run python -m stepwell.broadcasting.schema"
+STALE = "run python -m stepwell.journal.schema"
 
 
 def test_the_json_schema_file_is_up_to_date() -> None:
