@@ -99,6 +99,7 @@ class AgentApp:
         agents: Agents,
         *,
         db: str | None = None,
+        bus_url: str | None = None,
         authenticate: Authenticator | Authenticate | None = None,
         authorize: Authorize | None = None,
         contexts: ContextResolver | None = None,
@@ -113,6 +114,7 @@ class AgentApp:
         self.agents = AgentDirectory(agents)
         self._given = {
             "db": db,
+            "bus_url": bus_url,
             "sessions": settings,
             "server": server,
             "retention": retention,
@@ -242,7 +244,7 @@ class AgentApp:
         if config.telemetry.enabled:
             self.agents = traced(self.agents, config.telemetry)
         metrics = Metrics()
-        opened = await open_store(config.db, clock=self._clock)
+        opened = await open_store(config.db, clock=self._clock, bus_url=config.bus_url)
         store = MeasuredStore(opened, metrics.writes, self._clock)
         jobs = jobs_for(config.db)
         tasks = tuple(self._beside(config, store, jobs))

@@ -76,6 +76,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     """The preset that the built-in agent asks, where no app is given."""
     db: str = "sqlite:///stepwell.db"
+    bus_url: str | None = None
+    """A Redis server that carries news and streamed text between processes, such as
+    ``redis://127.0.0.1:6379/0``; without one PostgreSQL does, and on SQLite nothing."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8400
     worker: bool | None = None
@@ -92,6 +95,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Without passwords: configurations end up in logs."""
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         shown["db"] = without_password(self.db)
+        shown["bus_url"] = None if self.bus_url is None else without_password(self.bus_url)
         return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 

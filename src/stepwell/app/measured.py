@@ -5,7 +5,8 @@ from typing import TypeVar
 
 from stepwell.clock import Clock
 from stepwell.server.metrics import Histogram
-from stepwell.sessions.ports import Bus, Store, Transaction
+from stepwell.sessions.bus import Bus
+from stepwell.sessions.ports import Store, Transaction
 
 Result = TypeVar("Result")
 
@@ -40,6 +41,10 @@ class MeasuredStore:
     async def check_writable(self) -> None:
         """Commit a tiny write."""
         await self._store.check_writable()
+
+    async def change_marker(self) -> int | None:
+        """A number that differs once somebody else has committed."""
+        return await self._store.change_marker()
 
     async def reopen(self) -> Store:
         """The same database for another thread; its writes are not timed."""

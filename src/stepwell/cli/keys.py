@@ -128,7 +128,9 @@ def revoke(where: Where, key_id: str, tenant: str, as_json: bool, **place: Any) 
     from stepwell.cli.stored import change_stored
 
     revoked = change_stored(
-        where.database(**place), lambda store: _keys(store).revoke(key_id, tenant_id=tenant)
+        where.database(**place),
+        lambda store: _keys(store).revoke(key_id, tenant_id=tenant),
+        bus_url=where.bus_url(**place),
     )
     click.echo(f"key {key_id} is revoked", err=True)
     if as_json or where.as_json:

@@ -69,6 +69,10 @@ class Where(Struct, frozen=True):
         """The address of the database."""
         return configuration(config or self.config, db=db or self.db).db
 
+    def bus_url(self, db: str | None, config: Path | None) -> str | None:
+        """The Redis server by which running processes hear of a change, if there is one."""
+        return configuration(config or self.config, db=db or self.db).bus_url
+
 
 def configuration(config: Path | None, **overrides: Any) -> "Config":
     """The configuration under what the command line says."""

@@ -250,7 +250,11 @@ def _change(where: Where, given: str, options: dict[str, Any], **change: Any) ->
     from stepwell.server.views import session_view
 
     database = where.database(options["db"], options["config"])
-    changed = change_stored(database, lambda store: _changed(store, database, given, change))
+    changed = change_stored(
+        database,
+        lambda store: _changed(store, database, given, change),
+        bus_url=where.bus_url(options["db"], options["config"]),
+    )
     if options["as_json"] or where.as_json:
         click.echo(document(session_view(changed)))
     else:

@@ -29,18 +29,28 @@ def read_stored(db: str, use: "Callable[[Store], Awaitable[Result]]") -> Result:
     return asyncio.run(_used(db, use, read_only=True))
 
 
-def change_stored(db: str, use: "Callable[[Store], Awaitable[Result]]") -> Result:
+def change_stored(
+    db: str, use: "Callable[[Store], Awaitable[Result]]", *, bus_url: str | None
+) -> Result:
     """What ``use`` gives, which may write to the database."""
-    return asyncio.run(_used(db, use, read_only=False))
+    return asyncio.run(_used(db, use, read_only=False, bus_url=bus_url))
 
 
-async def _used(db: str, use: "Callable[[Store], Awaitable[Result]]", *, read_only: bool) -> Result:
-    async with opened(db, read_only=read_only) as store:
+async def _used(
+    db: str,
+    use: "Callable[[Store], Awaitable[Result]]",
+    *,
+    read_only: bool,
+    bus_url: str | None = None,
+) -> Result:
+    async with opened(db, read_only=read_only, bus_url=bus_url) as store:
         return await use(store)
 
 
 @asynccontextmanager
-async def opened(db: str, *, read_only: bool) -> "AsyncGenerator[Store]":
+async def opened(
+    db: str, *, read_only: bool, bus_url: str | None = None
+) -> "AsyncGenerator[Store]":
     """The database, if it is there and of this version; raises ``ConfigurationError``."""
     from stepwell.app.config import shown_database
     from stepwell.sessions.errors import StoreUnavailableError
@@ -50,7 +60,7 @@ async def opened(db: str, *, read_only: bool) -> "AsyncGenerator[Store]":
     _require_file(db)
     try:
         async with asyncio.timeout(OPEN_SECONDS):
-            store = await open_store(db, migrate=False, read_only=read_only)
+            store = await open_store(db, migrate=False, read_only=read_only, bus_url=bus_url)
     except TimeoutError:
         raise ConfigurationError(
             f"the database {shown_database(db)} did not answer within {OPEN_SECONDS:g} s; start "

@@ -5,12 +5,12 @@ passes the conformance suite of ``stepwell.testing.stores``.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from stepwell.sessions.bus import Bus
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
@@ -326,7 +326,24 @@ class UpkeepRows(Protocol):
         ...
 
 
-class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, Protocol):
+class FollowerRows(Protocol):
+    """What the followers of a process ask together: one query, however many they are."""
+
+    async def sessions_with_news(self, known: Mapping[str, int], /) -> Sequence[str]:
+        """Return those of these sessions whose newest event has a higher number than the given
+        one."""
+        ...
+
+    async def sessions_by_id(self, session_ids: Sequence[str], /) -> Mapping[str, Session]:
+        """Return those of these sessions that exist."""
+        ...
+
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+        """Return those of these keys that exist, revoked ones as well."""
+        ...
+
+
+class Transaction(SessionRows, ExecutionRows, SnapshotRows, UpkeepRows, FollowerRows, Protocol):
     """All of it, in one transaction."""
 
     @property
@@ -354,7 +371,7 @@ class Store(Protocol):
     """
 
     @property
-    def bus(self) -> "Bus":
+    def bus(self) -> Bus:
         """On which changes are told."""
         ...
 
@@ -374,6 +391,11 @@ class Store(Protocol):
         ``StoreUnavailableError``."""
         ...
 
+    async def change_marker(self) -> int | None:
+        """Return a number that differs once somebody else has committed, read without a
+        transaction; None if only a query can tell."""
+        ...
+
     async def reopen(self) -> "Store":
         """The same database over connections of its own, for the event loop that calls this. What
         waits here does not delay it; its bus is its own. Close it in the same loop."""
@@ -381,31 +403,6 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of the connections."""
-        ...
-
-
-class Subscription(Protocol):
-    """Waits for topics."""
-
-    async def wait(self, seconds: float) -> bool:
-        """Whether there was news since the last look, after waiting so long at most."""
-        ...
-
-
-class Bus(Protocol):
-    """Says that something has news; what it is, is in the database. May lose and double."""
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether other processes hear it as well; otherwise readers look now and then."""
-        ...
-
-    def publish(self, topic: str, /) -> None:
-        """Tell all who wait. Never blocks."""
-        ...
-
-    def subscribe(self, topic: str, /) -> AbstractAsyncContextManager[Subscription]:
-        """Hear of that topic for the length of a block."""
         ...
 
 

@@ -9,20 +9,29 @@ from sqlalchemy.exc import ArgumentError
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Store
+from stepwell.stores.bus.redis_link import RedisLink
 
 
 async def open_store(
-    url: str, *, clock: Clock | None = None, migrate: bool = True, read_only: bool = False
+    url: str,
+    *,
+    clock: Clock | None = None,
+    migrate: bool = True,
+    read_only: bool = False,
+    bus_url: str | None = None,
 ) -> Store:
     """Open a database and bring its tables to this version.
 
     With ``read_only`` it is only looked into: nothing is migrated, and a file needs neither to be
     writable nor to be in a folder that is.
 
+    ``bus_url`` is a Redis server that carries the bus instead of the database.
+
     ``sqlite:///file.db`` is relative to the working directory, ``sqlite:////file.db`` absolute;
     ``postgresql://user@host/db`` is a server. Raises ``ConfigurationError`` for any other URL.
     """
     clock = SystemClock() if clock is None else clock
+    link = None if bus_url is None else RedisLink(bus_url)
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -41,14 +50,14 @@ async def open_store(
                 from stepwell.stores.sqlite.sqlite_reader import SqliteReader
 
                 return await SqliteReader.open(path, clock=clock, migrate=False)
-            return await SqliteStore.open(path, clock=clock, migrate=migrate)
+            return await SqliteStore.open(path, clock=clock, migrate=migrate, link=link)
         case "postgresql" | "postgres":
             from stepwell.stores.postgres.postgres_store import PostgresStore
 
             _require_known_parameters(parsed)
             may_migrate = migrate and not read_only
             try:
-                return await PostgresStore.open(parsed, clock=clock, migrate=may_migrate)
+                return await PostgresStore.open(parsed, clock=clock, migrate=may_migrate, link=link)
             except ArgumentError:
                 raise ConfigurationError(
                     f"the hosts and ports in the parameters of {_shown(url)} can't be read; give "

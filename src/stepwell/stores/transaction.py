@@ -7,6 +7,7 @@ from sqlalchemy import ClauseElement
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.stores.execution_rows import ExecutionRowsMixin
+from stepwell.stores.follower_rows import FollowerRowsMixin
 from stepwell.stores.lane import Lane
 from stepwell.stores.rows import Codecs
 from stepwell.stores.session_rows import SessionRowsMixin
@@ -14,7 +15,9 @@ from stepwell.stores.snapshot_rows import SnapshotRowsMixin
 from stepwell.stores.upkeep_rows import UpkeepRowsMixin
 
 
-class SqlTransaction(ExecutionRowsMixin, SessionRowsMixin, SnapshotRowsMixin, UpkeepRowsMixin):
+class SqlTransaction(
+    ExecutionRowsMixin, SessionRowsMixin, SnapshotRowsMixin, UpkeepRowsMixin, FollowerRowsMixin
+):
     """See ``sessions.ports.Transaction``."""
 
     def __init__(self, lane: Lane, codecs: Codecs) -> None:

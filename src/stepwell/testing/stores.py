@@ -13,6 +13,7 @@ gives a fresh store; ``second_store`` one on the same database, as another proce
 
 from stepwell.testing.stores_concurrency import ConcurrencyConformance
 from stepwell.testing.stores_executions import ExecutionConformance
+from stepwell.testing.stores_followers import FollowerConformance
 from stepwell.testing.stores_sessions import SessionConformance
 from stepwell.testing.stores_snapshots import SnapshotConformance
 from stepwell.testing.stores_upkeep import UpkeepConformance
@@ -24,5 +25,6 @@ class StoreConformance(
     SnapshotConformance,
     UpkeepConformance,
     ConcurrencyConformance,
+    FollowerConformance,
 ):
     """All of it."""

@@ -3,15 +3,17 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import json
 
 from stepwell.errors import ConfigurationError, SerializationError
+from stepwell.sessions.bus import Delta
 from stepwell.sessions.errors import ConflictError, RefusedError, StoreUnavailableError
 from stepwell.sessions.records import Execution, Session
 from stepwell.stores import tables
+from stepwell.stores.bus.frames import Frame, encode_frames
 from stepwell.stores.codec import RecordCodec, clean_text, json_of
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.opening import open_store
-from stepwell.stores.postgres.postgres_bus import bundles
 from stepwell.stores.retrying import Clash, PassingFault, patiently
 from stepwell.stores.searching import contains, words_of
 from stepwell.stores.types import SQLITE, microseconds_of, time_of
@@ -110,13 +112,17 @@ async def test_a_wrong_parameter_in_a_url_is_named_and_no_value(parameters: str,
     assert wrong.value.__suppress_context__
 
 
-def test_topics_are_bundled_within_what_a_notification_holds() -> None:
-    topics = [f"session:{n:036}" for n in range(1000)]
-    made = bundles("me", topics)
-    assert len(made) < 10
-    assert all(len(bundle.encode()) < 8000 for bundle in made)
-    assert [topic for bundle in made for topic in bundle.split("\n")[1:]] == topics
-    assert {bundle.split("\n")[0] for bundle in made} == {"me"}
+def test_frames_keep_to_what_a_notification_holds() -> None:
+    topics = tuple(f"session:{n:036}" for n in range(1000))
+    deltas = tuple(Delta("s", "x", 1, 1, n, n * 90, "ä" * 90) for n in range(200))
+    encoded = encode_frames(Frame("me", topics, deltas, everything=True), 7500)
+    assert len(encoded) < 20
+    assert all(len(frame) <= 7500 for frame in encoded)
+    frames = [json.decode(frame, type=Frame) for frame in encoded]
+    assert tuple(topic for frame in frames for topic in frame.topics) == topics
+    assert tuple(delta for frame in frames for delta in frame.deltas) == deltas
+    assert [frame.everything for frame in frames].count(True) == 1
+    assert {frame.sender for frame in frames} == {"me"}
 
 
 async def test_what_passes_is_tried_again() -> None:

@@ -22,7 +22,7 @@ _FOR = {
     "postgres": "PostgreSQL",
     "mcp": "tools of MCP servers",
     "pydantic-ai": "models through pydantic-ai",
-    "redis": "envelopes through Redis",
+    "redis": "envelopes and the bus through Redis",
     "telemetry": "OpenTelemetry",
 }
 

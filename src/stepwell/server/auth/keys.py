@@ -116,11 +116,21 @@ class KeyRing:
         """Whether the key that they signed in with is still good; true if it was none of ours."""
         if principal.key_id is None:
             return True
-        keys = await self._store.read(
-            lambda tx: tx.api_keys(principal.tenant_id, user_id=principal.user_id)
+        key_id = principal.key_id
+        keys = await self._store.read(lambda tx: tx.api_keys_by_id([key_id]))
+        return self.is_good(principal, keys.get(key_id))
+
+    def is_good(self, principal: Principal, key: ApiKey | None) -> bool:
+        """Whether that row is the key that they signed in with, and it is still good; true if they
+        came without a key of ours."""
+        if principal.key_id is None:
+            return True
+        return (
+            key is not None
+            and (key.id, key.tenant_id) == (principal.key_id, principal.tenant_id)
+            and key.user_id == principal.user_id
+            and _is_valid(key, self._clock.now())
         )
-        now = self._clock.now()
-        return any(key.id == principal.key_id and _is_valid(key, now) for key in keys)
 
     async def listed(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKey]:
         """The keys of a tenant, or of one user of it, revoked ones as well."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from stepwell.server.live.access_watch import access_lost
 from stepwell.server.live.channel_auth import Subscriber, subscriber_of
 from stepwell.server.live.feed import LiveSubscription, Reset
 from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
@@ -29,7 +30,6 @@ from stepwell.server.live.pusher_words import (
 )
 from stepwell.server.live.response import first_of
 from stepwell.server.live.seats import counted
-from stepwell.server.live.watching import access_lost
 from stepwell.server.policy import may_follow
 from stepwell.sessions.errors import StoreUnavailableError, TooManyError
 
@@ -241,7 +241,7 @@ class _Socket:
             await self.tell("pusher_internal:subscription_succeeded", {}, channel)
             await first_of(
                 self._pump(channel, subscription),
-                access_lost(self.services.store.bus, lambda: self._may_follow(found)),
+                access_lost(self.services, found.who, found.session_id),
             )
         raise PusherError(4009, f"channel {channel} may be followed no more")
 

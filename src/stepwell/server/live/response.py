@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from stepwell.server.live.access_watch import access_lost
 from stepwell.server.live.feed import LiveSubscription
 from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
 from stepwell.server.live.seats import counted
-from stepwell.server.live.watching import access_lost
-from stepwell.server.policy import may_follow
 from stepwell.sessions.principal import Principal
 
 if TYPE_CHECKING:
@@ -70,11 +69,8 @@ class LiveResponse(Response):
             self._pumped(subscription, send),
             _disconnected(receive),
             line.ending.wait(),
-            access_lost(self._services.store.bus, self._may_follow),
+            access_lost(self._services, self._who, self._session_id),
         )
-
-    async def _may_follow(self) -> bool:
-        return await may_follow(self._services, self._who, self._session_id)
 
     async def _pumped(self, subscription: LiveSubscription, send: Send) -> None:
         async with aclosing(self._body(subscription)) as pieces:

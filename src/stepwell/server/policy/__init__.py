@@ -12,6 +12,7 @@ from stepwell.server.policy.guard import (
     Guarded,
     access,
     may_follow,
+    may_still_follow,
     require,
 )
 from stepwell.server.policy.table import (
@@ -40,6 +41,7 @@ __all__ = [
     "channel_policy",
     "check_policies",
     "may_follow",
+    "may_still_follow",
     "require",
     "routes_of",
 ]

@@ -111,6 +111,22 @@ async def may_follow(services: Guarded, principal: Principal, session_id: str) -
     return True
 
 
+async def may_still_follow(
+    services: Guarded, principal: Principal, session: Session, key: ApiKey | None
+) -> bool:
+    """Whether they may go on following a session, by its row and that of their key, if they came
+    with one."""
+    if has_expired(principal, services.clock) or not services.keys.is_good(principal, key):
+        return False
+    if not _is_theirs(session, principal):
+        return False
+    try:
+        await _authorized(services.authorize, FOLLOW.action, principal, _Found(session=session))
+    except NotAllowedError:
+        return False
+    return True
+
+
 async def require(
     services: Guarded, principal: Principal, action: str, execution: Execution | None = None
 ) -> None:

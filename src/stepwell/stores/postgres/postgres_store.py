@@ -8,12 +8,14 @@ from psycopg.errors import ReadOnlySqlTransaction
 from sqlalchemy import URL, text
 
 from stepwell.clock import Clock
+from stepwell.sessions.bus import Bus
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
+from stepwell.stores.bus.postgres_link import PostgresLink
+from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.lane import Statements
 from stepwell.stores.migrating import VERSION_TABLE, check_or_migrate
 from stepwell.stores.postgres.connecting import Pool
-from stepwell.stores.postgres.postgres_bus import PostgresBus
 from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
 from stepwell.stores.retrying import Clash, PassingFault, patiently
 from stepwell.stores.rows import Codecs
@@ -35,19 +37,22 @@ _WRITE_NOTHING_NEW = text(f"UPDATE {VERSION_TABLE} SET version_num = version_num
 class PostgresStore:
     """See ``sessions.ports.Store``."""
 
-    def __init__(self, url: URL, clock: Clock) -> None:
-        self._url, self._clock = url, clock
+    def __init__(self, url: URL, clock: Clock, link: Link | None = None) -> None:
+        """``link`` carries the bus; without one the database does."""
+        self._url, self._clock, self._link = url, clock, link
         self._writers = Pool(url, size=_WRITERS, read_only=False)
         self._readers = Pool(url, size=_READERS, read_only=True)
         self._searching = SearchTurns(_SEARCHERS)
         self._codecs = Codecs.of(POSTGRESQL)
         self._statements = Statements(self._writers.engine.dialect)
-        self._bus = PostgresBus(url, clock)
+        self._bus = RemoteBus(PostgresLink(url) if link is None else link)
 
     @classmethod
-    async def open(cls, url: URL, *, clock: Clock, migrate: bool) -> "PostgresStore":
+    async def open(
+        cls, url: URL, *, clock: Clock, migrate: bool, link: Link | None = None
+    ) -> "PostgresStore":
         """Connect, and bring the tables to this version."""
-        store = cls(url, clock)
+        store = cls(url, clock, link)
         async with AsyncExitStack() as unless_ready:
             unless_ready.push_async_callback(store.close)
             await patiently(lambda: store._migrated(migrate), clock, "open")
@@ -55,7 +60,7 @@ class PostgresStore:
         return store
 
     @property
-    def bus(self) -> PostgresBus:
+    def bus(self) -> Bus:
         """On which changes are told, to all processes."""
         return self._bus
 
@@ -108,9 +113,13 @@ class PostgresStore:
                 f"the database can't be written: {error}", reason="it is read-only, as a standby is"
             ) from error
 
+    async def change_marker(self) -> int | None:
+        """Only a query can tell."""
+        return None
+
     async def reopen(self) -> "PostgresStore":
         """See ``sessions.ports.Store``."""
-        return PostgresStore(self._url, self._clock)
+        return PostgresStore(self._url, self._clock, self._link)
 
     async def close(self) -> None:
         """Let go of the connections."""

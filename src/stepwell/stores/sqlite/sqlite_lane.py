@@ -158,6 +158,11 @@ class SqliteLane:
         with sqlite_faults(self._path):
             self._direct.execute(text)
 
+    def data_version(self) -> int:
+        """Return SQLite's number of the file's version: it reads no page and waits for nothing."""
+        with sqlite_faults(self._path):
+            return self._direct.execute("PRAGMA data_version").fetchone()[0]
+
     async def command(self, text: str) -> list[Row]:
         """Run a bare command that may wait, such as COMMIT."""
         with sqlite_faults(self._path):

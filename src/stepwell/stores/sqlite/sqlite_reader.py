@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from stepwell.clock import Clock
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Transaction
+from stepwell.stores.bus.remote_bus import Link
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.migrating import check_or_migrate
 from stepwell.stores.sqlite.sqlite_lane import sqlite_faults
@@ -41,8 +42,8 @@ class SqliteReader(SqliteStore):
 
     _pragmas = ("temp_store=MEMORY",)
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__(path, clock)
+    def __init__(self, path: Path, clock: Clock, link: Link | None = None) -> None:
+        super().__init__(path, clock, link)
         self._seen = self._look()
         self._is_shared = self._seen.has_log
         self._opened.address = self._address

@@ -15,10 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from stepwell.clock import Clock
 from stepwell.errors import ConfigurationError
+from stepwell.sessions.bus import Bus
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
+from stepwell.stores.bus.local_bus import LocalBus
+from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.lane import Statements
-from stepwell.stores.local_bus import LocalBus
 from stepwell.stores.migrating import check_or_migrate
 from stepwell.stores.retrying import PassingFault, patiently
 from stepwell.stores.rows import Codecs
@@ -54,16 +56,18 @@ class SqliteStore:
 
     _pragmas: Sequence[str] = _PRAGMAS
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, path: Path, clock: Clock, link: Link | None = None) -> None:
+        """``link`` carries the bus to other processes; without one it stays in this one."""
+        self._path, self._clock, self._link = path, clock, link
         self._opened = Opened()
         self._engine = _engine(path, self._opened)
         self._codecs = Codecs.of(SQLITE)
         self._statements = Statements(self._engine.dialect)
         self._lock = FileLock(path.with_name(path.name + "-lock"))
-        self._bus = LocalBus()
+        self._bus: Bus = LocalBus() if link is None else RemoteBus(link)
         self._open_readers = AsyncExitStack()
         self._idle: list[SqliteLane] = []
+        self._watcher: SqliteLane | None = None
         self._reading = asyncio.Semaphore(_READERS)
         self._idle_searchers: list[SqliteLane] = []
         self._searching = SearchTurns(_SEARCHERS)
@@ -72,9 +76,11 @@ class SqliteStore:
         self._group: GroupCommit
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock, migrate: bool) -> "SqliteStore":
+    async def open(
+        cls, path: Path, *, clock: Clock, migrate: bool, link: Link | None = None
+    ) -> "SqliteStore":
         """Open or make that file; its folders are made as well."""
-        store = cls(cls._found(path), clock)
+        store = cls(cls._found(path), clock, link)
         await patiently(lambda: store._prepare(migrate), clock, "open")
         return store
 
@@ -83,8 +89,8 @@ class SqliteStore:
         return _private(path)
 
     @property
-    def bus(self) -> LocalBus:
-        """On which changes are told, in this process."""
+    def bus(self) -> Bus:
+        """On which changes are told."""
         return self._bus
 
     async def write(
@@ -143,11 +149,17 @@ class SqliteStore:
                 f"the database {self._path} can't be written: {fault}", reason=fault.reason
             ) from fault
 
+    async def change_marker(self) -> int | None:
+        """Return SQLite's own number, which a commit of any other connection changes."""
+        if self._watcher is None:
+            self._watcher = await self._new_reader(searching=False)
+        return self._watcher.data_version()
+
     async def reopen(self) -> "SqliteStore":
         """See ``sessions.ports.Store``. Its writes come next when one of this store ends, before
         those of other processes."""
         self._require_file()
-        store = SqliteStore(self._path, self._clock)
+        store = SqliteStore(self._path, self._clock, self._link)
         store._lock, store._file = self._lock.heir(), self._file
         # Without the lock: beside this store's connection, opening another one writes nothing.
         store._writer = await patiently(store._connect, self._clock, "open")
@@ -157,6 +169,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Finish the writes that wait, then let go of the file."""
         await self._group.close()
+        await self._bus.close()
         await self._open_readers.aclose()
         # The last connection to close checkpoints, so the lock is held.
         await patiently(self._lock.acquire, self._clock, "close")

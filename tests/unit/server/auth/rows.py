@@ -1,6 +1,6 @@
 """The few rows that keys and the guard read, in a dict. Real stores: the integration tests."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
@@ -42,6 +42,9 @@ class Rows:
 
     async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
         return self.keys.get(prefix)
+
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+        return {key.id: key for key in self.keys.values() if key.id in key_ids}
 
     async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
         return [

@@ -1,14 +1,21 @@
 """A log in memory that feeds can read: it counts reads, can be cut short and can be away."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import LoggedEvent, Session
-from stepwell.stores.local_bus import LocalBus
+from stepwell.sessions.records import ApiKey, LoggedEvent, Session
+from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.testing.clock import DEFAULT_START
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens in its own time."""
+    async with asyncio.timeout(90):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
 
 
 class LogInMemory:
@@ -23,8 +30,11 @@ class LogInMemory:
         self.failures: list[BaseException] = []
 
         self.owner = "ada"
+        self.marker: int | None = 0
+        self.looks = 0
+        self.read_sessions: list[list[str]] = []
 
-    def append(self, count: int = 1, text: str = "x") -> None:
+    def append(self, count: int = 1, text: str = "x", *, is_told: bool = True) -> None:
         for _ in range(count):
             self.newest += 1
             self.events.append(
@@ -38,7 +48,8 @@ class LogInMemory:
                     created_at=DEFAULT_START,
                 )
             )
-        self.bus.publish(session_topic(self.session_id))
+        if is_told:
+            self.bus.publish(session_topic(self.session_id))
 
     def forget(self, up_to: int) -> None:
         self.events = [event for event in self.events if event.seq > up_to]
@@ -54,6 +65,21 @@ class LogInMemory:
         result = await work(cast("Transaction", self))
         await asyncio.sleep(0)
         return result
+
+    async def change_marker(self) -> int | None:
+        self.looks += 1
+        return self.marker
+
+    async def sessions_with_news(self, known: Mapping[str, int], /) -> Sequence[str]:
+        return [id for id, seq in known.items() if id == self.session_id and seq < self.newest]
+
+    async def sessions_by_id(self, session_ids: Sequence[str], /) -> Mapping[str, Session]:
+        found = [await self.session(id) for id in session_ids]
+        self.read_sessions.append(sorted(session_ids))
+        return {session.id: session for session in found if session is not None}
+
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+        return {}
 
     async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
         assert session_id == self.session_id

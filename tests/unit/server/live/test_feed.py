@@ -10,7 +10,7 @@ import pytest
 from stepwell.server.live.feed import Feeds, LiveEvent, LiveSubscription, Reset
 from stepwell.server.settings import ServerSettings
 from stepwell.testing import FakeClock
-from tests.unit.server.live.logs import LogInMemory
+from tests.unit.server.live.logs import LogInMemory, until
 
 
 @pytest.fixture
@@ -221,3 +221,27 @@ async def test_the_reader_ends_with_its_last_follower(log: LogInMemory, feeds: F
     for _ in range(3):
         await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_idle_followers_read_nothing(log: LogInMemory, feeds: Feeds) -> None:
+    subscriptions = [await feeds.subscribe("s1", 0) for _ in range(50)]
+    await until(lambda: log.looks >= 2)
+    before = log.reads
+    await until(lambda: log.looks >= 5)
+    assert log.reads == before
+    for one in subscriptions:
+        one.close()
+    looks = log.looks
+    await asyncio.sleep(0.5)
+    assert log.looks == looks
+
+
+@pytest.mark.parametrize("marker", [1, None])
+async def test_what_the_bus_did_not_say_is_found_by_one_query(
+    log: LogInMemory, feeds: Feeds, marker: int | None
+) -> None:
+    """By another process, or on a bus that loses; also where the store has no marker."""
+    async with await feeds.subscribe("s1", 0) as subscription:
+        log.append(3, is_told=False)
+        log.marker = marker
+        assert await taken(subscription, 3) == [1, 2, 3]

@@ -1,0 +1,62 @@
+"""What a store does for those who follow sessions."""
+
+from collections.abc import Sequence
+
+from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.records import ApiKey
+from stepwell.testing.stores_rows import START, TENANT, a_session, make, write
+
+
+def _a_key(id: str) -> ApiKey:
+    return ApiKey(
+        id=id,
+        tenant_id=TENANT,
+        user_id="ada",
+        name="ci",
+        prefix=f"prefix of {id}",
+        secret_hash="0f",
+        created_at=START,
+    )
+
+
+class FollowerConformance:
+    """One query for all of them, and none while nothing happens."""
+
+    async def test_one_query_finds_which_of_many_sessions_have_news(self, store: Store) -> None:
+        for name in ("a", "b", "c"):
+            await make(store, a_session(name), events=2)
+
+        async def news(known: dict[str, int]) -> Sequence[str]:
+            return await store.read(lambda tx: tx.sessions_with_news(known))
+
+        assert sorted(await news({"a": 0, "b": 1, "c": 2, "gone": 0})) == ["a", "b"]
+        assert await news({"a": 2, "c": 3}) == []
+        assert await news({}) == []
+        many = {f"never {number}": 0 for number in range(20_000)}
+        assert list(await news({**many, "b": 1})) == ["b"]
+
+    async def test_many_sessions_and_keys_are_read_at_once(self, store: Store) -> None:
+        sessions = [a_session(name) for name in ("a", "b", "c")]
+        keys = [_a_key(name) for name in ("k1", "k2")]
+
+        async def work(tx: Transaction) -> None:
+            for session in sessions:
+                await tx.add_session(session)
+            for key in keys:
+                await tx.add_api_key(key)
+
+        await write(store, work)
+        found = await store.read(lambda tx: tx.sessions_by_id(["a", "c", "gone"]))
+        assert found == {"a": sessions[0], "c": sessions[2]}
+        assert await store.read(lambda tx: tx.api_keys_by_id(["k2", "gone"])) == {"k2": keys[1]}
+        assert await store.read(lambda tx: tx.sessions_by_id([])) == {}
+        assert await store.read(lambda tx: tx.api_keys_by_id([])) == {}
+
+    async def test_the_marker_differs_once_somebody_else_has_written(
+        self, store: Store, second_store: Store
+    ) -> None:
+        before = await second_store.change_marker()
+        assert await second_store.change_marker() == before
+        await make(store, a_session())
+        after = await second_store.change_marker()
+        assert before is None or after != before
