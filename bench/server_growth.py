@@ -5,155 +5,114 @@ The steps are compared by CPU time, which other programs on the machine do not c
 """
 
 import itertools
-import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.server_app import USER, BenchApp, running_app
 from stepwell import Agent, tool
-from stepwell.clock import SystemClock
-from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.intake import Intake, NewMessage
-from stepwell.sessions.lifecycle import Lifecycle
-from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.principal import Principal
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import Runner
-from stepwell.sessions.settings import SessionSettings
-from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
-from stepwell.worker.jobs import PolledJobs
-from stepwell.worker.work import Work
 
 CHARACTERS = 2000
 AROUND = 20
 """So many steps are early, and so many late."""
-USER = Principal(user_id="bench")
-SETTINGS = SessionSettings(max_unfinished_per_user=10_000)
-
-
-class TimedStore:
-    """Notes when each step was stored."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.steps_at: list[float] = []
-        self.cpu_at: list[float] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def write(self, work: Callable[[Transaction], Awaitable[Any]], /, *, name: str) -> Any:
-        """The store's own."""
-        result = await self._store.write(work, name=name)
-        if name == "step":
-            self.steps_at.append(time.perf_counter())
-            self.cpu_at.append(time.process_time())
-        return result
 
 
 @tool(effect="pure")
-def look_up(number: int) -> str:
+async def look_up(number: int) -> str:
     """A result of 2,000 characters that no other has, as hard to compress as text is."""
-    words = (f"{(number * 7919 + index * 104729) % 1_000_003} " for index in range(CHARACTERS))
+    words = (f"{(number * 7919 + index * 104729) % 1_000_003} " for index in range(CHARACTERS // 4))
     return "".join(words)[:CHARACTERS]
 
 
-def _agent(steps: int) -> Agent:
-    def turn(request: Any) -> Any:
-        done = sum(1 for message in request.messages if message.is_tool())
-        return call("look_up", id=f"c{done}", number=done) if done < steps - 1 else "All found."
+class _Script:
+    """Calls ``look_up`` until the history has so many results, also after a fork. Notes the CPU
+    time at each turn."""
 
-    return Agent(
-        ScriptedModel(turn), tools=[look_up], max_steps=steps + 1, max_tokens=None, timeout=None
-    )
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self.cpu_at: list[float] = []
+
+    def turn(self, request: Any) -> Any:
+        self.cpu_at.append(time.process_time())
+        # Two messages a turn, behind the question: counting them would cost more in late steps.
+        done = (len(request.messages) - 1) // 2
+        if done >= self._steps - 1:
+            return "All found."
+        return call("look_up", id=f"c{done}", number=done)
 
 
-async def growth(folder: Path, steps: int) -> dict[str, float]:
+async def measure_growth(folder: Path, steps: int) -> dict[str, float]:
     """The figures of one execution of so many steps."""
     file = folder / "growth.db"
-    store = await open_store(f"sqlite:///{file}")
-    agents = AgentDirectory({"long": _agent(steps)})
-    jobs = PolledJobs()
-    timed = TimedStore(store)
-    try:
-        sent = await Intake(store, jobs, agents, settings=SETTINGS).send_message(
-            USER, NewMessage(content="Look everything up.")
-        )
-        id = _execution_id(sent)
-        runner = Runner(timed, jobs, agents, settings=SETTINGS)
-        work = Work(timed, runner, settings=SETTINGS, worker_id="bench", clock=SystemClock())
-        await work.take(id)
-    finally:
-        await store.close()
-    database_bytes = _bytes_of(folder)
-    store = await open_store(f"sqlite:///{file}")
-    try:
-        state_bytes = await _checked_states(store, id, steps)
-        await _forked(store, jobs, agents, id, steps)
-    finally:
-        await store.close()
+    script = _Script(steps)
+    agent = Agent(
+        ScriptedModel(script.turn),
+        tools=[look_up],
+        max_steps=steps + 1,
+        max_tokens=None,
+        timeout=None,
+    )
+    async with running_app(agent, file) as app:
+        _, execution_id = await app.send("Look everything up.")
+        await app.wait_for(execution_id)
+    # Closed, so that the log is in it.
+    database_bytes = _bytes_of(file)
+    cpu_at = script.cpu_at[1:]
+    async with running_app(agent, file) as app:
+        state_bytes = await _check_states(app, execution_id, steps)
+        await _check_forks(app, execution_id, steps)
     return {
-        "storage_ratio_1000": database_bytes / ((steps - 1) * CHARACTERS),
+        "storage_ratio": database_bytes / ((steps - 1) * CHARACTERS),
         "storage_ratio_to_state": database_bytes / state_bytes,
-        "step_growth_1000_over_10": _late_over_early(timed.cpu_at),
-        "step_growth_by_clock": _late_over_early(timed.steps_at),
-        "late_step_ms": statistics.median(_between(timed.steps_at)[-AROUND:]) * 1e3,
+        "step_growth": _late_over_early(cpu_at),
+        "late_step_ms": statistics.median(_differences(cpu_at)[-AROUND:]) * 1e3,
         "long_execution_steps": steps,
     }
 
 
-def _bytes_of(folder: Path) -> int:
-    """The database with all that is beside it; closed, so that its log is in it."""
-    return sum(file.stat().st_size for file in folder.glob("growth.db*"))
+def _bytes_of(file: Path) -> int:
+    """The database with all that is beside it."""
+    return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))
 
 
-def _between(times: list[float]) -> list[float]:
+def _differences(times: Sequence[float]) -> list[float]:
     return [later - before for before, later in itertools.pairwise(times)]
 
 
-def _late_over_early(times: list[float]) -> float:
+def _late_over_early(times: Sequence[float]) -> float:
     """The median of the last steps over that of the steps around the tenth."""
-    took = _between(times)
-    return statistics.median(took[-AROUND:]) / statistics.median(took[:AROUND])
+    taken = _differences(times)
+    return statistics.median(taken[-AROUND:]) / statistics.median(taken[:AROUND])
 
 
-def _execution_id(sent: Any) -> str:
-    if sent.execution is None:
-        raise AssertionError("the message made no execution")
-    return sent.execution.id
-
-
-async def _checked_states(store: Store, execution_id: str, steps: int) -> int:
+async def _check_states(app: BenchApp, execution_id: str, steps: int) -> int:
     """Every state that is asked for has the steps up to there. The size of the last one as JSON."""
-    reader = Reader(store)
+    reader, store = app.app.services.reader, app.app.services.store
     execution = await store.read(lambda tx: tx.execution(execution_id))
     if execution is None or execution.step_count != steps or execution.last_snapshot_id is None:
         raise AssertionError(f"{steps} steps were to be done: {execution}")
-    for step in {1, 10, steps // 3, steps // 2, steps - 1, steps}:
+    for step in {1, min(10, steps), steps // 3 + 1, steps // 2 + 1, steps - 1, steps}:
         state = await reader.state_at(execution_id, step)
         if state.step_number not in (step, step + 1):
             raise AssertionError(f"the state after step {step} is at {state.step_number}")
         results = sum(1 for message in state.messages if message.is_tool())
         if results != min(step, steps - 1):
             raise AssertionError(f"the state after step {step} has {results} results")
-    whole = await reader.snapshot_json(execution.last_snapshot_id)
-    return len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode())
+    return len(await reader.snapshot_json(execution.last_snapshot_id))
 
 
-async def _forked(
-    store: Store, jobs: PolledJobs, agents: AgentDirectory, execution_id: str, steps: int
-) -> None:
-    """A fork from the middle goes on to the same end."""
-    lifecycle = Lifecycle(store, jobs, agents, settings=SETTINGS)
-    runner = Runner(store, jobs, agents, settings=SETTINGS)
-    work = Work(store, runner, settings=SETTINGS, worker_id="fork", clock=SystemClock())
-    for step in (steps - 3, steps - 10):
-        fork = await lifecycle.fork(USER, execution_id, step_number=step)
-        id = _execution_id(fork)
-        await work.take(id)
-        execution = await store.read(lambda tx, id=id: tx.execution(id))
+async def _check_forks(app: BenchApp, execution_id: str, steps: int) -> None:
+    """A fork goes on to the same end."""
+    services = app.app.services
+    for step in {max(1, steps - 3), max(1, steps - 10)}:
+        fork = await services.lifecycle.fork(USER, execution_id, step_number=step)
+        if fork.execution is None:
+            raise AssertionError(f"the fork from step {step} made no execution")
+        id = fork.execution.id
+        await app.wait_for(id)
+        execution = await services.store.read(lambda tx, id=id: tx.execution(id))
         if execution is None or execution.output != "All found.":
             raise AssertionError(f"the fork from step {step} came to {execution}")

@@ -102,7 +102,7 @@ def _is_connected(port: int, of: int) -> bool:
 async def slow_subscriber(port: int, server_pid: int, seconds: float) -> dict[str, float]:
     """The figures, with and without one that reads nothing."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-        made = await client.post("/agent/sessions", json={"agent_type": "yes"})
+        made = await client.post("/agent/sessions", json={"agent_type": "bench"})
         made.raise_for_status()
         id = made.json()["id"]
         path = f"/agent/sessions/{id}/messages"
