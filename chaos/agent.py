@@ -1,14 +1,23 @@
-"""The agent that the workers run: a scripted model and four tools that tell the witness."""
+"""The agent that the workers run: a scripted model and five tools that report to the witness."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from chaos.crash_points import CrashPoints
-from chaos.scenario import PlannedCall, order_fault, results_in, scenario_in
+from chaos.scenario import (
+    PlannedCall,
+    Scenario,
+    note_answer,
+    note_in,
+    order_fault,
+    results_in,
+    scenario_in,
+)
 from stepwell import (
     Agent,
     FinishReason,
     InputRequired,
+    Message,
     ModelRequest,
     ModelResponse,
     ResponseEnd,
@@ -20,9 +29,11 @@ from stepwell import (
     Usage,
     tool,
 )
+from stepwell.capabilities.approvals import UseApprovals
 from stepwell.tools import FunctionTool
 
 AGENT = "chaos"
+USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
 class ChaosModel:
@@ -49,19 +60,15 @@ class ChaosModel:
     def _turn(self, request: ModelRequest) -> ModelResponse:
         if (fault := order_fault(request.messages)) is not None:
             raise StepwellError(f"a provider would refuse this: {fault}")
-        asked = [index for index, said in enumerate(request.messages) if said.is_user()]
-        planned = scenario_in(request.messages[asked[-1]].text) if asked else None
+        planned, since = _open_scenario(request.messages)
+        notes = [note for said in since if said.is_user() and (note := note_in(said.text))]
         if planned is None:
-            raise StepwellError("no scenario was asked for")
-        since = request.messages[asked[-1] + 1 :]
+            if not notes:
+                raise StepwellError("no scenario was asked for")
+            return _answer(note_answer(notes))
         turn = sum(1 for message in since if message.is_assistant())
-        usage = Usage(input_tokens=10, output_tokens=5)
         if turn >= len(planned.turns):
-            return ModelResponse(
-                text=planned.answer(results_in(since)),
-                finish_reason=FinishReason.STOP,
-                usage=usage,
-            )
+            return _answer(planned.answer(results_in(since), notes))
         calls = [
             ToolCall(id=c.id, name=c.tool, arguments={"id": c.id}) for c in planned.turns[turn]
         ]
@@ -69,12 +76,29 @@ class ChaosModel:
             text=f"turn {turn + 1} of scenario {planned.number} calls tools",
             tool_calls=tuple(calls),
             finish_reason=FinishReason.TOOL_CALLS,
-            usage=usage,
+            usage=USAGE,
         )
 
 
+def _open_scenario(messages: Sequence[Message]) -> tuple[Scenario | None, Sequence[Message]]:
+    """The scenario that has no final answer yet, and what was said since it was asked for; without
+    one, what was said since the last final answer."""
+    since: list[Message] = []
+    for message in reversed(messages):
+        if message.is_assistant() and not message.tool_calls:
+            break
+        if message.is_user() and (planned := scenario_in(message.text)) is not None:
+            return planned, since[::-1]
+        since.append(message)
+    return None, since[::-1]
+
+
+def _answer(text: str) -> ModelResponse:
+    return ModelResponse(text=text, finish_reason=FinishReason.STOP, usage=USAGE)
+
+
 class WitnessedTools:
-    """One tool of each effect, and one that asks a person."""
+    """One tool of each effect, one that asks a person, and one that a person has to approve."""
 
     def __init__(self, points: CrashPoints, pause: float) -> None:
         self._points = points
@@ -86,6 +110,7 @@ class WitnessedTools:
             tool(name="pure", effect="pure")(self.pure),
             tool(name="idempotent", effect="idempotent")(self.idempotent),
             tool(name="external", effect="external")(self.external),
+            tool(name="guarded", effect="external")(self.guarded),
             tool(name="ask", effect="pure")(self.ask),
         ]
 
@@ -101,6 +126,10 @@ class WitnessedTools:
     async def external(self, id: str, context: ToolContext) -> str:
         """Do something that must not be done twice."""
         return await self._effect("external", id, context)
+
+    async def guarded(self, id: str, context: ToolContext) -> str:
+        """Do something that must not be done twice, nor without a person's approval."""
+        return await self._effect("guarded", id, context)
 
     def ask(self, id: str) -> InputRequired:
         """Ask a person."""
@@ -125,6 +154,7 @@ def chaos_agent(points: CrashPoints, pause: float) -> Agent:
     return Agent(
         ChaosModel(pause),
         tools=WitnessedTools(points, pause).all(),
+        capabilities=[UseApprovals("guarded")],
         system_prompt="You play a script.",
         timeout=None,
         max_tokens=None,

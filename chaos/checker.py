@@ -10,11 +10,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from chaos.effects import Effects
 from chaos.evidence import Evidence
 from chaos.log_faults import LogFaults
-from chaos.scenario import STEPS, UNKNOWN, Scenario, scenario, scenario_in, unknown_in
+from chaos.outcomes import Outcomes, is_copy
+from chaos.requests import Requests
+from chaos.scenario import note_in, scenario_in
 from chaos.takeovers import InFlight, Takeovers
-from stepwell.sessions.records import Execution, ExecutionStatus, MessageRole, SessionMessage
+from stepwell.sessions.records import MessageRole, SessionMessage
 
 
 class Demands(Struct, frozen=True, kw_only=True):
@@ -37,6 +40,11 @@ class Report(Struct, frozen=True, kw_only=True):
     silent_repeats: int
     duplicate_effects: int
     wrong_answers: int
+    unapproved_calls: int
+    wrong_ends: int
+    lost_notes: int
+    fork_faults: int
+    wrong_texts: int
     log_gaps: int
     log_duplicates: int
     log_disorder: int
@@ -45,11 +53,18 @@ class Report(Struct, frozen=True, kw_only=True):
     unknown_outcomes: int
     idempotent_repeats: int
     """Idempotent calls that came again under their old key, and had no second effect."""
+    cancels: int
+    cancelled: int
+    approvals: int
+    notes: int
+    forks: int
     kills: int
     kills_in_flight: int
     freezes: int
     freezes_in_flight: int
     database_restarts: int
+    bus_kills: int
+    server_kills: int
     crash_points_hit: Mapping[str, int]
     takeovers: int
     takeover_p50_s: float
@@ -64,20 +79,26 @@ class Report(Struct, frozen=True, kw_only=True):
 
 def checked(evidence: Evidence, demands: Demands) -> Report:
     """The report on a run."""
-    outcome = _Outcomes(evidence)
-    effects = _Effects(evidence.witness)
+    outcome = Outcomes(evidence)
+    effects = Effects(evidence.witness)
+    requests = Requests(evidence)
     logs = LogFaults(evidence)
     every = [event for log in evidence.events.values() for event in log]
     flights = Takeovers(evidence.witness, evidence.executions, every)
     hits = Counter(line["point"] for line in evidence.witness if line["op"] == "crash")
     duplicates = list(_duplicate_messages(evidence.messages))
-    restarts = sum(1 for line in evidence.witness if line["op"] == "restart")
+    done = Counter(line["op"] for line in evidence.witness)
     problems = [
         *outcome.lost,
         *duplicates,
         *effects.silent_repeats,
         *effects.duplicate_effects,
         *outcome.wrong,
+        *effects.unapproved,
+        *requests.end_faults,
+        *requests.note_faults,
+        *outcome.fork_faults,
+        *logs.texts,
         *logs.gaps,
         *logs.duplicates,
         *logs.disorder,
@@ -93,6 +114,11 @@ def checked(evidence: Evidence, demands: Demands) -> Report:
         silent_repeats=len(effects.silent_repeats),
         duplicate_effects=len(effects.duplicate_effects),
         wrong_answers=len(outcome.wrong),
+        unapproved_calls=len(effects.unapproved),
+        wrong_ends=len(requests.end_faults),
+        lost_notes=len(requests.note_faults),
+        fork_faults=len(outcome.fork_faults),
+        wrong_texts=len(logs.texts),
         log_gaps=len(logs.gaps),
         log_duplicates=len(logs.duplicates),
         log_disorder=len(logs.disorder),
@@ -100,11 +126,18 @@ def checked(evidence: Evidence, demands: Demands) -> Report:
         bad_snapshots=len(evidence.bad_snapshots),
         unknown_outcomes=outcome.unknown,
         idempotent_repeats=effects.idempotent_repeats,
+        cancels=requests.cancels,
+        cancelled=requests.cancelled,
+        approvals=effects.approvals,
+        notes=len(requests.notes),
+        forks=outcome.forks,
         kills=len(flights.kills),
         kills_in_flight=_in_flight(flights.kills),
         freezes=len(flights.freezes),
         freezes_in_flight=_in_flight(flights.freezes),
-        database_restarts=restarts,
+        database_restarts=done["restart"],
+        bus_kills=done["kill_bus"],
+        server_kills=done["kill_server"],
         crash_points_hit=dict(sorted(hits.items())),
         takeovers=len(flights.seconds),
         takeover_p50_s=flights.quantile(0.5),
@@ -146,127 +179,26 @@ def _unproven(
         )
 
 
-class _Outcomes:
-    """Whether every scenario ended once, with the answer that follows from the witness."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.lost: list[str] = []
-        self.wrong: list[str] = []
-        self.finished = 0
-        self.unknown = 0
-        self._effects = _receipts(evidence.witness)
-        self._answers: dict[str, list[SessionMessage]] = {}
-        asked: dict[int, list[str]] = {}
-        for message in evidence.messages:
-            if message.role is MessageRole.ASSISTANT:
-                self._answers.setdefault(str(message.agent_execution_id), []).append(message)
-            elif message.role is MessageRole.USER and (wanted := scenario_in(message.content)):
-                asked.setdefault(wanted.number, []).append(str(message.agent_execution_id))
-        by_id = {execution.id: execution for execution in evidence.executions}
-        for number in range(evidence.executions_asked):
-            ids = asked.get(number, [])
-            if not ids or ids[0] not in by_id:
-                self.lost.append(f"scenario {number} was sent and has no execution")
-                continue
-            self._look_at(scenario(number, evidence.seed), by_id[ids[0]])
-
-    def _look_at(self, wanted: Scenario, execution: Execution) -> None:
-        where = f"execution {execution.id} (scenario {wanted.number})"
-        if not execution.status.is_over:
-            self.lost.append(
-                f"{where} is still {execution.status} after attempt {execution.attempt}"
-            )
-            return
-        if execution.status is not ExecutionStatus.COMPLETED:
-            self.wrong.append(f"{where} is {execution.status}: {execution.error_message}")
-            return
-        last = self._answers.get(execution.id, [])
-        said = last[-1].content if last else ""
-        unknown = unknown_in(said)
-        if unknown is None:
-            self.wrong.append(f"{where} completed and its last assistant message is {said!r}")
-            return
-        faults = list(self._faults(wanted, execution, said, unknown))
-        self.wrong.extend(f"{where} {fault}" for fault in faults)
-        self.unknown += len(unknown)
-        self.finished += not faults
-
-    def _faults(
-        self, wanted: Scenario, execution: Execution, said: str, unknown: frozenset[str]
-    ) -> Iterator[str]:
-        results: dict[str, str] = {}
-        for call in wanted.calls:
-            if call.id in unknown:
-                results[call.id] = UNKNOWN
-                if call.tool != "external":
-                    yield f"says that the outcome of {call.id} is unknown, which is {call.tool}"
-                if execution.attempt < 2:
-                    yield f"says that the outcome of {call.id} is unknown, and nothing crashed"
-            elif call.tool in ("pure", "ask"):
-                results[call.id] = call.pure_result if call.tool == "pure" else call.answer
-            else:
-                results[call.id] = f"receipt {self._effects.get(execution.id, {}).get(call.id)}"
-        if said != (expected := wanted.answer(results)):
-            yield f"answered {said!r}; by the witness it is {expected!r}"
-        if execution.step_count != STEPS:
-            yield f"took {execution.step_count} steps, {STEPS} were planned"
-
-
-def _receipts(witness: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """What the witness gave for each call of each execution."""
-    found: dict[str, dict[str, str]] = {}
-    for line in witness:
-        if line["op"] == "effect":
-            found.setdefault(line["execution"], {})[line["call"]] = line["receipt"]
-    return found
-
-
-class _Effects:
-    """What tools really did: external calls begun again, idempotent effects had twice."""
-
-    def __init__(self, witness: Sequence[Mapping[str, Any]]) -> None:
-        begun: Counter[tuple[str, str]] = Counter()
-        done: Counter[tuple[str, str]] = Counter()
-        applied: dict[tuple[str, str], list[str]] = {}
-        self.idempotent_repeats = 0
-        for line in witness:
-            if line["op"] not in ("begin", "effect"):
-                continue
-            call = (line["execution"], line["call"])
-            if line["effect"] == "external":
-                (begun if line["op"] == "begin" else done)[call] += 1
-            elif line["effect"] == "idempotent" and line["op"] == "effect":
-                if line["applied"]:
-                    applied.setdefault(call, []).append(line["key"])
-                else:
-                    self.idempotent_repeats += 1
-        self.silent_repeats = [
-            f"external call {call} of execution {execution} began {begun[execution, call]} times "
-            f"and took effect {done[execution, call]} times"
-            for execution, call in sorted(begun | done)
-            if begun[execution, call] > 1 or done[execution, call] > 1
-        ]
-        self.duplicate_effects = [
-            f"idempotent call {call} of execution {execution} took effect under {keys}"
-            for (execution, call), keys in sorted(applied.items())
-            if len(keys) > 1
-        ]
-
-
 def _duplicate_messages(messages: Sequence[SessionMessage]) -> Iterator[str]:
     """Messages that a person sees twice: the same event of the same step and call."""
     counted: Counter[tuple[Any, ...]] = Counter()
     for message in messages:
         notes = message.metadata
+        if is_copy(notes):
+            continue
         which = [notes.get(name) for name in ("step", "step_number", "call_id", "tool_call_id")]
-        wanted = scenario_in(message.content) if message.role is MessageRole.USER else None
-        if wanted is not None:
+        asked = message.content if message.role is MessageRole.USER else ""
+        if (wanted := scenario_in(asked)) is not None:
             key: tuple[Any, ...] = ("user", wanted.number)
+        elif (note := note_in(asked)) is not None:
+            key = ("note", note)
         else:
             same = message.content if not any(which) else ""
             event = notes.get("event_type")
             key = (message.agent_execution_id, message.role.value, event, *which, same)
         counted[key] += 1
     for key, count in counted.items():
-        if count > 1:
+        # A scenario asks up to two questions in two steps; their answers are noted in one wording.
+        allowed = 2 if str(key[-1]).startswith("Answer received") else 1
+        if count > allowed:
             yield f"{count} messages of one event: {key}"

@@ -9,11 +9,13 @@ import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
 import msgspec
 
 from chaos import witness
+from chaos.buses import running_bus
 from chaos.checker import Demands, Report, checked
 from chaos.databases import running_database
 from chaos.evidence import gathered
@@ -21,7 +23,7 @@ from chaos.harness import TOOL_POINTS, Harness
 from chaos.settings import ChaosSettings, Place
 from stepwell.stores.opening import open_store
 
-WRITES = ("claim", "start", "call.begin", "call.end", "chatter", "step", "finish", "renew", "send")
+WRITES = ("claim", "step", "finish", "send", "answer", "cancel", "fork")
 """Writes that every run comes by; the names of others are learned from the processes."""
 POINTS = (*TOOL_POINTS, *(f"{when}:{name}" for name in WRITES for when in ("before", "after")))
 
@@ -35,11 +37,14 @@ async def run(settings: ChaosSettings, folder: Path, postgres_url: str | None) -
     )
     process.start()
     try:
-        with running_database(settings.db, folder, postgres_url) as database:
-            place = Place(url=database.url, folder=str(folder))
+        with (
+            running_database(settings.db, folder, postgres_url) as database,
+            running_bus(settings, database.url) as bus,
+        ):
+            place = Place(url=database.url, folder=str(folder), port=_free_port(), bus_url=bus.url)
             store = await open_store(database.url)
             try:
-                harness = Harness(settings, place, database, store)
+                harness = Harness(settings, place, database, bus, store)
                 try:
                     await harness.run()
                 finally:
@@ -73,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if options.db == "sqlite" or options.postgres_url:
         given["restarts"] = 0
+    if options.db == "sqlite" and options.bus == "database":
+        given["bus_kills"] = 0
     settings = ChaosSettings(**given)
     # However it is ended, it ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -90,6 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if report.problems else 0
 
 
+def _free_port() -> int:
+    with create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
 def _print(figures: dict[str, Any], *, as_json: bool) -> None:
     problems = figures["problems"]
     if as_json:
@@ -101,11 +113,21 @@ def _print(figures: dict[str, Any], *, as_json: bool) -> None:
                 for point, count in value.items():
                     print(f"  {point:20} {count:6}")
             elif name != "problems":
-                print(f"{name:22} {value}")
+                print(f"{name:26} {value}")
     for problem in problems:
         print(f"WRONG: {problem}", file=sys.stderr)
-    if problems:
-        print(f"{len(problems)} things are wrong", file=sys.stderr)
+    print(_verdict(figures), file=sys.stderr)
+
+
+def _verdict(figures: dict[str, Any]) -> str:
+    damage = (
+        f"{figures['kills']} kills, {figures['freezes']} freezes, "
+        f"{figures['database_restarts']} database restarts, {figures['bus_kills']} bus kills"
+    )
+    takeovers = f"p99 of takeovers {figures['takeover_p99_s']:.2f} s"
+    wrong = len(figures["problems"])
+    word = "PASSED" if not wrong else f"FAILED, {wrong} things are wrong"
+    return f"{word}: {figures['executions']} executions through {damage}; {takeovers}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,6 +137,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     known = ChaosSettings(db="sqlite")
     parser.add_argument("--db", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument(
+        "--bus",
+        choices=("database", "redis"),
+        default="database",
+        help="what carries the bus: the database itself, or a Redis server that is started",
+    )
     for name, about in _NUMBERS.items():
         default = getattr(known, name)
         kind = int if isinstance(default, int) else float
@@ -139,7 +167,9 @@ _NUMBERS = {
     "min_hits": "how often each crash point must be hit",
     "freezes": "workers stopped for longer than their lease, and woken up again",
     "restarts": "restarts of PostgreSQL in the middle",
-    "subscribers": "readers of the event logs that reconnect at random",
+    "bus_kills": "kills of the bus: PostgreSQL's LISTEN and NOTIFY connections, or Redis",
+    "server_kills": "kills of the server that the subscribers follow",
+    "subscribers": "followers of sessions over SSE that reconnect at random",
     "seconds": "the most that the run may take",
     "pause_seconds": "how long a model's turn and a tool take",
     "lease_seconds": "after which an execution is taken over",

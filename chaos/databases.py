@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from chaos.settings import ChaosSettings, Place
 from stepwell.clock import SystemClock
@@ -14,9 +14,14 @@ from stepwell.worker import choice
 from stepwell.worker.work import Work
 
 
-async def opened(url: str) -> Store:
+async def open_existing(place: Place) -> Store:
     """The store, whose tables are there already."""
-    return await open_store(url, migrate=False)
+    return await open_store(place.url, migrate=False, **bus_options(place))
+
+
+def bus_options(place: Place) -> dict[str, Any]:
+    """What names the bus, where it is not the database's own."""
+    return {} if place.bus_url is None else {"bus_url": place.bus_url}
 
 
 def worker_for(

@@ -1,6 +1,7 @@
 """What is left after a run: rows of the database, the witness's file, every subscriber's log."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ from chaos.witness import lines_of
 from stepwell import StepwellError
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT
-from stepwell.sessions.records import Execution, LoggedEvent, Session, SessionMessage
+from stepwell.sessions.records import (
+    Execution,
+    ExecutionStatus,
+    LoggedEvent,
+    Session,
+    SessionMessage,
+)
 
 PAGE = 500
 
@@ -25,6 +32,9 @@ class SubscriberLog(Struct, frozen=True):
     seen: Sequence[tuple[int, str]]
     """Number and id of each event."""
     reconnects: int = 0
+    texts: Mapping[str, str] = {}
+    """By execution: what was streamed of its last step, of those that completed."""
+    resets: int = 0
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -33,6 +43,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     executions_asked: int
     seed: int
     executions: Sequence[Execution]
+    sessions: Sequence[Session] = ()
     messages: Sequence[SessionMessage]
     events: Mapping[str, Sequence[LoggedEvent]]
     """By session."""
@@ -57,6 +68,7 @@ async def gathered(store: Store, folder: Path, *, executions: int, seed: int) ->
         executions_asked=executions,
         seed=seed,
         executions=rows,
+        sessions=found,
         messages=messages,
         events=events,
         witness=lines_of(folder / "witness.jsonl"),
@@ -71,16 +83,27 @@ def subscriber_logs(folder: Path) -> list[SubscriberLog]:
     logs: list[SubscriberLog] = []
     for file in sorted(folder.glob("subscriber-*.jsonl")):
         seen: dict[str, list[tuple[int, str]]] = {}
-        reconnects: dict[str, int] = {}
+        texts: dict[str, dict[str, str]] = {}
+        counted: Counter[tuple[str, str]] = Counter()
         for text in file.read_text().splitlines():
             line = json.loads(text)
             session = line["session"]
-            if "seq" in line:
-                seen.setdefault(session, []).append((line["seq"], line["id"]))
-            else:
-                reconnects[session] = reconnects.get(session, 0) + 1
+            match line:
+                case {"seq": seq, "id": id}:
+                    seen.setdefault(session, []).append((seq, id))
+                case {"execution": execution, "text": streamed}:
+                    texts.setdefault(session, {})[execution] = streamed
+                case _:
+                    counted[session, "reset" if "reset" in line else "reconnect"] += 1
         logs.extend(
-            SubscriberLog(file.stem, session, entries, reconnects.get(session, 0))
+            SubscriberLog(
+                file.stem,
+                session,
+                entries,
+                counted[session, "reconnect"],
+                texts.get(session, {}),
+                counted[session, "reset"],
+            )
             for session, entries in seen.items()
         )
     return logs
@@ -130,7 +153,8 @@ async def _state_faults(
     invalid: list[str] = []
     for execution in executions:
         rows = await store.read(lambda tx, id=execution.id: tx.snapshots(id))
-        if execution.status.is_over and (not rows or not rows[-1].is_final):
+        never_ran = execution.status is ExecutionStatus.CANCELLED and execution.attempt == 0
+        if execution.status.is_over and not never_ran and (not rows or not rows[-1].is_final):
             bad.append(f"execution {execution.id} has no final snapshot")
         for row in rows:
             try:

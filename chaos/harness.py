@@ -1,4 +1,4 @@
-"""Runs the workers, and does to them what the seed says until every demand is met.
+"""Runs the processes, and does to them what the seed says until every demand is met.
 
 The tempo follows the damage: scenarios are sent as the kills progress, so that there is work in
 flight from the first kill to the last.
@@ -6,14 +6,16 @@ flight from the first kill to the last.
 
 import asyncio
 import random
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
-from chaos import reader, sender, worker
+from chaos import live_server, reader, sender, worker
+from chaos.buses import RunningBus
 from chaos.databases import Database
 from chaos.processes import Child
-from chaos.sender import Progress
+from chaos.progress import Progress
 from chaos.settings import ChaosSettings, Place
 from chaos.witness import WitnessLine, lines_of
 from stepwell.sessions.errors import SessionError
@@ -25,8 +27,9 @@ MOST_UNEXPECTED = 10
 ARMED_SECONDS = 3.0
 """A crash point that is not reached in this time is tried in another process."""
 TOOL_POINTS = ("before:tool", "in:tool", "after:tool")
-SENDER_WRITES = ("send", "answer")
-RARE = (":pause", ":sweep", ":clear_jobs")
+SENDER_WRITES = ("send", "answer", "cancel", "fork")
+PROGRESS_SECONDS = 5.0
+RARE = (":pause", ":sweep", ":clear_jobs", ":cancel", ":fork")
 """Points that are reached seldom, or only when a worker begins: armed beside another one, and in
 every second new worker from the start."""
 
@@ -35,11 +38,17 @@ class Harness:
     """One run on one database."""
 
     def __init__(
-        self, settings: ChaosSettings, place: Place, database: Database, store: Store
+        self,
+        settings: ChaosSettings,
+        place: Place,
+        database: Database,
+        bus: RunningBus,
+        store: Store,
     ) -> None:
         self._settings = settings
         self._place = place
         self._database = database
+        self._bus = bus
         self._store = store
         self._dice = random.Random(settings.seed)
         self._witness = WitnessLine(place.witness, "harness")
@@ -47,10 +56,13 @@ class Harness:
         self._workers: list[Child] = []
         self._sender: Child | None = None
         self._reader: Child | None = None
+        self._server: Child | None = None
         self._started = 0
         self._random_kills = 0
         self._freezes = 0
         self._restarts = 0
+        self._bus_kills = 0
+        self._server_kills = 0
         self._allowed = 0
         self._hits: Counter[str] = Counter()
         self._seen: set[str] = set()
@@ -61,10 +73,12 @@ class Harness:
 
     async def run(self) -> None:
         """Until everything was sent, hurt and finished, or the time is over."""
-        deadline = time.monotonic() + self._settings.seconds
+        began = time.monotonic()
+        deadline = began + self._settings.seconds
+        self._server = Child("server-0", live_server.main, self._settings, self._place)
         self._reader = Child("reader", reader.main, self._settings, self._place)
         self._next_damage = time.monotonic() + 0.5
-        looked_at = 0.0
+        looked_at = told_at = 0.0
         while time.monotonic() < deadline and len(self.unexpected) < MOST_UNEXPECTED:
             self._respawn()
             self._thaw()
@@ -75,13 +89,16 @@ class Harness:
                 if unfinished == 0 and self._all_sent():
                     break
                 self._pace(unfinished)
+                if time.monotonic() - told_at > PROGRESS_SECONDS:
+                    told_at = time.monotonic()
+                    self._print_progress(told_at - began, unfinished)
             await self._hurt()
             await asyncio.sleep(TICK)
         await self._finish_reading(max(5.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """End every process of the run."""
-        for child in [*self._workers, self._sender, self._reader]:
+        for child in [*self._workers, self._sender, self._reader, self._server]:
             if child is not None:
                 child.end()
         self._witness.close()
@@ -99,6 +116,11 @@ class Harness:
             if self._dice.random() < 0.5:
                 child.say(arm=None, skip=0, also=self._rare())
             self._workers.append(child)
+        if self._server is not None and not self._server.lives:
+            self._bury(self._server)
+            self._started += 1
+            name = f"server-{self._started}"
+            self._server = Child(name, live_server.main, self._settings, self._place)
         if self._sender is not None and not self._sender.lives:
             self._bury(self._sender)
             self._sender = None
@@ -117,6 +139,9 @@ class Harness:
         for child in self._workers:
             if child.frozen_until is not None and child.frozen_until < time.monotonic():
                 child.thaw()
+                if child.holds_up_others:
+                    child.holds_up_others = False
+                    self._witness.tell("released", worker=child.name)
 
     # What is done to them
 
@@ -134,7 +159,8 @@ class Harness:
                 child.arm(None)
                 child.armed = None
         free = [child for child in whole if child.armed is None]
-        if free:
+        # One must be left to take over; otherwise the time of a takeover is that of a start.
+        if len(free) >= min(2, self._settings.workers):
             self._next_damage = now + self._dice.uniform(0.2, 0.9)
             await self._hurt_one(self._dice.choice(free), oldest=free[0])
         self._arm_sender()
@@ -143,6 +169,8 @@ class Harness:
         options = ["kill"] * max(0, self._settings.kills - self._random_kills)
         options += ["freeze"] * (self._settings.freezes - self._freezes)
         options += ["restart"] * (self._settings.restarts - self._restarts)
+        options += ["kill bus"] * (self._settings.bus_kills - self._bus_kills)
+        options += ["kill server"] * (self._settings.server_kills - self._server_kills)
         options += ["arm"] * sum(self._missing(of_sender=False).values())
         match self._dice.choice(options) if options else None:
             case "kill":
@@ -152,8 +180,16 @@ class Harness:
             case "freeze":
                 self._freezes += 1
                 # The oldest has most to do; a new one may have nothing yet.
-                oldest.frozen_until = time.monotonic() + self._settings.lease_seconds * 1.7
-                oldest.say(freeze=True)
+                self._freeze(oldest)
+            case "kill bus":
+                self._bus_kills += 1
+                killed = await asyncio.to_thread(self._bus.kill)
+                self._witness.tell("kill_bus", killed=killed)
+            case "kill server":
+                self._server_kills += 1
+                if self._server is not None and self._server.lives:
+                    self._server.kill()
+                    self._witness.tell("kill_server", server=self._server.name)
             case "restart":
                 self._restarts += 1
                 immediate = self._restarts % 2 == 0
@@ -166,15 +202,28 @@ class Harness:
             case _:
                 pass
 
+    def _freeze(self, child: Child) -> None:
+        """Stop it for longer than its lease. Every second time wherever it is: on SQLite maybe
+        inside of a write, which keeps all others from writing until it goes on."""
+        child.frozen_until = time.monotonic() + self._settings.lease_seconds * 1.7
+        if self._freezes % 2:
+            child.say(freeze=True)
+            return
+        self._witness.tell("freeze", worker=child.name, pid=child.pid)
+        child.freeze()
+        if self._settings.db == "sqlite":
+            child.holds_up_others = True
+            self._witness.tell("hold", worker=child.name)
+
     def _arm_sender(self) -> None:
         child = self._sender
         if child is None or not child.is_ready or child.armed is not None:
             return
         if missing := self._missing(of_sender=True):
-            child.arm(self._one_of(missing), self._dice.randint(0, 1))
+            child.arm(self._one_of(missing), self._dice.randint(0, 1), self._rare(of_sender=True))
 
-    def _rare(self) -> list[str]:
-        missing = self._missing(of_sender=False)
+    def _rare(self, *, of_sender: bool = False) -> list[str]:
+        missing = self._missing(of_sender=of_sender)
         return [point for point in missing if point.endswith(RARE)]
 
     def _one_of(self, missing: Counter[str]) -> str:
@@ -193,7 +242,13 @@ class Harness:
         )
 
     def _is_hurt_enough(self) -> bool:
-        return self._damage_left() == 0 and self._restarts >= self._settings.restarts
+        wanted = self._settings
+        return (
+            self._damage_left() == 0
+            and self._restarts >= wanted.restarts
+            and self._bus_kills >= wanted.bus_kills
+            and self._server_kills >= wanted.server_kills
+        )
 
     def _damage_left(self) -> int:
         wanted = self._settings
@@ -231,6 +286,21 @@ class Harness:
         self._allowed = max(self._allowed, min(wanted.executions, allowed))
         if self._sender is not None:
             self._sender.say(allow=self._allowed)
+
+    def _print_progress(self, seconds: float, unfinished: int) -> None:
+        wanted = self._settings
+        sent = len(Progress(Path(self._place.folder)).sent)
+        crashes = sum(self._hits.values())
+        missing = sum(sum(self._missing(of_sender=it).values()) for it in (False, True))
+        print(
+            f"{seconds:4.0f} s: sent {sent}/{wanted.executions}, open {unfinished}, kills "
+            f"{self._random_kills}/{wanted.kills} + {crashes} at crash points ({missing} to go), "
+            f"freezes {self._freezes}/{wanted.freezes}, database restarts "
+            f"{self._restarts}/{wanted.restarts}, bus {self._bus_kills}/{wanted.bus_kills}, "
+            f"server {self._server_kills}/{wanted.server_kills}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     async def _finish_reading(self, seconds: float) -> None:
         """Let the subscribers read to the end."""

@@ -1,17 +1,18 @@
 """What is wrong with the event logs of sessions, and with what subscribers saw of them."""
 
-from collections import Counter
-
 from chaos.evidence import Evidence, SubscriberLog
+from stepwell.sessions.records import MessageRole
 
 
 class LogFaults:
-    """The event logs have no holes, and every subscriber saw exactly what is in them."""
+    """The journals have no holes, and every subscriber saw exactly what is in them. The text that
+    was streamed to it of an execution's last step is the stored answer."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.gaps: list[str] = []
         self.duplicates: list[str] = []
         self.disorder: list[str] = []
+        self.texts: list[str] = []
         self._true = {
             session: [(event.seq, event.id) for event in events]
             for session, events in evidence.events.items()
@@ -21,17 +22,26 @@ class LogFaults:
                 self.gaps.append(f"the log of session {session} is not numbered from 1 on")
             if len({id for _, id in events}) != len(events):
                 self.duplicates.append(f"the log of session {session} has an event twice")
-        for session, log in evidence.events.items():
-            ends = Counter(e.execution_id for e in log if e.type == "execution.completed")
-            twice = [execution for execution, count in ends.items() if count > 1]
-            self.duplicates.extend(f"execution {id} completed twice in {session}" for id in twice)
+        answers = {
+            message.agent_execution_id: message.content
+            for message in evidence.messages
+            if message.role is MessageRole.ASSISTANT
+        }
         for log in evidence.subscribers:
             self._compare(log)
+            for execution, text in log.texts.items():
+                if text != answers.get(execution):
+                    self.texts.append(
+                        f"{log.subscriber} of session {log.session_id} was streamed {text!r} by "
+                        f"execution {execution}, and stored is {answers.get(execution)!r}"
+                    )
 
     def _compare(self, log: SubscriberLog) -> None:
         who = f"{log.subscriber} of session {log.session_id}"
         numbers = [seq for seq, _ in log.seen]
         true = self._true.get(log.session_id, [])
+        if log.resets:
+            self.gaps.append(f"{who} was told to start over, and nothing was deleted")
         if len(set(numbers)) != len(numbers):
             self.duplicates.append(f"{who} was told an event twice")
         if numbers != sorted(numbers):

@@ -11,6 +11,7 @@ import procrastinate
 import psycopg_pool
 from sqlalchemy.dialects.postgresql import psycopg
 
+import chaos.live_server
 import chaos.reader
 import chaos.sender
 import chaos.worker

@@ -46,6 +46,7 @@ class Child:
         self.armed: str | None = None
         self.armed_at = 0.0
         self.frozen_until: float | None = None
+        self.holds_up_others = False
         self._is_ready = False
 
     @property
@@ -79,6 +80,11 @@ class Child:
         """``kill -9``."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """``SIGSTOP``, whatever it is doing."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a frozen one go on."""

@@ -1,64 +1,134 @@
-"""The process of the subscribers: each follows sessions from a cursor, and breaks off at random.
+"""The process of the subscribers: each follows sessions over SSE, and breaks off at random.
 
-Every subscriber keeps its own log of what it was told, in a file of its own. Sessions are read
-through the same feeds that the live channels of the server use.
+A subscriber goes on from the id of the last event that it was given, as a browser does. It writes
+down every journal entry that it saw, and of each execution that completed the text of its last step
+as the chunks told it.
 """
 
 import asyncio
 import json
 import os
 import random
+from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec import Struct
+
 from chaos.control import listen
-from chaos.databases import opened
-from chaos.settings import ChaosSettings, Place
-from stepwell.clock import SystemClock
-from stepwell.server.live.feed import Feeds, Reset
-from stepwell.server.settings import ServerSettings
+from chaos.databases import open_existing
+from chaos.settings import USER, ChaosSettings, Place
 from stepwell.sessions.errors import SessionError
 from stepwell.sessions.ports import SessionFilter, Store
 from stepwell.sessions.principal import DEFAULT_TENANT
 
 MOST_SESSIONS = 100_000
+_LOST = (OSError, EOFError, asyncio.IncompleteReadError, TimeoutError)
+
+
+class SseEvent(Struct, frozen=True):
+    """One event as it came over the wire."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+    @property
+    def seq(self) -> int | None:
+        """Its number in the journal; None for what is not stored, such as a delta."""
+        return int(self.id) if self.id.isdigit() else None
+
+
+async def sse_events(port: int, session_id: str, last_id: str) -> AsyncIterator[SseEvent]:
+    """What the server tells of a session behind an event; ends when the server hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+    try:
+        head = [
+            f"GET /agent/sessions/{session_id}/events?after=0 HTTP/1.1",
+            f"Host: 127.0.0.1:{port}",
+            "Accept: text/event-stream",
+            f"X-Stepwell-User: {USER.user_id}",
+            *([f"Last-Event-ID: {last_id}"] if last_id else []),
+        ]
+        writer.write(("\r\n".join(head) + "\r\n\r\n").encode())
+        status = await reader.readline()
+        if b" 200 " not in status:
+            if b" 503 " in status or not status:
+                raise ConnectionError(f"the server answered {status!r}")
+            rest = await reader.read(2000)
+            raise AssertionError(f"the server answered {status!r} {rest!r}")
+        await reader.readuntil(b"\r\n\r\n")
+        fields: dict[str, str] = {}
+        # Lengths of HTTP's own chunks stand between the lines; they are no field of an event.
+        while line := await reader.readline():
+            name, colon, value = line.decode().strip().partition(": ")
+            if colon and name in ("id", "event", "data"):
+                fields[name] = value
+            elif not name and "data" in fields:
+                data = json.loads(fields["data"])
+                yield SseEvent(fields.get("id", last_id), fields.get("event", ""), data)
+                fields = {}
+    finally:
+        writer.close()
 
 
 class Subscriber:
-    """Follows some sessions and logs what it is told."""
+    """Follows some sessions and writes down what it is told."""
 
-    def __init__(self, number: int, settings: ChaosSettings, feeds: Feeds, file: IO[str]) -> None:
+    def __init__(self, number: int, settings: ChaosSettings, place: Place, file: IO[str]) -> None:
         self._dice = random.Random(settings.seed * 31 + number)
-        self._feeds = feeds
+        self._port = place.port
         self._file = file
+        self._last_ids: dict[str, str] = {}
         self._cursors: dict[str, int] = {}
+        self._texts: dict[str, str] = {}
+        """By execution: what was streamed of its newest step."""
 
     def cursor(self, session_id: str) -> int:
         """The last number that it was told of that session."""
         return self._cursors.get(session_id, 0)
 
     async def follow(self, session_id: str) -> None:
-        """Until cancelled: connect with the last number, listen for a while, break off."""
+        """Until cancelled: connect behind the last event, listen for a while, break off."""
         while True:
             try:
-                async with asyncio.timeout(self._dice.uniform(0.2, 3.0)):
-                    await self._listen(session_id, self._dice.randint(1, 30))
-            except TimeoutError:
-                pass
-            except SessionError:
-                await asyncio.sleep(0.2)  # the database is being restarted
+                async with asyncio.timeout(self._dice.uniform(1.0, 8.0)):
+                    await self._listen(session_id, self._dice.randint(5, 100))
+            except _LOST:
+                await asyncio.sleep(0.2)
             self._write(session_id, {"reconnect": self.cursor(session_id)})
 
     async def _listen(self, session_id: str, most: int) -> None:
-        async with await self._feeds.subscribe(session_id, self.cursor(session_id)) as events:
-            while most > 0 and (batch := await events.take()) is not None:
-                for told in batch[:most]:
-                    if isinstance(told, Reset):
-                        raise AssertionError(f"{session_id}: reset, and nothing was pruned")
-                    self._cursors[session_id] = told.event.seq
-                    self._write(session_id, {"seq": told.event.seq, "id": told.event.id})
-                most -= len(batch)
+        events = sse_events(self._port, session_id, self._last_ids.get(session_id, ""))
+        async for event in events:
+            self._note(session_id, event)
+            most -= 1
+            if most <= 0:
+                break
+        await events.aclose()
+
+    def _note(self, session_id: str, event: SseEvent) -> None:
+        self._last_ids[session_id] = event.id
+        if event.type == "reset":
+            self._write(session_id, {"reset": event.data})
+            return
+        if event.seq is not None:
+            self._cursors[session_id] = event.seq
+            self._write(session_id, {"seq": event.seq, "id": event.data.get("id", "")})
+        execution = str(event.data.get("execution_id"))
+        match event.type:
+            case "agent.step.started":
+                self._texts[execution] = ""
+            case "agent.stream.chunk":
+                text = event.data.get("payload", {}).get("content", "")
+                self._texts[execution] = self._texts.get(execution, "") + text
+            case "execution.completed":
+                self._write(
+                    session_id, {"execution": execution, "text": self._texts.pop(execution, "")}
+                )
+            case _:
+                pass
 
     def _write(self, session_id: str, line: dict[str, Any]) -> None:
         self._file.write(json.dumps({"session": session_id, **line}) + "\n")
@@ -69,14 +139,12 @@ class Readers:
 
     def __init__(self, settings: ChaosSettings, place: Place, store: Store) -> None:
         self._store = store
-        self._feeds = Feeds(store, SystemClock(), ServerSettings())
         self._files = [
             (Path(place.folder) / f"subscriber-{number}.jsonl").open("w")
             for number in range(settings.subscribers)
         ]
         self._subscribers = [
-            Subscriber(number, settings, self._feeds, file)
-            for number, file in enumerate(self._files)
+            Subscriber(number, settings, place, file) for number, file in enumerate(self._files)
         ]
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self.finishing = asyncio.Event()
@@ -87,14 +155,14 @@ class Readers:
             try:
                 newest = await self._newest()
             except SessionError:
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.5)
                 continue
             for session_id in newest:
                 if session_id not in self._tasks:
                     self._begin(session_id)
             if self.finishing.is_set() and self._has_all(newest):
                 break
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
         tasks = [task for some in self._tasks.values() for task in some]
         for task in tasks:
             task.cancel()
@@ -132,7 +200,7 @@ class Readers:
 
 
 async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connection) -> None:
-    store = await opened(place.url)
+    store = await open_existing(place)
     readers = Readers(settings, place, store)
     listen(pipe, lambda _: readers.finishing.set())
     pipe.send({"ready": os.getpid(), "name": name})

@@ -22,6 +22,10 @@ class ChaosSettings(Struct, frozen=True, kw_only=True):
     min_hits: int = 5
     freezes: int = 4
     restarts: int = 2
+    bus: str = "database"
+    """``redis`` for a Redis server beside the database."""
+    bus_kills: int = 3
+    server_kills: int = 3
     subscribers: int = 4
     seconds: float = 600.0
     pause_seconds: float = 0.2
@@ -60,6 +64,9 @@ class Place(Struct, frozen=True, kw_only=True):
     url: str
     """Of the database."""
     folder: str
+    port: int = 0
+    """Of the server that the subscribers follow."""
+    bus_url: str | None = None
 
     @property
     def witness(self) -> str:

@@ -88,7 +88,10 @@ class Takeovers:
 
 
 def _outages(witness: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """When the database was away."""
-    begun = [line["at"] for line in witness if line["op"] == "restart"]
-    over = [line["at"] for line in witness if line["op"] == "restarted"]
-    return list(zip(begun, over, strict=False))
+    """When the database was away, or a stopped process may have kept all others from writing."""
+    found: list[tuple[float, float]] = []
+    for begin, end in (("restart", "restarted"), ("hold", "released")):
+        begun = [line["at"] for line in witness if line["op"] == begin]
+        over = [line["at"] for line in witness if line["op"] == end]
+        found.extend(zip(begun, over, strict=False))
+    return found

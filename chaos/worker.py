@@ -8,7 +8,7 @@ from typing import Any
 from chaos.agent import AGENT, chaos_agent
 from chaos.control import listen
 from chaos.crash_points import CrashingStore, CrashPoints
-from chaos.databases import opened, worker_for
+from chaos.databases import open_existing, worker_for
 from chaos.settings import ChaosSettings, Place
 from chaos.witness import WitnessLine
 from stepwell.sessions.directory import AgentDirectory
@@ -25,7 +25,7 @@ async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connecti
         if "freeze" in order:
             points.freeze()
 
-    store = CrashingStore(await opened(place.url), points)
+    store = CrashingStore(await open_existing(place), points)
     agents = AgentDirectory({AGENT: chaos_agent(points, settings.pause_seconds)})
     jobs = jobs_for(place.url)
     runner = Runner(store, jobs, agents, settings=settings.session_settings)

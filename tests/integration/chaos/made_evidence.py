@@ -1,10 +1,11 @@
 """Hand-made evidence of a small run in which all went well; the tests spoil it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from chaos.evidence import Evidence, SubscriberLog
-from chaos.scenario import STEPS, UNKNOWN, scenario
+from chaos.scenario import DENIED, STEPS, UNKNOWN, scenario
 from stepwell.sessions.records import (
     Execution,
     ExecutionStatus,
@@ -78,13 +79,17 @@ def effects(number: int, unknown: str | None = None) -> list[dict[str, Any]]:
             "key": f"e{number}:1:{call.id}",
             "effect": call.tool,
         }
+        if call.tool == "guarded":
+            lines.append({**told, "op": "approve", "at": AT + 0.5, "approved": not call.is_denied})
+            if call.is_denied:
+                continue
         lines.append({"op": "begin", **told})
         if call.id != unknown:
             lines.append({"op": "effect", "applied": True, "receipt": f"r-{call.id}", **told})
     return lines
 
 
-def answer(number: int, unknown: str | None = None) -> str:
+def answer(number: int, unknown: str | None = None, notes: Sequence[str] = ()) -> str:
     """The answer that follows from ``effects``."""
     results: dict[str, str] = {}
     for call in scenario(number, SEED).calls:
@@ -94,9 +99,11 @@ def answer(number: int, unknown: str | None = None) -> str:
             results[call.id] = call.pure_result
         elif call.tool == "ask":
             results[call.id] = call.answer
+        elif call.tool == "guarded" and call.is_denied:
+            results[call.id] = DENIED
         else:
             results[call.id] = f"receipt r-{call.id}"
-    return scenario(number, SEED).answer(results)
+    return scenario(number, SEED).answer(results, notes)
 
 
 def call_of(number: int, tool: str) -> str:

@@ -167,7 +167,7 @@ def told_another_event(evidence: Evidence) -> Evidence:
         (lambda evidence: heard(evidence, 0, 2, 1, 3), "log_disorder"),
         (told_another_event, "log_disorder"),
         (hole_in_the_log, "log_gaps"),
-        (completed_twice, "log_duplicates"),
+        (completed_twice, "wrong_ends"),
         (lambda evidence: replace(evidence, bad_snapshots=["unreadable"]), "bad_snapshots"),
         (lambda evidence: replace(evidence, invalid_histories=["order"]), "invalid_histories"),
     ],

@@ -21,8 +21,10 @@ SHORT = {
     "workers": 2,
     "concurrency": 5,
     "min-hits": 0,
-    "freezes": 1,
+    "freezes": 2,
     "restarts": 1,
+    "bus-kills": 1,
+    "server-kills": 1,
     "lease-seconds": 3.0,
     "pause-seconds": 0.05,
     "max-takeover-seconds": 300.0,
@@ -45,8 +47,23 @@ def check(report: dict[str, Any]) -> None:
     assert report["finished"] == EXECUTIONS
     assert report["kills"] >= 6
     assert report["kills_in_flight"] >= 1
-    zero = ("lost", "duplicate_messages", "silent_repeats", "duplicate_effects", "wrong_answers")
-    assert [report[name] for name in zero] == [0] * len(zero)
+    zero = (
+        "lost",
+        "duplicate_messages",
+        "silent_repeats",
+        "duplicate_effects",
+        "wrong_answers",
+        "unapproved_calls",
+        "wrong_ends",
+        "lost_notes",
+        "fork_faults",
+        "wrong_texts",
+    )
+    assert {name: report[name] for name in zero} == dict.fromkeys(zero, 0)
+    assert report["approvals"] >= 1
+    assert report["notes"] == 4
+    assert report["forks"] >= 1
+    assert report["server_kills"] == 1
 
 
 async def report_on(folder: Path) -> Report:
@@ -79,3 +96,4 @@ def test_on_postgres_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
     report = run("postgres", tmp_path)
     check(report)
     assert report["database_restarts"] == 1
+    assert report["bus_kills"] == 1
