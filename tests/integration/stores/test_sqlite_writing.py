@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,3 +179,42 @@ async def test_the_log_of_the_file_does_not_grow_without_end(sqlite_file: Path) 
     size = (await store.read(lambda tx: tx.size())).event_characters
     await store.close()
     assert log < size
+
+
+async def test_a_write_that_is_cancelled_leaves_the_connection_to_the_next(
+    sqlite_file: Path,
+) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
+    begun = asyncio.Event()
+
+    async def hang(tx: Transaction) -> None:
+        await tx.add_session(a_session("cancelled"))
+        begun.set()
+        await asyncio.Event().wait()
+
+    try:
+        hanging = asyncio.create_task(store.write(hang, name="hang"))
+        await begun.wait()
+        behind = asyncio.create_task(
+            store.write(lambda tx: tx.add_session(a_session("behind")), name="behind")
+        )
+        hanging.cancel()
+        await asyncio.wait({hanging})
+        await behind
+        committing = asyncio.create_task(
+            store.write(lambda tx: tx.add_session(a_session("committing")), name="commit")
+        )
+        await asyncio.sleep(0)  # it is about to commit, or does
+        committing.cancel()
+        await asyncio.wait({committing})
+        await store.write(lambda tx: tx.add_session(a_session("after")), name="after")
+
+        def there(id: str) -> Any:
+            return store.read(lambda tx: tx.session(id))
+
+        assert hanging.cancelled()
+        assert await there("cancelled") is None
+        assert await there("behind") is not None
+        assert await there("after") is not None
+    finally:
+        await store.close()

@@ -1,15 +1,16 @@
 """Writes of one process that share commits.
 
-Each runs in a savepoint on the one writing connection, one after the other, in its caller's own
-task; those that wait join until the batch is full or has lasted long enough. Then one commit, one
-wait for the disk, and all of them return.
+A write that finds the connection free commits by itself: one visit to the connection's thread.
+Those that come meanwhile wait, and then share a commit: each runs in a savepoint, one after the
+other, in its caller's own task, until the batch is full or has lasted long enough. Then one commit,
+one wait for the disk, and all of them return.
 """
 
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError
@@ -50,6 +51,8 @@ class GroupCommit:
         self._lane, self._lock, self._file, self._clock = lane, lock, file, clock
         self._queue: deque[_Writer] = deque()
         self._wanted = asyncio.Event()
+        self._connection = asyncio.Lock()
+        """Held while a batch, or a write by itself, uses the connection."""
         self._closing = False
         self._seen_changes = lane.changes
         self._checkpointed_at = clock.monotonic()
@@ -59,6 +62,9 @@ class GroupCommit:
         """Run it and return when it has committed; if it raises, it has changed nothing."""
         if self._closing:
             raise RuntimeError("the store is closed")
+        if not self._queue and not self._connection.locked():
+            await self._write_alone(work)
+            return
         writer = _Writer()
         self._queue.append(writer)
         self._wanted.set()
@@ -72,6 +78,20 @@ class GroupCommit:
                 writer.turn.cancel()
                 writer.worked.set_result(False)
         await writer.committed
+
+    async def _write_alone(self, work: Callable[[], Awaitable[None]]) -> None:
+        async with self._connection:
+            # First, because the lock lies beside the file and may be gone with its folder.
+            self._file.require_same()
+            await self._lock.acquire()
+            try:
+                self._lane.quick_command("BEGIN IMMEDIATE")
+                async with self._undone_unless_committed():
+                    await work()
+                    await self._end_transaction()
+                await self._checkpoint_if_due()
+            finally:
+                self._lock.release()
 
     async def close(self) -> None:
         """Finish what waits, then checkpoint."""
@@ -93,6 +113,10 @@ class GroupCommit:
             _answer(self._queue, RuntimeError("the store is closed"))
 
     async def _batch(self) -> None:
+        async with self._connection:
+            await self._run_batch()
+
+    async def _run_batch(self) -> None:
         batch: list[_Writer] = []
         try:
             # First, because the lock lies beside the file and may be gone with its folder.
@@ -109,18 +133,31 @@ class GroupCommit:
             _answer(failed, error)
 
     async def _commit(self, batch: list[_Writer]) -> None:
-        committed = False
-        try:
-            await self._lane.command("BEGIN IMMEDIATE")
+        self._lane.quick_command("BEGIN IMMEDIATE")
+        async with self._undone_unless_committed():
             await self._serve(batch)
-            self._file.require_same()
-            await self._lane.command("COMMIT")
-            committed = True
+            await self._end_transaction()
+        _answer(batch, None)
+
+    @asynccontextmanager
+    async def _undone_unless_committed(self) -> AsyncGenerator[None]:
+        try:
+            yield
         finally:
-            if not committed:
+            if self._lane.is_in_transaction:
                 with suppress(PassingFault, StepwellError, sqlite3.Error):
                     await self._lane.command("ROLLBACK")
-        _answer(batch, None)
+
+    async def _end_transaction(self) -> None:
+        """Commit. The thread that waits for the disk is waited for, also by who is cancelled: the
+        connection is not free before."""
+        self._file.require_same()
+        committing = asyncio.ensure_future(self._lane.command("COMMIT"))
+        try:
+            await asyncio.shield(committing)
+        except asyncio.CancelledError:
+            await asyncio.wait({committing})
+            raise
 
     async def _serve(self, batch: list[_Writer]) -> None:
         until = self._clock.monotonic() + _LONGEST_BATCH

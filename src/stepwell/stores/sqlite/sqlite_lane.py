@@ -103,6 +103,11 @@ class SqliteLane:
         """How many rows it has changed since it was opened."""
         return self._direct.total_changes
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction was begun and neither committed nor undone."""
+        return self._direct.in_transaction
+
     async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """Run a statement that is quick, by its index, and fetch what it gives."""
         prepared = self._statements.prepared(statement)

@@ -206,6 +206,9 @@ class SqliteStore:
             lane = SqliteLane(connection, driver, self._path, self._statements)
             for pragma in (*self._pragmas, f"query_only={int(query_only)}"):
                 await lane.command(f"PRAGMA {pragma}")
+            if not query_only:
+                # It begins transactions on the loop: what another program holds is tried again.
+                await lane.command("PRAGMA busy_timeout=0")
             lane.know_letters()
             unless_ready.pop_all()
         return lane
