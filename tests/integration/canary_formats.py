@@ -29,8 +29,6 @@ from stepwell import (
     tool,
 )
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
-from stepwell.broadcasting.ag_ui import ag_ui_events, encode_sse
-from stepwell.broadcasting.ai_sdk import ai_sdk_chunks
 from stepwell.broadcasting.broadcasters.composite import CompositeBroadcaster
 from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
 from stepwell.broadcasting.broadcasters.json_lines import JsonLinesBroadcaster
@@ -45,6 +43,8 @@ from stepwell.models import (
     TextDelta,
     ThinkingDelta,
 )
+from stepwell.protocols.ag_ui import ag_ui_events, encode_sse
+from stepwell.protocols.ai_sdk import ai_sdk_chunks
 from stepwell.serialization.full import AgentStateSerializer
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwell import AgentState
-from stepwell.broadcasting.ag_ui import ag_ui_events, state_from_ag_ui
-from stepwell.broadcasting.ag_ui.messages import wire_messages
-from stepwell.broadcasting.client_stream import ClientInputError
+from stepwell.protocols.ag_ui import ag_ui_events, state_from_ag_ui
+from stepwell.protocols.ag_ui.messages import wire_messages
+from stepwell.protocols.client_stream import ClientInputError
 from tests.property.test_runs import Scenario, scenarios
-from tests.unit.broadcasting.ag_ui_rules import checked
+from tests.unit.protocols.ag_ui_rules import checked
 
 thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell import Agent, AgentState, Cancellation
-from stepwell.broadcasting.ag_ui import ag_ui_events, encode_sse, state_from_ag_ui
+from stepwell.protocols.ag_ui import ag_ui_events, encode_sse, state_from_ag_ui
 from tests.servers.node import PACKAGES, Node, find_node, why_missing
 
 HERE = Path(__file__).parent

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.agent import Agent
-from stepwell.broadcasting.ai_sdk import (
+from stepwell.continuation import Cancellation
+from stepwell.protocols.ai_sdk import (
     AI_SDK_HEADERS,
     ai_sdk_stream,
     response_message_id,
     state_from_ai_sdk,
 )
-from stepwell.broadcasting.client_stream import ClientInputError
-from stepwell.continuation import Cancellation
+from stepwell.protocols.client_stream import ClientInputError
 from stepwell.state import AgentState
 from tests.servers.node import PACKAGES, find_node, why_missing
 

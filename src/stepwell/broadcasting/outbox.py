@@ -38,6 +38,8 @@ class Outbox:
     def put(self, *entries: Entry) -> None:
         """Queue the envelope of each entry."""
         for entry in entries:
+            if not entry.is_stored:
+                continue
             envelope = {
                 "id": self._new_id(),
                 "seq": self.next_seq,

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, json, to_builtins
 
-from stepwell.journal.envelope import EnvelopeType, Payload
+from stepwell.journal.envelope import EnvelopeType, Payload, TransientType
 from stepwell.journal.json_text import json_text
 
 
@@ -24,11 +24,16 @@ class Entry(Struct, frozen=True, kw_only=True):
     It has neither an id nor a number: who stores or sends it gives both.
     """
 
-    type: EnvelopeType
+    type: EnvelopeType | TransientType
     execution_id: str
     at: datetime
     payload: Payload
     detail: CallDetail | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is kept and broadcast; others are only for who follows the run in memory."""
+        return isinstance(self.type, EnvelopeType)
 
 
 def payload_data(payload: Payload) -> dict[str, Any]:

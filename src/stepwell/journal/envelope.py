@@ -28,6 +28,13 @@ class EnvelopeType(StrEnum):
     CONTINUATION = "agent.continuation"
 
 
+class TransientType(StrEnum):
+    """What an entry tells that is shown while it happens, and neither stored nor broadcast."""
+
+    THINKING = "agent.thinking"
+    TOOL_PROGRESS = "agent.tool.progress"
+
+
 class BroadcastStatus(StrEnum):
     """Where an execution stands, as user interfaces see it."""
 
@@ -103,6 +110,13 @@ class Waiting(Struct, frozen=True, kw_only=True):
     tool_name: str | None
 
 
+class Spawn(Struct, frozen=True, kw_only=True):
+    """As what a subagent was spawned: the beginning of its prompt, and how deep it is nested."""
+
+    prompt: str
+    depth: int
+
+
 class StatusPayload(Payload, frozen=True, kw_only=True):
     """The execution changed its status; a stop says why."""
 
@@ -115,6 +129,10 @@ class StatusPayload(Payload, frozen=True, kw_only=True):
     error_message: str | None = None
     last_response: str | None = None
     waits_for: tuple[Waiting, ...] = ()
+    usage: Tokens | None = None
+    """What the execution used in all; with the status that its run ends with."""
+    spawned: Spawn | None = None
+    """With the first entry of a subagent only."""
 
 
 class StepStartedPayload(Payload, frozen=True, kw_only=True):
@@ -123,6 +141,8 @@ class StepStartedPayload(Payload, frozen=True, kw_only=True):
     step_number: int
     message_count: int
     available_tools: tuple[str, ...]
+    spawned: Spawn | None = None
+    """With the first entry of a subagent only."""
 
 
 class StepCompletedPayload(Payload, frozen=True, kw_only=True):
@@ -166,6 +186,21 @@ class StreamChunkPayload(Payload, frozen=True, kw_only=True):
     content: str
     is_complete: bool
     chunk_index: int
+
+
+class ThinkingPayload(Payload, frozen=True, kw_only=True):
+    """A piece of the model's reasoning. It is shown while it happens and never stored."""
+
+    step_number: int
+    content: str
+
+
+class ToolProgressPayload(Payload, frozen=True, kw_only=True):
+    """A running tool reports how far it is. It is shown while it happens and never stored."""
+
+    tool_call_id: str
+    message: str
+    fraction: float | None
 
 
 class Vote(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from stepwell.events import (
     SubagentSpawning,
     ToolCallStarted,
 )
-from stepwell.journal.envelope import BroadcastStatus, StatusPayload
+from stepwell.journal.envelope import BroadcastStatus, Spawn, StatusPayload
 
 logger = logging.getLogger("stepwell.broadcasting")
 
@@ -39,6 +39,7 @@ class TrackedExecution:
         agent_name: str | None = None,
         parent: "TrackedExecution | None" = None,
         parent_tool_call_id: str | None = None,
+        spawn: Spawn | None = None,
     ) -> None:
         self.id = id
         """As it is broadcast."""
@@ -46,6 +47,8 @@ class TrackedExecution:
         self.agent_name = agent_name
         self.parent = parent
         self.parent_tool_call_id = parent_tool_call_id
+        self.spawn = spawn
+        """As what it was spawned, until its first entry tells it."""
         self.children: list[TrackedExecution] = []
         self.status = BroadcastStatus.IDLE
         self.steps = 0
@@ -90,8 +93,9 @@ class Executions:
     subagents, are strangers.
     """
 
-    def __init__(self, root_id: str) -> None:
-        self.root = TrackedExecution(root_id)
+    def __init__(self, root_id: str | None) -> None:
+        """Without an id, the root has the one that its events bring."""
+        self.root = TrackedExecution(root_id or "")
         self.only_agent_id: str | None = None
         """Whose executions are served; None for any agent's."""
         self.hears_beginnings = False
@@ -133,6 +137,7 @@ class Executions:
             self._tell_of_stranger(event)
             return None
         self.root.agent_id = event.agent_id
+        self.root.id = self.root.id or event.execution_id
         self._known[event.execution_id] = self.root
         return self.root
 
@@ -150,7 +155,9 @@ class Executions:
             return
         parent = self.of(event)
         if parent is not None:
-            self._spawned[event.child_agent_id] = _Spawned(parent, event.call_id, event.name)
+            spawn = Spawn(prompt=event.prompt, depth=event.depth)
+            spawned = _Spawned(parent, event.call_id, event.name, spawn)
+            self._spawned[event.child_agent_id] = spawned
         elif any(known.agent_id == event.agent_id for known in self._known.values()):
             # The same state runs twice at once; only the call tells the subagents apart.
             self._strangers.add(event.child_agent_id)
@@ -173,6 +180,7 @@ class Executions:
             agent_name=spawned.name,
             parent=spawned.parent,
             parent_tool_call_id=spawned.call_id,
+            spawn=spawned.spawn,
         )
         spawned.parent.children.append(child)
         self._known[event.execution_id] = child
@@ -202,3 +210,4 @@ class _Spawned(NamedTuple):
     parent: TrackedExecution | None
     call_id: str | None
     name: str | None
+    spawn: Spawn | None = None

@@ -14,8 +14,10 @@ from stepwell.events import (
     ContinuationEvaluated,
     InferenceRetryScheduled,
     StreamEventReceived,
+    ThinkingReceived,
     ToolCallBlocked,
     ToolCallCompleted,
+    ToolCallProgressed,
     ToolCallStarted,
 )
 from stepwell.journal.config import ProjectionConfig
@@ -26,14 +28,17 @@ from stepwell.journal.envelope import (
     StepCompletedPayload,
     StepStartedPayload,
     StreamChunkPayload,
+    ThinkingPayload,
     Tokens,
     ToolCompletedPayload,
+    ToolProgressPayload,
     ToolStartedPayload,
     Vote,
     Waiting,
 )
 from stepwell.journal.executions import TrackedExecution
 from stepwell.journal.summaries import args_summary, result_summary, told_args
+from stepwell.messages import Usage
 from stepwell.state import ToolOutcome
 
 _CUT_OFF = "the task that it ran in was cancelled"
@@ -144,6 +149,18 @@ def last_chunk(run: TrackedExecution, newest: StreamEventReceived) -> StreamChun
     )
 
 
+def thinking(run: TrackedExecution, event: ThinkingReceived) -> ThinkingPayload:
+    """A piece of reasoning."""
+    return ThinkingPayload(**run.whose, step_number=event.step_number, content=event.content)
+
+
+def tool_progress(run: TrackedExecution, event: ToolCallProgressed) -> ToolProgressPayload:
+    """How far a running call is."""
+    return ToolProgressPayload(
+        **run.whose, tool_call_id=event.call_id, message=event.message, fraction=event.fraction
+    )
+
+
 def continuation(run: TrackedExecution, event: ContinuationEvaluated) -> ContinuationPayload:
     """A decision with every vote."""
     outcome = event.outcome
@@ -169,6 +186,7 @@ def status(
     error: str | None = None,
     last_response: str | None = None,
     waits_for: tuple[Waiting, ...] = (),
+    usage: Usage | None = None,
 ) -> StatusPayload:
     """The execution moves from the status it has to another."""
     return StatusPayload(
@@ -181,6 +199,7 @@ def status(
         error_message=error,
         last_response=last_response,
         waits_for=waits_for,
+        usage=None if usage is None else Tokens.of(usage),
     )
 
 
@@ -219,6 +238,7 @@ def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
         error=reason if is_failed else None,
         last_response=event.final_response,
         waits_for=tuple(_waiting(asked) for asked in event.waits_for),
+        usage=event.total_usage,
     )
 
 

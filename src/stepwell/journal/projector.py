@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepwell.continuation import AgentStatus
 from stepwell.events import (
     AgentEvent,
@@ -21,14 +23,23 @@ from stepwell.events import (
     InferenceRetryScheduled,
     StreamEventReceived,
     SubagentSpawning,
+    ThinkingReceived,
     ToolCallBlocked,
     ToolCallCompleted,
+    ToolCallProgressed,
     ToolCallStarted,
 )
 from stepwell.journal import payloads
 from stepwell.journal.config import ProjectionConfig
 from stepwell.journal.entry import CallDetail, Entry
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType, Payload, StatusPayload
+from stepwell.journal.envelope import (
+    BroadcastStatus,
+    EnvelopeType,
+    Payload,
+    StatusPayload,
+    StepStartedPayload,
+    TransientType,
+)
 from stepwell.journal.executions import Executions, TrackedExecution
 
 logger = logging.getLogger("stepwell.broadcasting")
@@ -51,8 +62,11 @@ class Projector:
     ['agent.status', 'agent.step.started', 'agent.step.completed', 'agent.status']
     """
 
-    def __init__(self, execution_id: str, config: ProjectionConfig = STANDARD) -> None:
-        """``execution_id`` is what the entries of the root agent are filed under."""
+    def __init__(
+        self, execution_id: str | None = None, config: ProjectionConfig = STANDARD
+    ) -> None:
+        """``execution_id`` is what the entries of the root agent are filed under: the one that its
+        events bring, unless another is given."""
         self._config = config
         self._executions = Executions(execution_id)
         self._made: list[Entry] = []
@@ -64,6 +78,8 @@ class Projector:
             ToolCallBlocked: self._block_call,
             ContinuationEvaluated: self._decide,
             StreamEventReceived: self._add_text,
+            ThinkingReceived: self._add_thinking,
+            ToolCallProgressed: self._add_progress,
             InferenceRetryScheduled: self._wait_for_provider,
             AgentFailed: self._fail,
             AgentFinished: self._finish,
@@ -150,11 +166,13 @@ class Projector:
     def _add(
         self,
         run: TrackedExecution,
-        type: EnvelopeType,
+        type: EnvelopeType | TransientType,
         payload: Payload,
         at: datetime,
         detail: CallDetail | None = None,
     ) -> None:
+        if run.spawn is not None and isinstance(payload, StatusPayload | StepStartedPayload):
+            payload, run.spawn = replace(payload, spawned=run.spawn), None
         self._made.append(
             Entry(type=type, execution_id=run.id, at=at, payload=payload, detail=detail)
         )
@@ -188,6 +206,12 @@ class Projector:
             self._close_text(run, event.at)
         run.open_text = None if event.is_complete else event
         self._add(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+
+    def _add_thinking(self, run: TrackedExecution, event: ThinkingReceived) -> None:
+        self._add(run, TransientType.THINKING, payloads.thinking(run, event), event.at)
+
+    def _add_progress(self, run: TrackedExecution, event: ToolCallProgressed) -> None:
+        self._add(run, TransientType.TOOL_PROGRESS, payloads.tool_progress(run, event), event.at)
 
     def _wait_for_provider(self, run: TrackedExecution, event: InferenceRetryScheduled) -> None:
         reason = payloads.retry_text(event)

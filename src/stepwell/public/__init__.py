@@ -166,20 +166,6 @@ if TYPE_CHECKING:
         envelope_typescript,
         read_json_lines,
     )
-    from stepwell.broadcasting.ag_ui import (
-        AG_UI_HEADERS,
-        ag_ui_stream,
-        state_from_ag_ui,
-    )
-    from stepwell.broadcasting.ai_sdk import (
-        AI_SDK_HEADERS,
-        ai_sdk_stream,
-        response_message_id,
-        state_from_ai_sdk,
-    )
-    from stepwell.broadcasting.client_stream import (
-        ClientInputError,
-    )
     from stepwell.capabilities.approvals import UseApprovals
     from stepwell.capabilities.bash import BashPolicy, UseBash
     from stepwell.capabilities.critique import UseSelfCritique
@@ -207,6 +193,20 @@ if TYPE_CHECKING:
         Gemini,
         OpenAIResponses,
         WireFormat,
+    )
+    from stepwell.protocols.ag_ui import (
+        AG_UI_HEADERS,
+        ag_ui_stream,
+        state_from_ag_ui,
+    )
+    from stepwell.protocols.ai_sdk import (
+        AI_SDK_HEADERS,
+        ai_sdk_stream,
+        response_message_id,
+        state_from_ai_sdk,
+    )
+    from stepwell.protocols.client_stream import (
+        ClientInputError,
     )
     from stepwell.sandbox import (
         ExecutionPolicy,

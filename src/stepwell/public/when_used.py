@@ -59,13 +59,13 @@ LOADED_FROM = {
         "envelope_json_schema",
         "envelope_typescript",
     ),
-    "stepwell.broadcasting.client_stream": ("ClientInputError",),
-    "stepwell.broadcasting.ag_ui": (
+    "stepwell.protocols.client_stream": ("ClientInputError",),
+    "stepwell.protocols.ag_ui": (
         "AG_UI_HEADERS",
         "ag_ui_stream",
         "state_from_ag_ui",
     ),
-    "stepwell.broadcasting.ai_sdk": (
+    "stepwell.protocols.ai_sdk": (
         "AI_SDK_HEADERS",
         "ai_sdk_stream",
         "response_message_id",

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stepwell.broadcasting.client_input import check_json
-from stepwell.broadcasting.client_stream import ClientInputError
 from stepwell.errors import SerializationError, StepwellError
+from stepwell.protocols.client_input import check_json
+from stepwell.protocols.client_stream import ClientInputError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.records import Execution, ExecutionStatus

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Any, cast
 
-from stepwell.broadcasting.client_input import check_json
-from stepwell.broadcasting.client_stream import ClientInputError
+from stepwell.protocols.client_input import check_json
+from stepwell.protocols.client_stream import ClientInputError
 from stepwell.sessions.errors import RefusedError
 
 TITLE_CHARACTERS = 80

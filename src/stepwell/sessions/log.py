@@ -177,8 +177,9 @@ class LogBuffer:
         self._held_from = self._notes_at = None
 
     def _add(self, entries: Sequence[Entry]) -> None:
-        if entries:
-            self._items += entries
+        stored = [entry for entry in entries if entry.is_stored]
+        if stored:
+            self._items += stored
             self.news.set()
 
     # What is taken

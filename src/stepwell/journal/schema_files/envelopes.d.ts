@@ -102,6 +102,8 @@ export interface StatusPayload {
   error_message: string | null;
   last_response: string | null;
   waits_for: Array<Waiting>;
+  usage: Tokens | null;
+  spawned: Spawn | null;
 }
 
 /** Where an execution stands, as user interfaces see it. */
@@ -119,6 +121,21 @@ export interface Waiting {
   tool_name: string | null;
 }
 
+/** Token counts: cached ones are part of the prompt, reasoning ones of the completion. */
+export interface Tokens {
+  prompt: number;
+  completion: number;
+  total: number;
+  cached: number;
+  reasoning: number;
+}
+
+/** As what a subagent was spawned: the beginning of its prompt, and how deep it is nested. */
+export interface Spawn {
+  prompt: string;
+  depth: number;
+}
+
 /** A step began. */
 export interface StepStartedPayload {
   agent_id: string;
@@ -129,6 +146,7 @@ export interface StepStartedPayload {
   step_number: number;
   message_count: number;
   available_tools: Array<string>;
+  spawned: Spawn | null;
 }
 
 /** A step ended, well or not; `errors` counts what failed. */
@@ -149,15 +167,6 @@ export interface StepCompletedPayload {
 
 /** Why the model ended its turn. */
 export type FinishReason = "content_filter" | "error" | "length" | "other" | "stop" | "tool_calls";
-
-/** Token counts: cached ones are part of the prompt, reasoning ones of the completion. */
-export interface Tokens {
-  prompt: number;
-  completion: number;
-  total: number;
-  cached: number;
-  reasoning: number;
-}
 
 /** A tool call began; `args` are only told where the config says so. */
 export interface ToolStartedPayload {

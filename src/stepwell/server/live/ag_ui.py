@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import ValidationError, convert
 
-from stepwell.broadcasting.ag_ui import AG_UI_HEADERS, AgUiTranslator
-from stepwell.broadcasting.ag_ui.shapes import RunInput, SentAnswer, SentText, SentUser
-from stepwell.broadcasting.client_input import read_json
-from stepwell.broadcasting.client_stream import ClientInputError
+from stepwell.protocols.ag_ui import AG_UI_HEADERS, AgUiTranslator
+from stepwell.protocols.ag_ui.shapes import RunInput, SentAnswer, SentText, SentUser
+from stepwell.protocols.client_input import read_json
+from stepwell.protocols.client_stream import ClientInputError
+from stepwell.server.live.client_request import NO_ANSWER, ClientRequest, admit_request
+from stepwell.server.live.execution_stream import ExecutionStream, stream_response
 from stepwell.server.live.response import LiveResponse
-from stepwell.server.live.story import Story, story_response
-from stepwell.server.live.wishes import NO_ANSWER, Wish, fulfilled
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session
@@ -28,19 +28,15 @@ async def ag_ui_response(
     """Take a RunAgentInput and tell the run. A client that leaves does not end it. Raises
     ``RefusedError`` for what is none."""
     given = _read(body)
-    wish = _wish(given)
+    request = _request(given)
     with ExitStack() as leaving:
         # Before the message is stored: who may not follow it is refused as a whole.
         leaving.enter_context(services.feeds.seats.taken(who))
-        followed = await fulfilled(services, who, session, wish)
+        followed = await admit_request(services, who, session, request)
         seat = leaving.pop_all()
-    story = Story(
-        services,
-        followed,
-        lambda: AgUiTranslator(given.thread_id, given.run_id),
-        starts_over=True,
-    )
-    return story_response(services, who, story, headers=AG_UI_HEADERS, seat=seat)
+    translator = AgUiTranslator(given.thread_id, given.run_id)
+    stream = ExecutionStream(services, followed, translator)
+    return stream_response(services, who, stream, headers=AG_UI_HEADERS, seat=seat)
 
 
 def _read(body: bytes) -> RunInput:
@@ -52,7 +48,7 @@ def _read(body: bytes) -> RunInput:
         raise RefusedError(f"this is no AG-UI RunAgentInput: {error}", code="bad_input") from None
 
 
-def _wish(given: RunInput) -> Wish:
+def _request(given: RunInput) -> ClientRequest:
     answers = tuple(_answer(number, one) for number, one in enumerate(given.resume or ()))
     said: list[SentUser] = []
     for message in reversed(given.messages):
@@ -61,9 +57,9 @@ def _wish(given: RunInput) -> Wish:
         said.insert(0, message)
     if not said or answers:
         # With an answer the client sends its whole list again; nothing in it is new.
-        return Wish(answers=answers)
+        return ClientRequest(answers=answers)
     text = "\n\n".join(_text(message) for message in said)
-    return Wish(text=text, named=("ag-ui", given.thread_id, said[-1].id))
+    return ClientRequest(text=text, named=("ag-ui", given.thread_id, said[-1].id))
 
 
 def _text(message: SentUser) -> str:

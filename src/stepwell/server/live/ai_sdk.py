@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
-from stepwell.broadcasting.ai_sdk import (
+from stepwell.messages import TextPart
+from stepwell.protocols.ai_sdk import (
     AI_SDK_DONE,
     AI_SDK_HEADERS,
     AiSdkTranslator,
     response_message_id,
 )
-from stepwell.broadcasting.ai_sdk.answers import find_answer
-from stepwell.broadcasting.ai_sdk.history import UiMessage, ui_messages
-from stepwell.broadcasting.client_input import read_json
-from stepwell.broadcasting.client_stream import ClientInputError
-from stepwell.messages import TextPart
-from stepwell.server.live.story import Followed, Story, story_response
-from stepwell.server.live.wishes import Wish, fulfilled, paused_execution, under_way
+from stepwell.protocols.ai_sdk.answers import find_answer
+from stepwell.protocols.ai_sdk.history import UiMessage, ui_messages
+from stepwell.protocols.client_input import read_json
+from stepwell.protocols.client_stream import ClientInputError
+from stepwell.server.live.client_request import (
+    ClientRequest,
+    admit_request,
+    follow_running,
+    paused_execution,
+)
+from stepwell.server.live.execution_stream import (
+    ExecutionStream,
+    FollowedExecution,
+    stream_response,
+)
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session
@@ -40,34 +49,35 @@ async def ai_sdk_response(
             code="no_regeneration",
         )
     paused = None if session is None else await paused_execution(services, session)
-    wish = _wish(posted, messages, paused)
+    request = _request(posted, messages, paused)
     with ExitStack() as leaving:
         # Before the message is stored: who may not follow it is refused as a whole.
         leaving.enter_context(services.feeds.seats.taken(who))
-        followed = await fulfilled(services, who, session, wish)
+        followed = await admit_request(services, who, session, request)
         seat = leaving.pop_all()
     message_id = response_message_id(body) or followed.execution_id
-    return _told(services, who, followed, message_id, seat)
+    return _stream(services, who, followed, message_id, seat)
 
 
 async def ai_sdk_resumed(services: "Services", who: Principal, session: Session) -> Response:
     """The run that is under way, for a page that was loaded anew; nothing if there is none."""
-    followed = await under_way(services, session)
+    followed = await follow_running(services, session)
     if followed is None:
         return Response(status_code=204)
-    return _told(services, who, followed, followed.execution_id)
+    return _stream(services, who, followed, followed.execution_id)
 
 
-def _told(
+def _stream(
     services: "Services",
     who: Principal,
-    followed: Followed,
+    followed: FollowedExecution,
     message_id: str,
     seat: ExitStack | None = None,
 ) -> Response:
-    # Parts that a client has can't be taken back, so a step that begins anew shows twice.
-    story = Story(services, followed, lambda: AiSdkTranslator(message_id), starts_over=False)
-    return story_response(services, who, story, headers=AI_SDK_HEADERS, end=AI_SDK_DONE, seat=seat)
+    stream = ExecutionStream(services, followed, AiSdkTranslator(message_id))
+    return stream_response(
+        services, who, stream, headers=AI_SDK_HEADERS, end=AI_SDK_DONE, seat=seat
+    )
 
 
 def _read(body: bytes) -> tuple[dict[str, Any], Sequence[UiMessage]]:
@@ -81,10 +91,12 @@ def _read(body: bytes) -> tuple[dict[str, Any], Sequence[UiMessage]]:
         raise RefusedError(str(error), code="bad_input") from None
 
 
-def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Execution | None) -> Wish:
+def _request(
+    posted: dict[str, Any], messages: Sequence[UiMessage], paused: Execution | None
+) -> ClientRequest:
     last = messages[-1]
     if last.role == "user":
-        return Wish(text=_text(last), named=("ai-sdk", str(posted.get("id")), last.id))
+        return ClientRequest(text=_text(last), named=("ai-sdk", str(posted.get("id")), last.id))
     questions = () if paused is None else paused.questions
     answers: list[tuple[str, Any]] = []
     for asked in questions:
@@ -98,7 +110,7 @@ def _wish(posted: dict[str, Any], messages: Sequence[UiMessage], paused: Executi
             code="question_changed" if questions else "not_waiting",
             pending=questions,
         )
-    return Wish(answers=tuple(answers))
+    return ClientRequest(answers=tuple(answers))
 
 
 def _text(message: UiMessage) -> str:

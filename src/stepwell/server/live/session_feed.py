@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from stepwell.broadcasting.client_stream import json_bytes
 from stepwell.clock import Clock
+from stepwell.protocols.client_stream import json_bytes
 from stepwell.sessions.bus import Subscription
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.log import envelope_of
