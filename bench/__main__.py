@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("core", "page", "sandbox", "server", "state", "stream")
+NAMES = ("core", "page", "sandbox", "scale", "server", "state", "stream")
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
 """The databases that a bench runs on: files, and a PostgreSQL of its own that syncs to disk."""
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -42,6 +43,24 @@ def transactions(url: str) -> int:
             "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s", (name,)
         ).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def postgres_cpu(url: str) -> float:
+    """CPU seconds of all processes of a PostgreSQL server so far, ended ones included."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        backend = connection.info.backend_pid
+    server = int(_stat(backend)[1])
+    own = sum(int(ticks) for ticks in _stat(server)[11:15])
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    for child in children:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            own += sum(int(ticks) for ticks in _stat(int(child))[11:13])
+    return own / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/pid/stat behind the name: state, parent, ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 async def make_tables(url: str) -> str:

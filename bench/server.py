@@ -1,10 +1,10 @@
 """What the app server costs, each figure beside its floor on the same machine in the same run.
 
-Parts: ``steps`` (a persisted step, a chat message), ``streams`` (followed answers), ``idle``
-(followers of idle sessions), ``http`` (a send over HTTP), ``sends`` (messages per second beside a
-worker), ``growth`` (a long execution), ``paused`` and ``live`` (memory of waiting executions, a
-subscriber that reads nothing). Servers, workers and PostgreSQL are real processes on loopback; the
-model is scripted.
+Parts: ``steps`` (a persisted step, a chat message), ``http`` (a send over HTTP), ``sends``
+(messages per second beside a worker), ``streams`` (followed answers), ``idle`` (followers of idle
+sessions), ``growth`` (a long execution), ``costs`` (CPU by tier on PostgreSQL), ``paused``
+(executions that wait) and ``live`` (a subscriber that reads nothing). Servers, workers and
+PostgreSQL are real processes on loopback; the model is scripted.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from bench import results
 from bench.databases import NewDatabase, postgres_databases, sqlite_databases
+from bench.server_costs import measure_costs
 from bench.server_growth import measure_growth
 from bench.server_http import measure_http, measure_sends
 from bench.server_idle import measure_idle, measure_paused
@@ -133,8 +134,18 @@ def live(place: Place, sizes: Sizes) -> Figures:
         return asyncio.run(slow_subscriber(server.port, server.pid, sizes.seconds))
 
 
+def costs(place: Place, sizes: Sizes) -> Figures:
+    """CPU by tier on PostgreSQL, for ``bench scale``."""
+    new = place.databases.get("postgres")
+    if new is None:
+        return {}
+    return measure_costs(
+        new, executions=sizes.messages // 2 + 1, streams=sizes.streams // 2, seconds=sizes.seconds
+    )
+
+
 PARTS: dict[str, Callable[[Place, Sizes], Figures]] = {
-    part.__name__: part for part in (steps, http, sends, streams, idle, growth, paused, live)
+    part.__name__: part for part in (steps, http, sends, streams, idle, growth, costs, paused, live)
 }
 
 

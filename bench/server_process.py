@@ -28,8 +28,9 @@ from stepwell import (
     StreamPart,
     TextDelta,
     Usage,
+    tool,
 )
-from stepwell.testing import ScriptedModel
+from stepwell.testing import ScriptedModel, call
 
 WORDS_PER_SECOND = 30.0
 _SPAWN = multiprocessing.get_context("spawn")
@@ -42,6 +43,8 @@ class Role(Struct, frozen=True, kw_only=True):
     url: str
     streams_seconds: float = 0.0
     """How long each answer streams; 0 for one that comes at once."""
+    tool_steps: int = 0
+    """How many tool calls come before an answer, in an agent that does not stream."""
     works: bool = False
     """Whether a worker runs in it."""
     counts: bool = False
@@ -83,6 +86,22 @@ def yes_agent() -> Agent:
     return Agent(ScriptedModel(lambda _: "Yes."), system_prompt="You say yes.")
 
 
+@tool
+async def look_up(number: int) -> str:
+    """Look something up: 1,000 characters."""
+    return f"{number * 7919 % 1_000_003} " * 125
+
+
+def _calling_agent(calls: int) -> Agent:
+    """An agent that calls a tool so many times, one call a step, and then answers."""
+
+    def turn(request: ModelRequest) -> Any:
+        done = sum(1 for message in request.messages if message.is_tool())
+        return call("look_up", id=f"c{done}", number=done) if done < calls else "All found."
+
+    return Agent(ScriptedModel(turn), tools=[look_up], max_steps=calls + 2, timeout=None)
+
+
 class _Answers:
     """Answers the bench from a thread of its own, so that a busy loop does not delay it."""
 
@@ -92,11 +111,12 @@ class _Answers:
         self._model = StreamingModel(role.streams_seconds)
         if self._count is not None:
             self._count.install()
-        self.agent = (
-            Agent(self._model, max_tokens=None, timeout=None)
-            if role.streams_seconds
-            else yes_agent()
-        )
+        if role.streams_seconds:
+            self.agent = Agent(self._model, max_tokens=None, timeout=None)
+        elif role.tool_steps:
+            self.agent = _calling_agent(role.tool_steps)
+        else:
+            self.agent = yes_agent()
 
     def start(self, ready: Any) -> None:
         """Tell that the process is ready, and answer from now on."""
