@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
@@ -23,11 +24,25 @@ class Delta(Struct, frozen=True, array_like=True, gc=False):
     text: str
     is_complete: bool = False
     """Whether the response ends here."""
+    response_index: int = 0
+    """Which response of the step it is: one that broke off is asked for again."""
 
     @property
     def end(self) -> int:
         """The offset behind its last character."""
         return self.offset + len(self.text)
+
+
+class OpenText(Struct, frozen=True, kw_only=True):
+    """The text so far of a response that is being generated, as a worker stores it now and then."""
+
+    session_id: str
+    execution_id: str
+    attempt: int
+    step_number: int
+    response_index: int
+    text: str
+    updated_at: datetime
 
 
 class Subscription(Protocol):

@@ -1,11 +1,12 @@
-"""The event log of a session as a runner fills it: what a run told, put in order, with streamed
-text in few pieces, until a transaction takes it along. Nothing is told before it is logged.
+"""The event log of a session as a runner fills it: what a run told, put in order, until a
+transaction takes it along. Nothing is told before it is logged, but for streamed text: see
+``live_text``.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,12 +18,15 @@ from stepwell.journal.config import ProjectionConfig
 from stepwell.journal.entry import Entry, payload_data
 from stepwell.journal.envelope import (
     BroadcastStatus,
+    EnvelopeType,
     StatusPayload,
     StreamChunkPayload,
     timestamp,
 )
 from stepwell.journal.projector import Projector
 from stepwell.sessions.ids import derived_id
+from stepwell.sessions.live_text import LiveText
+from stepwell.sessions.open_responses import OpenResponses
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.records import EventType, Execution, LoggedEvent, Session, SessionMessage
 
@@ -61,6 +65,10 @@ def message_event(message: SessionMessage, type: EventType) -> NewEvent:
             "created_at": _exact(message.created_at),
         },
     )
+
+
+_WITH_ATTEMPT = (EnvelopeType.STEP_STARTED, EnvelopeType.STREAM_CHUNK)
+"""Entries that say which attempt they are of: text that streams belongs to one."""
 
 
 class Note(NamedTuple):
@@ -111,6 +119,7 @@ class LogBuffer:
         told_status: str | None,
         clock: Clock,
         new_id: IdFactory,
+        live_text: LiveText,
     ) -> None:
         self.news = asyncio.Event()
         """Set while there is something to take."""
@@ -129,7 +138,7 @@ class LogBuffer:
         """Where in the list the held part begins."""
         self._notes_at: int | None = None
         """Where the next note goes while the run ends: before its last status."""
-        self._chunks = ChunkCount()
+        self._responses = OpenResponses(execution, live_text)
 
     # What is told
 
@@ -177,10 +186,15 @@ class LogBuffer:
         self._held_from = self._notes_at = None
 
     def _add(self, entries: Sequence[Entry]) -> None:
-        stored = [entry for entry in entries if entry.is_stored]
-        if stored:
-            self._items += stored
-            self.news.set()
+        for entry in entries:
+            if not entry.is_stored:
+                continue
+            kept: Entry | None = entry
+            if isinstance(entry.payload, StreamChunkPayload):
+                kept = self._responses.add(entry, entry.payload)
+            if kept is not None:
+                self._items.append(kept)
+                self.news.set()
 
     # What is taken
 
@@ -195,7 +209,7 @@ class LogBuffer:
         if self._notes_at is not None:
             self._notes_at -= end
         self.news.clear()
-        events = [self._event(item) for item in self._chunks.coalesced(taken)]
+        events = [self._event(item) for item in taken]
         return JournalBatch(
             [item.message for item in taken if isinstance(item, Note)],
             [event for event in events if event is not None],
@@ -218,6 +232,8 @@ class LogBuffer:
                 id = status_event_id(item.execution_id, status)
         if payload is None:
             return None
+        if item.type in _WITH_ATTEMPT:
+            payload = {**payload, "attempt": self._execution.attempt}
         return NewEvent(
             id=id or self._new_id(),
             type=item.type.value,
@@ -237,53 +253,6 @@ class LogBuffer:
         if not payload["agent_id"]:  # by hand, before the run told whose it is
             changes |= {"agent_id": self._agent_id, "step_count": self._execution.step_count}
         return {**payload, **changes}
-
-
-class ChunkCount:
-    """Joins the pieces of streamed text that follow one another, and numbers what is left without
-    gaps within each response."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, int] = {}
-
-    def coalesced(self, items: Sequence[Entry | Note]) -> "list[Entry | Note]":
-        """The same items with fewer chunks; the text is the same."""
-        result: list[Entry | Note] = []
-        group: list[Entry] = []
-        for item in items:
-            if group and not _goes_on(group[-1], item):
-                result.append(self._joined(group))
-                group = []
-            if isinstance(item, Entry) and isinstance(item.payload, StreamChunkPayload):
-                group.append(item)
-            else:
-                result.append(item)
-        return [*result, self._joined(group)] if group else result
-
-    def _joined(self, group: Sequence[Entry]) -> Entry:
-        first, pieces = group[0], [cast("StreamChunkPayload", it.payload) for it in group]
-        is_first = pieces[0].chunk_index == 0
-        number = 0 if is_first else self._next.get(first.execution_id, 0)
-        self._next[first.execution_id] = number + 1
-        payload = replace(
-            pieces[0],
-            content="".join(piece.content for piece in pieces),
-            is_complete=pieces[-1].is_complete,
-            chunk_index=number,
-        )
-        return replace(first, payload=payload)
-
-
-def _goes_on(last: Entry, item: Entry | Note) -> bool:
-    kept = last.payload
-    return (
-        isinstance(item, Entry)
-        and isinstance(kept, StreamChunkPayload)
-        and isinstance(item.payload, StreamChunkPayload)
-        and not kept.is_complete
-        and item.payload.chunk_index != 0
-        and last.execution_id == item.execution_id
-    )
 
 
 def status_event_id(execution_id: str, status: str, attempt: int = 0) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from stepwell.sessions.bus import Bus
+from stepwell.sessions.bus import Bus, OpenText
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
@@ -340,6 +340,17 @@ class FollowerRows(Protocol):
 
     async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
         """Return those of these keys that exist, revoked ones as well."""
+        ...
+
+    async def open_texts(self, session_id: str, /) -> Sequence[OpenText]:
+        """Return the stored text so far of responses that are being generated."""
+        ...
+
+    async def save_open_texts(
+        self, texts: Sequence[OpenText], /, *, closed: Sequence[str] = ()
+    ) -> None:
+        """Store the text so far of these responses, unless a later attempt has, and forget that of
+        the executions ``closed``."""
         ...
 
 

@@ -15,6 +15,7 @@ from stepwell.ids import IdFactory, new_id, running_as
 from stepwell.sessions.committing import Commits, unstorable
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.finishing import PASSED_ON
+from stepwell.sessions.live_text import LiveText
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import CallStatus, Execution, ExecutionStatus, SessionMessage
 from stepwell.sessions.recovery import (
@@ -85,6 +86,7 @@ class Runner:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._new_id = new_id
+        self._live_text = LiveText(store, self._clock)
 
     def knows(self, agent_type: str) -> bool:
         """Whether it has that agent."""
@@ -103,6 +105,7 @@ class Runner:
             settings=self._settings,
             clock=self._clock,
             new_id=self._new_id,
+            live_text=self._live_text,
         )
         running.cancellation = control.cancellation
         with running_as(running.ids):
@@ -119,6 +122,7 @@ class Runner:
             task.cancel()
             await asyncio.gather(task, logging, return_exceptions=True)
             await running.settled()
+            await self._live_text.end_run(running.execution.id)
         if running.failure is not None:
             raise running.failure
         return task.result()

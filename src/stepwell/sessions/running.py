@@ -28,6 +28,7 @@ from stepwell.ids import IdFactory, RunIds
 from stepwell.models import ModelResponse
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ids import derived_id
+from stepwell.sessions.live_text import LiveText
 from stepwell.sessions.log import JournalBatch, LogBuffer, Note, append
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session, SessionMessage
@@ -84,6 +85,7 @@ class Running:
         settings: SessionSettings,
         clock: Clock,
         new_id: IdFactory,
+        live_text: LiveText,
     ) -> None:
         self.execution = execution
         """As it was claimed."""
@@ -101,6 +103,7 @@ class Running:
             told_status=execution.metadata.get(TOLD_STATUS),
             clock=clock,
             new_id=new_id,
+            live_text=live_text,
         )
         self.recovered = Recovered()
         self.response: ModelResponse | None = None

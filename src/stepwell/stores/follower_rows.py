@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import json
-from sqlalchemy import Table, cast, func, select
+from sqlalchemy import Table, cast, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
 
+from stepwell.sessions.bus import OpenText
 from stepwell.sessions.records import ApiKey, Session
 from stepwell.stores import tables as t
+from stepwell.stores.codec import RecordCodec
 from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import given, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
@@ -38,6 +41,26 @@ _SESSIONS = {dialect: _by_id(t.sessions, function) for dialect, function in _LIS
 _KEYS = {dialect: _by_id(t.api_keys, function) for dialect, function in _LISTS.items()}
 
 
+_TEXTS = t.open_texts
+_TEXT_CODECS = {dialect: RecordCodec(OpenText, _TEXTS, dialect) for dialect in _LISTS}
+_OPEN_TEXTS = records_of(_TEXTS).where(_TEXTS.c.session_id == given("session"))
+
+
+def _saving(insert: Any) -> Any:
+    adding = insert(_TEXTS)
+    new = {column.name: adding.excluded[column.name] for column in _TEXTS.c}
+    return adding.on_conflict_do_update(
+        index_elements=["execution_id"],
+        set_=new,
+        # A worker that was replaced must not write over the one that replaced it.
+        where=_TEXTS.c.attempt <= adding.excluded.attempt,
+    )
+
+
+_SAVE_TEXT = {SQLITE: _saving(sqlite.insert), POSTGRESQL: _saving(postgresql.insert)}
+_FORGET_TEXT = delete(_TEXTS).where(_TEXTS.c.execution_id == given("execution"))
+
+
 class FollowerRowsMixin(CountedRows):
     """See ``sessions.ports.FollowerRows``."""
 
@@ -61,3 +84,18 @@ class FollowerRowsMixin(CountedRows):
             return {}
         query, ids = _KEYS[self._lane.dialect], json.encode(key_ids).decode()
         return {found.id: found for found in await self._all(self._codecs.key, query, ids=ids)}
+
+    async def open_texts(self, session_id: str, /) -> Sequence[OpenText]:
+        """Return the stored text so far of responses that are being generated."""
+        codec = _TEXT_CODECS[self._lane.dialect]
+        return codec.records(await self._run(_OPEN_TEXTS, session=session_id))
+
+    async def save_open_texts(
+        self, texts: Sequence[OpenText], /, *, closed: Sequence[str] = ()
+    ) -> None:
+        """Store the text so far of these responses, and forget that of others."""
+        dialect = self._lane.dialect
+        for text in texts:
+            await self._lane.rows(_SAVE_TEXT[dialect], _TEXT_CODECS[dialect].values(text))
+        for execution_id in closed:
+            await self._run(_FORGET_TEXT, execution=execution_id)

@@ -10,7 +10,7 @@ from stepwell.stores.errors import SchemaVersionError
 
 VERSION_TABLE = "agent_schema_version"
 """Ours, so that an application's own migrations in the same database are left alone."""
-NEWEST = "0002"
+NEWEST = "0005"
 """The newest migration; kept here so that a database that has it is opened without Alembic."""
 
 

@@ -309,3 +309,17 @@ api_keys = Table(
     Index("agent_api_keys_prefix", "prefix", unique=True),
     Index("agent_api_keys_of_tenant", "tenant_id", "user_id", "created_at"),
 )
+
+open_texts = Table(
+    "agent_open_texts",
+    metadata,
+    _of("session_id", "agent_sessions"),
+    # A subagent has no row of its own yet while it speaks.
+    Column("execution_id", Text, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("step_number", Integer, nullable=False),
+    Column("response_index", Integer, nullable=False),
+    _text("text"),
+    _time("updated_at"),
+    Index("agent_open_texts_of_session", "session_id"),
+)

@@ -1,7 +1,9 @@
 """What a store does for those who follow sessions."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from stepwell.sessions.bus import OpenText
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import ApiKey
 from stepwell.testing.stores_rows import START, TENANT, a_session, make, write
@@ -60,3 +62,26 @@ class FollowerConformance:
         await make(store, a_session())
         after = await second_store.change_marker()
         assert before is None or after != before
+
+    async def test_the_newest_attempt_stores_the_text_so_far(self, store: Store) -> None:
+        await make(store, a_session())
+
+        def a_text(text: str, **fields: Any) -> OpenText:
+            given = {"session_id": "s", "execution_id": "x", "attempt": 2, "step_number": 1}
+            given |= {"response_index": 0, "text": text, "updated_at": START, **fields}
+            return OpenText(**given)
+
+        async def stored() -> Sequence[OpenText]:
+            return await store.read(lambda tx: tx.open_texts("s"))
+
+        first, other = a_text("Gr\u00fc"), a_text("\U0001f600", execution_id="child")
+        await write(store, lambda tx: tx.save_open_texts([first, other]))
+        assert sorted(await stored(), key=lambda it: it.text) == [first, other]
+        longer = a_text("Gr\u00fc\u00dfe")
+        await write(store, lambda tx: tx.save_open_texts([longer], closed=["child"]))
+        assert await stored() == [longer]
+        zombie = a_text("late", attempt=1)
+        await write(store, lambda tx: tx.save_open_texts([zombie]))
+        assert await stored() == [longer]
+        await write(store, lambda tx: tx.delete_session("s"))
+        assert await stored() == []

@@ -110,6 +110,7 @@ async def test_a_database_of_the_first_version_keeps_what_it_has(
     await store.close()
     for index in ("agent_executions_of_user", "agent_executions_of_tenant"):
         run_sql(url, f"DROP INDEX {index}")
+    run_sql(url, "DROP TABLE agent_open_texts")
     run_sql(url, f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
     with pytest.raises(SchemaVersionError, match=r"'0001'.*migrate=True"):
         await open_store(url, migrate=False)

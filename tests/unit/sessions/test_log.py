@@ -1,7 +1,7 @@
 """What a run tells is put in order, streamed text in few pieces, and held back where it must be."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,10 @@ from stepwell.events import (
 from stepwell.journal import Entry
 from stepwell.journal.envelope import EnvelopeType, StreamChunkPayload
 from stepwell.messages import Usage
-from stepwell.sessions.log import ChunkCount, LogBuffer, envelope_of, message_event
+from stepwell.sessions.live_text import LiveText
+from stepwell.sessions.log import LogBuffer, envelope_of, message_event
+from stepwell.sessions.open_responses import OpenResponses
+from stepwell.sessions.ports import Store
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -27,7 +30,9 @@ from stepwell.sessions.records import (
     MessageRole,
     SessionMessage,
 )
+from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.testing import FakeClock, SequentialIds
+from stepwell.testing.stores_rows import an_execution
 
 STANDARD = BroadcastConfig.standard()
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,7 +57,18 @@ def buffer(told_status: str | None = None, config: BroadcastConfig = STANDARD) -
         told_status=told_status,
         clock=FakeClock(),
         new_id=SequentialIds(),
+        live_text=LiveText(cast("Store", NoStore()), FakeClock()),
     )
+
+
+class NoStore:
+    """A bus, and a database that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.bus = LocalBus()
+
+    async def write(self, work: Any, /, *, name: str) -> None:
+        pass
 
 
 def message(text: str) -> SessionMessage:
@@ -94,13 +110,13 @@ def finished() -> AgentEvent:
     )
 
 
-def test_messages_stand_behind_what_was_told_before_them() -> None:
+async def test_messages_stand_behind_what_was_told_before_them() -> None:
     log = buffer()
     log.hear(begun())
     log.say(message("first"), EventType.EXECUTION_STARTED)
     log.hear(step(1))
     log.say(message("second"), EventType.STEP_STARTED)
-    log.hear(chunk("Hello", 0))
+    log.hear(chunk("Hello", 0, last=True))
     told = log.take()
     assert [event.type for event in told.events] == [
         "execution.started",
@@ -113,7 +129,7 @@ def test_messages_stand_behind_what_was_told_before_them() -> None:
     assert log.take().events == []
 
 
-def test_a_message_that_comes_twice_is_told_once() -> None:
+async def test_a_message_that_comes_twice_is_told_once() -> None:
     log = buffer()
     log.say(message("once"), EventType.STEP_STARTED)
     log.take()
@@ -121,7 +137,7 @@ def test_a_message_that_comes_twice_is_told_once() -> None:
     assert log.take().messages == []
 
 
-def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
+async def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
     log = buffer()
     log.hear(begun())
     log.hear(step(1))
@@ -136,7 +152,7 @@ def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
     assert ended.events[1].payload["status"] == "completed"
 
 
-def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
+async def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
     log = buffer("processing")
     log.hear(begun())
     log.hear(step(1))
@@ -148,7 +164,7 @@ def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
     assert log.told_status == "processing"
 
 
-def test_a_status_that_clients_know_is_not_told_again() -> None:
+async def test_a_status_that_clients_know_is_not_told_again() -> None:
     log = buffer("processing")
     log.begin()
     assert log.take().events == []
@@ -159,7 +175,7 @@ def test_a_status_that_clients_know_is_not_told_again() -> None:
     assert paused.told_status == "processing"
 
 
-def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
+async def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
     log = buffer("processing")
     log.hear(begun())
     log.hear(step(1))
@@ -175,28 +191,33 @@ def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
         for e in (*first.events, *second.events)
         if e.type == "agent.stream.chunk"
     ]
-    assert told == [("ab", 0, False), ("c", 1, True), ("next", 0, False)]
+    assert first.events[-1].type == "agent.step.started"
+    assert told == [("abc", 0, True)]
 
 
-def test_chunks_of_two_agents_stay_apart() -> None:
-    def of(agent: str, text: str, index: int) -> Entry:
+async def test_texts_of_two_agents_stay_apart_and_half_characters_find_each_other() -> None:
+    def of(agent: str, text: str, index: int, *, last: bool = False) -> tuple[Entry, Any]:
         payload = StreamChunkPayload(
-            agent_id=agent, step_number=1, content=text, chunk_index=index, is_complete=False
+            agent_id=agent, step_number=1, content=text, chunk_index=index, is_complete=last
         )
-        return Entry(type=EnvelopeType.STREAM_CHUNK, execution_id=agent, at=AT, payload=payload)
+        kind = EnvelopeType.STREAM_CHUNK
+        return Entry(type=kind, execution_id=agent, at=AT, payload=payload), payload
 
-    entries = [of("x", "1", 0), of("y", "2", 0), of("x", "3", 1), of("x", "4", 2), of("y", "5", 1)]
-    told: list[Any] = ChunkCount().coalesced(entries)
-    assert [(e.execution_id, e.payload.content, e.payload.chunk_index) for e in told] == [
-        ("x", "1", 0),
-        ("y", "2", 0),
-        ("x", "34", 1),
-        ("y", "5", 1),
+    responses = OpenResponses(an_execution(), LiveText(cast("Store", NoStore()), FakeClock()))
+    assert responses.add(*of("x", "1\ud83d", 0)) is None
+    assert responses.add(*of("y", "2", 0)) is None
+    assert responses.add(*of("x", "\ude003", 1)) is None
+    whole = [responses.add(*of("y", "\udce9", 1, last=True))]
+    whole += [responses.add(*of("x", "4", 2, last=True))]
+    told: list[Any] = [(e.execution_id, e.payload) for e in whole if e is not None]
+    assert [(id, p.content, p.chunk_index, p.is_complete) for id, p in told] == [
+        ("y", "2\ufffd", 0, True),
+        ("x", "1\U0001f60034", 0, True),
     ]
 
 
 @pytest.mark.parametrize("parts", [200, 15_000])
-def test_no_limit_of_a_transport_loses_streamed_text(parts: int) -> None:
+async def test_no_limit_of_a_transport_loses_streamed_text(parts: int) -> None:
     log = buffer("processing", BroadcastConfig(max_queued=50))
     log.hear(begun())
     log.hear(step(1))
@@ -208,7 +229,7 @@ def test_no_limit_of_a_transport_loses_streamed_text(parts: int) -> None:
     assert text == "".join(f"{number} " for number in range(parts))
 
 
-def test_an_envelope_is_what_clients_see() -> None:
+async def test_an_envelope_is_what_clients_see() -> None:
     event = message_event(message("hello"), EventType.STEP_STARTED)
     assert event == message_event(message("hello"), EventType.STEP_STARTED)
     logged = LoggedEvent(
@@ -240,7 +261,7 @@ def test_an_envelope_is_what_clients_see() -> None:
     }
 
 
-def test_what_a_message_keeps_for_intake_is_not_told() -> None:
+async def test_what_a_message_keeps_for_intake_is_not_told() -> None:
     kept = replace(message("hi"), metadata={"fingerprint": "f00", "steers": True, "own": 1})
     told = message_event(kept, EventType.MESSAGE_SENT).payload
     assert told["metadata"] == {"steers": True, "own": 1}

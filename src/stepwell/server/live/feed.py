@@ -6,20 +6,27 @@ here, and slows nobody. Idle followers cost no database work but that of the fal
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from stepwell.clock import Clock
+from stepwell.journal.envelope import EnvelopeType
 from stepwell.server.live.access_watch import AccessWatch
+from stepwell.server.live.cursor import Cursor, SentText
 from stepwell.server.live.fallback_poll import FallbackPoll
+from stepwell.server.live.live_event import LiveEvent
 from stepwell.server.live.seats import Seats, WaitingSockets
-from stepwell.server.live.session_feed import LiveEvent, Reset, SessionFeed
+from stepwell.server.live.session_feed import Reset, SessionFeed
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.ports import Store
 
 Item = LiveEvent | Reset
+
+_ENDS_TEXT = (EnvelopeType.STEP_STARTED, EnvelopeType.STREAM_CHUNK, EnvelopeType.STEP_COMPLETED)
 
 
 class Feeds:
@@ -49,9 +56,10 @@ class Feeds:
         """How many follow them."""
         return sum(feed.followers for feed in self._feeds.values())
 
-    async def subscribe(self, session_id: str, after: int | None) -> "LiveSubscription":
-        """Follow a session from behind that number on; None for what is new from now on. The
-        subscription must be closed."""
+    async def subscribe(self, session_id: str, after: Cursor | int | None) -> "LiveSubscription":
+        """Follow a session from behind that number or cursor on; None for what is new from now on.
+        The subscription must be closed."""
+        cursor = Cursor(after) if isinstance(after, int) else after
         feed = self._feeds.get(session_id)
         if feed is None:
             feed = self._feeds[session_id] = SessionFeed(
@@ -63,9 +71,10 @@ class Feeds:
             leaving.callback(self.leave, feed)
             if self._is_closed:
                 feed.close()
-            position, reset = await feed.enter(after)
+            position, reset = await feed.enter(None if cursor is None else cursor.seq)
+            sent = {} if cursor is None or reset else await feed.sent_texts(cursor)
             leaving.pop_all()
-        return LiveSubscription(self, feed, position, reset)
+        return LiveSubscription(self, feed, Place(position, reset, sent))
 
     def leave(self, feed: SessionFeed) -> None:
         """Count one follower less; the last one ends the feed."""
@@ -88,14 +97,21 @@ class Feeds:
         await asyncio.gather(*readers, *self._leaving, return_exceptions=True)
 
 
+class Place(NamedTuple):
+    """Where a follower begins, and what it has of open texts, by execution."""
+
+    position: int
+    reset: Reset | None
+    sent: dict[str, SentText]
+
+
 class LiveSubscription:
     """One follower of a session, and how far it is."""
 
-    def __init__(self, feeds: Feeds, feed: SessionFeed, position: int, reset: Reset | None) -> None:
+    def __init__(self, feeds: Feeds, feed: SessionFeed, place: Place) -> None:
         self._feeds = feeds
         self._feed = feed
-        self._position = position
-        self._reset = reset
+        self._position, self._reset, self._sent = place
         self._is_open = True
 
     @property
@@ -116,10 +132,35 @@ class LiveSubscription:
             if batch is None:
                 batch = await self._read_page()
             if batch:
-                self._position = batch[-1].seq
-                return batch
+                return [self._deliver(event) for event in batch]
+            if texts := list(self._take_texts()):
+                return texts
             if self._reset is None and not await self._feed.has_grown(seconds):
                 return []
+
+    def _deliver(self, one: LiveEvent) -> LiveEvent:
+        """Go on by an event of the log; of a text that came in part, only its rest is sent."""
+        event, self._position = one.event, one.seq
+        if event.type in _ENDS_TEXT:
+            sent = self._sent.pop(event.execution_id or "", None)
+            if sent is not None and event.type == EnvelopeType.STREAM_CHUNK:
+                one = LiveEvent(replace(event, payload=_rest(event.payload, sent)))
+        return one.at(str(self._cursor)) if self._sent else one
+
+    def _take_texts(self) -> Iterator[LiveEvent]:
+        """Go on by what was added to open texts; all of it, where nothing came yet."""
+        for text in self._feed.texts.open:
+            sent = self._sent.get(text.execution_id) or SentText(text.start, 0, 0)
+            if len(text.text) > sent.offset:
+                one = text.chunk(self._position, sent.offset, sent.chunks, self._feed.now())
+                self._sent[text.execution_id] = SentText(
+                    text.start, len(text.text), sent.chunks + 1
+                )
+                yield one.at(str(self._cursor))
+
+    @property
+    def _cursor(self) -> Cursor:
+        return Cursor(self._position, tuple(self._sent.values()))
 
     async def _read_page(self) -> Sequence[LiveEvent]:
         page = await self._feed.page_after(self._position)
@@ -127,7 +168,7 @@ class LiveSubscription:
             return page
         # What came next was deleted meanwhile.
         _, newest = await self._feed.range()
-        self._position, self._reset = newest, Reset(newest)
+        self._position, self._reset, self._sent = newest, Reset(newest), {}
         return ()
 
     async def __aiter__(self) -> AsyncIterator[Item]:
@@ -151,3 +192,8 @@ class LiveSubscription:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _rest(chunk: Mapping[str, Any], sent: SentText) -> Mapping[str, Any]:
+    rest = {"content": chunk["content"][sent.offset :], "offset": sent.offset}
+    return {**chunk, **rest, "chunk_index": sent.chunks}

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from stepwell.server.live.access_watch import access_lost
+from stepwell.server.live.cursor import Cursor
 from stepwell.server.live.feed import LiveSubscription
 from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
 from stepwell.server.live.seats import counted
@@ -33,7 +34,7 @@ class LiveResponse(Response):
         who: Principal,
         session_id: str,
         *,
-        after: int,
+        after: Cursor | int,
         body: Body,
         headers: Mapping[str, str],
         seat: ExitStack | None = None,

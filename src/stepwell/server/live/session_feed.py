@@ -1,21 +1,25 @@
-"""The log of one session, read once for all who follow it in this process."""
+"""One session, read once for all who follow it in this process: its log, and the text that is being
+generated."""
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
 from msgspec import Struct
 
 from stepwell.clock import Clock
-from stepwell.protocols.client_stream import json_bytes
-from stepwell.sessions.bus import Subscription
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.server.live.cursor import Cursor, SentText
+from stepwell.server.live.live_event import LiveEvent
+from stepwell.server.live.streamed_text import StreamedTexts
+from stepwell.sessions.bus import Delta, Subscription
 from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.log import envelope_of
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import LoggedEvent
+from stepwell.sessions.records import ExecutionStatus, LoggedEvent
 
 logger = logging.getLogger("stepwell.server")
 
@@ -25,27 +29,14 @@ REPLAY_PAGE = 200
 """Events that are read at once by a follower who is behind."""
 BATCH_BYTES = 64 * 1024
 """How much is taken at once, unless a single event is larger."""
+LOOK_BACK = 200
+"""Events among which the steps are looked for that are open when somebody begins to follow."""
+FILL_SECONDS = 1.0
+"""How often stored text is read at most, where some that came by the bus is missing."""
 RETRY_SECONDS = 0.5
 """How long to wait for a database that does not answer."""
 
 Result = TypeVar("Result")
-
-
-class LiveEvent:
-    """An event with its envelope as JSON, encoded once for all followers."""
-
-    __slots__ = ("envelope", "event", "frame")
-
-    def __init__(self, event: LoggedEvent) -> None:
-        self.event = event
-        self.envelope = json_bytes(envelope_of(event))
-        self.frame: str | None = None
-        """As it goes through a Pusher socket, once somebody needed it so."""
-
-    @property
-    def seq(self) -> int:
-        """Its number in the log."""
-        return self.event.seq
 
 
 class Reset(Struct, frozen=True):
@@ -71,6 +62,9 @@ class SessionFeed:
         self._tail: deque[LiveEvent] = deque()
         self._tail_bytes = 0
         self._max_bytes = tail_bytes
+        self.texts = StreamedTexts()
+        self._wants_stored = False
+        self._filled_at = -FILL_SECONDS
         self._news: Subscription | None = None
         self._grown = asyncio.Event()
         self._started = asyncio.Event()
@@ -120,6 +114,23 @@ class SessionFeed:
         """Read the oldest number and the newest."""
         return await self._read(lambda tx: tx.event_range(self.session_id))
 
+    async def sent_texts(self, cursor: Cursor) -> dict[str, SentText]:
+        """Return by execution what a follower who comes again has of open texts."""
+
+        async def starts(tx: Transaction) -> list[LoggedEvent]:
+            return [
+                event
+                for text in cursor.texts
+                for event in await tx.events_after(self.session_id, text.start - 1, limit=1)
+            ]
+
+        found = {event.seq: event for event in await self._read(starts)} if cursor.texts else {}
+        return {
+            event.execution_id or "": text
+            for text in cursor.texts
+            if (event := found.get(text.start)) and event.type == EnvelopeType.STEP_STARTED
+        }
+
     async def has_grown(self, seconds: float | None) -> bool:
         """Wait for more, at most so long. Return whether there is any."""
         try:
@@ -131,24 +142,53 @@ class SessionFeed:
         return True
 
     async def _keep_reading(self) -> None:
-        async with self._store.bus.subscribe(session_topic(self.session_id)) as news:
-            self._news = news
-            _, self.position = await self.range()
-            self._started.set()
-            while True:
-                events = await self._read(
-                    lambda tx: tx.events_after(self.session_id, self.position, limit=PAGE)
-                )
-                if events:
-                    self._add(events)
-                if len(events) < PAGE:
-                    await news.wait(None)
+        bus = self._store.bus
+        with bus.listen(self.session_id, self._receive):
+            async with bus.subscribe(session_topic(self.session_id)) as news:
+                self._news = news
+                self.position = await self._read(self._first_position)
+                while True:
+                    events = await self._read(
+                        lambda tx: tx.events_after(self.session_id, self.position, limit=PAGE)
+                    )
+                    if events:
+                        self._add(events)
+                    if len(events) < PAGE:
+                        self._started.set()
+                        await self._fill_text()
+                        await news.wait(None)
+
+    async def _first_position(self, tx: Transaction) -> int:
+        """Return the newest number; if something runs, one before it, to find the open steps."""
+        oldest, newest = await tx.event_range(self.session_id)
+        unfinished = await tx.unfinished(self.session_id)
+        if not any(it.status is ExecutionStatus.RUNNING for it in unfinished):
+            return newest
+        self._wants_stored = True
+        return max(oldest - 1, newest - LOOK_BACK)
+
+    def _receive(self, deltas: Sequence[Delta]) -> None:
+        """Add text that came by the bus."""
+        if self.texts.apply_deltas(deltas):
+            self._wake_followers()
+        now = self._clock.monotonic()
+        if self.texts.has_gap and now - self._filled_at >= FILL_SECONDS:
+            self._filled_at = now
+            self._wants_stored = True
+            self.wake()
+
+    async def _fill_text(self) -> None:
+        if self._wants_stored:
+            self._wants_stored = False
+            self.texts.apply_stored(await self._read(lambda tx: tx.open_texts(self.session_id)))
+            self._wake_followers()
 
     def _add(self, events: Sequence[LoggedEvent]) -> None:
         if events[0].seq != self.position + 1:  # deleted meanwhile: who is behind starts over
             self._tail.clear()
             self._tail_bytes = 0
         for event in events:
+            self.texts.apply_event(event)
             one = LiveEvent(event)
             self._tail.append(one)
             self._tail_bytes += len(one.envelope)
@@ -156,6 +196,10 @@ class SessionFeed:
             self._tail_bytes -= len(self._tail.popleft().envelope)
         self.position = events[-1].seq
         self._wake_followers()
+
+    def now(self) -> datetime:
+        """The time, for what is sent and in no log."""
+        return self._clock.now()
 
     async def _read(self, work: Callable[[Transaction], Awaitable[Result]]) -> Result:
         """Read, however long the database is away."""

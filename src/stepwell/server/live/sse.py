@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
 from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
+from stepwell.server.live.cursor import Cursor
 from stepwell.server.live.feed import Item, LiveSubscription, Reset
 from stepwell.server.live.response import LiveResponse
-from stepwell.sessions.errors import NotThereError, RefusedError
+from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import EventType, LoggedEvent, Session
@@ -34,7 +35,7 @@ async def sse_response(
     who: Principal,
     session: Session,
     *,
-    after: int,
+    after: Cursor,
     execution_id: str | None = None,
 ) -> LiveResponse:
     """What happens in the session behind a number, up to the end of an execution if one is named,
@@ -49,28 +50,20 @@ async def sse_response(
     return LiveResponse(services, who, session.id, after=after, body=body, headers=SSE_HEADERS)
 
 
-def cursor_of(last_event_id: str | None, after: int | None) -> int:
-    """Where to begin: what the client had last, which a browser tells when it comes again.
+def cursor_of(last_event_id: str | None, after: int | None) -> Cursor:
+    """Where to begin: what the client had last, which a browser says when it comes again.
 
-    >>> cursor_of("7", 3), cursor_of(None, 3), cursor_of("", None)
-    (7, 3, 0)
+    >>> str(cursor_of("7", 3)), str(cursor_of(None, 3)), str(cursor_of("", None))
+    ('7', '3', '0')
     """
-    if not last_event_id:
-        return after or 0
-    if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 18:
-        raise RefusedError(
-            f"Last-Event-ID is {last_event_id[:40]!r}; send back the id of the last event, which "
-            "is a number",
-            code="bad_cursor",
-        )
-    return int(last_event_id)
+    return Cursor.parse(last_event_id) if last_event_id else Cursor(after or 0)
 
 
 def sse_event(item: Item) -> bytes:
     """One event of the stream."""
     if isinstance(item, Reset):
         return b'id: %d\nevent: reset\ndata: {"newest":%d}\n\n' % (item.newest, item.newest)
-    head = f"id: {item.seq}\nevent: {item.event.type}\ndata: ".encode()
+    head = f"id: {item.cursor}\nevent: {item.event.type}\ndata: ".encode()
     return b"%b%b\n\n" % (head, item.envelope)
 
 

@@ -55,8 +55,9 @@ class Line {
     this._wait = 0;
     const own = (this._current = new AbortController());
     try {
+      // What the server gave as the last event's id goes back as it is.
       const headers = { "last-event-id": String(this._last) };
-      const response = await stream(`${this._path}?after=${this._last}`, headers, own.signal);
+      const response = await stream(this._path, headers, own.signal);
       this._failures = 0;
       this._tell("live");
       await read(response.body, (event) => own === this._current && this._hear(event), own);
@@ -69,8 +70,8 @@ class Line {
   }
 
   _hear({ id, event, data }) {
-    if (/^\d+$/.test(id)) this._last = Number(id);
-    if (event === "reset") this._hearer.onReset(this._last);
+    if (id) this._last = id;
+    if (event === "reset") this._hearer.onReset(parse(data).newest);
     else this._hearer.onEnvelope(parse(data));
   }
 

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+from stepwell.sessions.bus import OpenText
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import ApiKey, LoggedEvent, Session
+from stepwell.sessions.records import ApiKey, Execution, LoggedEvent, Session
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.testing.clock import DEFAULT_START
 
@@ -32,6 +33,8 @@ class LogInMemory:
         self.owner = "ada"
         self.marker: int | None = 0
         self.looks = 0
+        self.executions: list[Execution] = []
+        self.stored_texts: list[OpenText] = []
         self.read_sessions: list[list[str]] = []
 
     def append(self, count: int = 1, text: str = "x", *, is_told: bool = True) -> None:
@@ -80,6 +83,12 @@ class LogInMemory:
 
     async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
         return {}
+
+    async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
+        return self.executions
+
+    async def open_texts(self, session_id: str, /) -> Sequence[OpenText]:
+        return self.stored_texts
 
     async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
         assert session_id == self.session_id
