@@ -67,9 +67,9 @@ class FollowerConformance:
         await make(store, a_session())
 
         def a_text(text: str, **fields: Any) -> OpenText:
-            given = {"session_id": "s", "execution_id": "x", "attempt": 2, "step_number": 1}
-            given |= {"response_index": 0, "text": text, "updated_at": START, **fields}
-            return OpenText(**given)
+            given: dict[str, Any] = {"session_id": "s", "execution_id": "x", "attempt": 2}
+            given |= {"step_number": 1, "response_index": 0, "text": text, "updated_at": START}
+            return OpenText(**{**given, **fields})
 
         async def stored() -> Sequence[OpenText]:
             return await store.read(lambda tx: tx.open_texts("s"))
