@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
-_PACKAGES = ("fastapi", "uvicorn", "sqlalchemy", "aiosqlite", "psycopg", "procrastinate", "msgspec")
+_PACKAGES = ("fastapi", "uvicorn", "sqlalchemy", "aiosqlite", "psycopg", "msgspec")
 _SYNC_SECONDS = 0.5
 
 

@@ -1,17 +1,18 @@
-"""The database of a run, and which worker and queue belong to it."""
+"""The database of a run, and its workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.settings import ChaosSettings, Place
+from chaos.settings import ChaosSettings
 from stepwell.clock import SystemClock
 from stepwell.sessions.ports import Store
 from stepwell.sessions.runner import Runner
 from stepwell.stores.opening import open_store
-from stepwell.worker import choice
+from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 
 
 async def open_existing(place: Place) -> Store:
@@ -24,15 +25,13 @@ def bus_options(place: Place) -> dict[str, Any]:
     return {} if place.bus_url is None else {"bus_url": place.bus_url}
 
 
-def worker_for(
-    settings: ChaosSettings, place: Place, store: Store, runner: Runner, name: str
-) -> choice.Worker:
-    """The worker that belongs to the database."""
-    clock = SystemClock()
+def worker_for(settings: ChaosSettings, store: Store, runner: Runner, name: str) -> Worker:
+    """The worker of that name."""
     wanted = settings.session_settings
-    jobs = choice.jobs_for(place.url)
-    work = Work(store, runner, settings=wanted, worker_id=name, clock=clock, jobs=jobs)
-    return choice.worker_for(place.url, store, work, wanted, clock)
+    work = Work(
+        store, runner, settings=wanted, worker_id=name, clock=SystemClock(), jobs=PolledJobs()
+    )
+    return Worker(store, work, wanted)
 
 
 class Database(Protocol):

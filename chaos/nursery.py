@@ -7,8 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import procrastinate
-import psycopg_pool
 from sqlalchemy.dialects.postgresql import psycopg
 
 import chaos.live_server
@@ -20,9 +18,8 @@ from chaos.crash_points import CrashPoints
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.stores.opening import open_store
 from stepwell.stores.postgres import postgres_store
-from stepwell.worker import procrastinate_worker
 
-LOADED = (chaos, postgres_store, procrastinate, procrastinate_worker, psycopg, psycopg_pool)
+LOADED = (chaos, postgres_store, psycopg)
 
 
 async def _warm_up() -> None:

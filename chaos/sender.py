@@ -25,7 +25,7 @@ from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.records import WhenBusy
-from stepwell.worker.choice import jobs_for
+from stepwell.worker.jobs import PolledJobs
 
 AGAIN = 3
 """How many of the last messages a new sender sends once more."""
@@ -40,7 +40,7 @@ class Sender:
         self._progress = Progress(Path(place.folder))
         self._allowed = 0
         self._next = max(0, len(self._progress.sent) - AGAIN)
-        jobs = jobs_for(place.url)
+        jobs = PolledJobs()
         agents = AgentDirectory({AGENT: chaos_agent(store.points, settings.pause_seconds)})
         wanted = settings.session_settings
         self._intake = Intake(store, jobs, agents, settings=wanted)

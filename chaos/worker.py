@@ -13,7 +13,7 @@ from chaos.settings import ChaosSettings, Place
 from chaos.witness import WitnessLine
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.runner import Runner
-from stepwell.worker.choice import jobs_for
+from stepwell.worker.jobs import PolledJobs
 
 
 async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connection) -> None:
@@ -27,9 +27,8 @@ async def _main(settings: ChaosSettings, place: Place, name: str, pipe: Connecti
 
     store = CrashingStore(await open_existing(place), points)
     agents = AgentDirectory({AGENT: chaos_agent(points, settings.pause_seconds)})
-    jobs = jobs_for(place.url)
-    runner = Runner(store, jobs, agents, settings=settings.session_settings)
-    worker = worker_for(settings, place, store, runner, name)
+    runner = Runner(store, PolledJobs(), agents, settings=settings.session_settings)
+    worker = worker_for(settings, store, runner, name)
     listen(pipe, heard)
     pipe.send({"ready": os.getpid()})
     await worker.run()

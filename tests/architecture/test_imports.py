@@ -17,7 +17,6 @@ DOORS = [
     "starlette",
     "alembic",
     "click",
-    "procrastinate",
     "psycopg",
     "sqlalchemy",
     "uvicorn",

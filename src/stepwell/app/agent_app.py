@@ -56,9 +56,9 @@ from stepwell.sessions.retention import Retention, RetentionPolicy
 from stepwell.sessions.runner import Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
-from stepwell.worker.choice import Worker, jobs_for, worker_for
-from stepwell.worker.embedded import EmbeddedWorker
+from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 
 logger = logging.getLogger("stepwell.app")
 
@@ -246,7 +246,7 @@ class AgentApp:
         metrics = Metrics()
         opened = await open_store(config.db, clock=self._clock, bus_url=config.bus_url)
         store = MeasuredStore(opened, metrics.writes, self._clock)
-        jobs = jobs_for(config.db)
+        jobs = PolledJobs()
         tasks = tuple(self._beside(config, store, jobs))
         services = replace(
             self._services(config, store, jobs),
@@ -312,10 +312,7 @@ class AgentApp:
             jobs=jobs,
             sessions=self._sessions,
         )
-        if self._sessions is not None:
-            # Not one that fetches jobs: those of others would be lost on it.
-            return EmbeddedWorker(store, work, settings)
-        return worker_for(config.db, store, work, settings, clock)
+        return Worker(store, work, settings)
 
     async def _kept_small(self, retention: Retention) -> None:
         while True:

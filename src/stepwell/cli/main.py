@@ -17,7 +17,7 @@ from stepwell.sessions.errors import SessionError, StoreUnavailableError
 EXTRA_OF = {
     **dict.fromkeys(("aiosqlite", "alembic", "cryptography", "fastapi", "jwt"), "server"),
     **dict.fromkeys(("sqlalchemy", "starlette", "uvicorn", "websockets"), "server"),
-    **dict.fromkeys(("procrastinate", "psycopg"), "postgres"),
+    "psycopg": "postgres",
 }
 """Which extra brings a package."""
 

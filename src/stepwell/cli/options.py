@@ -100,5 +100,5 @@ def start_logging(level: str, format: str = "text") -> None:
         raise ConfigurationError(f"log_level is {level!r}; give debug, info, warning or error")
     logging.basicConfig(level=number, handlers=[log_handler(format)], force=True)
     # Among others aiosqlite logs every statement with its values: the words of users.
-    for chatty in ("aiosqlite", "alembic", "procrastinate", "uvicorn"):
+    for chatty in ("aiosqlite", "alembic", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(number, logging.WARNING))

@@ -252,7 +252,7 @@ def _change(where: Where, given: str, options: dict[str, Any], **change: Any) ->
     database = where.database(options["db"], options["config"])
     changed = change_stored(
         database,
-        lambda store: _changed(store, database, given, change),
+        lambda store: _changed(store, given, change),
         bus_url=where.bus_url(options["db"], options["config"]),
     )
     if options["as_json"] or where.as_json:
@@ -261,7 +261,7 @@ def _change(where: Where, given: str, options: dict[str, Any], **change: Any) ->
         click.echo(f"{changed.id}  {changed.status}  {one_line(changed.title or '-')}")
 
 
-async def _changed(store: "Store", database: str, given: str, change: dict[str, Any]) -> "Session":
+async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Session":
     from stepwell.cli.stored import find_session
     from stepwell.clock import SystemClock
     from stepwell.ids import new_id
@@ -270,12 +270,12 @@ async def _changed(store: "Store", database: str, given: str, change: dict[str, 
     from stepwell.sessions.ending import Means
     from stepwell.sessions.records import SessionStatus
     from stepwell.sessions.settings import SessionSettings
-    from stepwell.worker.choice import jobs_for
+    from stepwell.worker.jobs import PolledJobs
 
     if "status" in change:
         change = {**change, "status": SessionStatus(change["status"])}
     session = await find_session(store, given)
-    means = Means(jobs=jobs_for(database), clock=SystemClock(), settings=SessionSettings())
+    means = Means(jobs=PolledJobs(), clock=SystemClock(), settings=SessionSettings())
     ending = Ending(reason="session closed", means=means)
     work = SessionChange(**change).checked().work(session.id, new_id(), ending)
     return await store.write(work, name="change_session")

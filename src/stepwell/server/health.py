@@ -54,4 +54,4 @@ async def _worker(tx: Transaction, services: Services) -> Check:
 
 
 def _since(row: Execution) -> datetime:
-    return row.lease_until or row.updated_at
+    return row.updated_at

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepwell.sessions.intake import Sent
 
 View = dict[str, Any]
-_OWN = ("crashes", "definition_hash", "fingerprint", "lease_until", "tenant_id", "worker_id")
+_OWN = ("crashes", "definition_hash", "fingerprint", "tenant_id", "worker_id")
 """No business of clients; by the fingerprint of a message intake knows a send that is repeated."""
 
 

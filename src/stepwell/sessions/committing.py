@@ -104,7 +104,7 @@ class Commits:
         async def change(tx: Transaction, held: Held) -> None:
             row = replace(counted(running.row(held), state), crashes=0)
             if hands_over:
-                row = replace(row, status=ExecutionStatus.PENDING, worker_id=None, lease_until=None)
+                row = replace(row, status=ExecutionStatus.PENDING, worker_id=None)
             await self._save(tx, row, snapshot)
             await tx.settle(row.id, state.step_count)
             if held.session is not None:
@@ -132,7 +132,6 @@ class Commits:
                 pending=told_pending(state),
                 crashes=0,
                 worker_id=None,
-                lease_until=None,
             )
             row = await self._save(tx, row, snapshot)
             await tx.settle(row.id, state.step_count)

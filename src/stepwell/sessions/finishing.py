@@ -52,7 +52,7 @@ async def finish(
     ``unseen`` are messages to it that its state does not know. ``by_its_run`` says that a run ends
     it, which told how its subagents ended. Raises ``LostLeaseError`` if another worker has it.
     """
-    await tx.save_execution(replace(execution, worker_id=None, lease_until=None))
+    await tx.save_execution(replace(execution, worker_id=None))
     await tx.settle(execution.id, execution.step_count + 1)
     cut_off = await end_subagents(tx, execution, told_ends=by_its_run)
     if session is None:
@@ -194,6 +194,6 @@ async def _passed_on(
     # It may be resumed and end again: a message is passed on once.
     passed_on = [*execution.metadata.get(PASSED_ON, ()), *unseen]
     metadata = {**execution.metadata, PASSED_ON: passed_on}
-    await tx.save_execution(replace(execution, metadata=metadata, worker_id=None, lease_until=None))
+    await tx.save_execution(replace(execution, metadata=metadata, worker_id=None))
     queued = queued_message(own, session, at)
     return JournalBatch([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])

@@ -183,7 +183,6 @@ class Execution(Struct, frozen=True, kw_only=True):
     attempt: int = 0
     crashes: int = 0
     worker_id: str | None = None
-    lease_until: datetime | None = None
     cancel_requested: str | None = None
     """Why a person wants it to end; None if nobody does."""
     started_at: datetime | None = None
@@ -203,6 +202,20 @@ class Execution(Struct, frozen=True, kw_only=True):
             details=asked.get("details", {}),
         )
         return Question.of(pending, execution_id=self.id, step=self.step_count).id
+
+
+class WorkerRecord(Struct, frozen=True, kw_only=True):
+    """A worker process and its lease. Its executions may be taken over once the lease has run out
+    or the record is gone."""
+
+    id: str
+    lease_until: datetime
+    started_at: datetime
+    version: str = ""
+    agents: tuple[str, ...] = ()
+    """The agent types that it runs."""
+    host: str = ""
+    pid: int = 0
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

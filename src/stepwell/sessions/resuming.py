@@ -128,7 +128,6 @@ def _from_aside(
         cancel_requested=None,
         completed_at=None,
         worker_id=None,
-        lease_until=None,
     )
     if accept_change:
         changed = replace(changed, definition_hash=agent.definition_hash, agent_config=agent.config)

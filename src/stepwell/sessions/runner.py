@@ -3,7 +3,7 @@ boundary. Called by a worker, which holds the lease; what a step commits is in `
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -88,9 +88,10 @@ class Runner:
         self._new_id = new_id
         self._live_text = LiveText(store, self._clock)
 
-    def knows(self, agent_type: str) -> bool:
-        """Whether it has that agent."""
-        return agent_type in self._agents.names
+    @property
+    def agents(self) -> Collection[str]:
+        """The agent types that it has."""
+        return self._agents.names
 
     async def run(self, execution: Execution, control: RunControl) -> ExecutionStatus:
         """Run a freshly claimed execution until it ends, pauses or is handed back.

@@ -8,7 +8,6 @@ result or an error step: it ends the run where it stands, and the execution is l
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -50,7 +49,7 @@ class Held(Struct, frozen=True, eq=False):
 
 
 Change = Callable[[Transaction, Held], Awaitable[Result]]
-"""What a commit does beside renewing the lease."""
+"""What a commit does behind the fence."""
 
 TOLD_STATUS = "told_status"
 """The key in an execution's metadata under which the next attempt finds what clients heard last."""
@@ -168,11 +167,6 @@ class Running:
 
     # Writing
 
-    @property
-    def lease_until(self) -> datetime:
-        """How long a lease lasts that is taken now."""
-        return self.clock.now() + timedelta(seconds=self.settings.lease_seconds)
-
     async def commit(
         self,
         name: str,
@@ -182,7 +176,7 @@ class Running:
         mark: str | None = None,
         lets_go: bool = False,
     ) -> Result | None:
-        """Change the database in one transaction that holds the lease, with what was told so far.
+        """Change the database in one fenced transaction, with what was told so far.
 
         ``held`` takes also what was held back since the step's end. ``mark`` is the id of the
         snapshot that the change stores: if the row has it, the change was made already. So it was
@@ -241,7 +235,7 @@ class Running:
                 is_again, is_first = not is_first, False
                 if is_again and was_made is not None and await was_made(tx):
                     return None
-                return await change(tx, Held(session, await self._renewed(tx), told))
+                return await change(tx, Held(session, await self._fence(tx), told))
 
             result = await self._store.write(work, name=name)
             self._is_writing = False
@@ -259,16 +253,16 @@ class Running:
 
         return look
 
-    async def _renewed(self, tx: Transaction) -> Execution:
-        lease = await tx.renew(self.execution, self.lease_until)
-        wish = lease.execution.cancel_requested
+    async def _fence(self, tx: Transaction) -> Execution:
+        fenced = await tx.fence(self.execution)
+        wish = fenced.execution.cancel_requested
         if wish is not None and self.cancellation is not None:
             self.cancellation.request(wish)
-        if lease.user_messages != self.heard:
+        if fenced.user_messages != self.heard:
             sent = await tx.steering_messages(self.execution.id)
             self.steering = [message for message in sent if message.id not in self.seen]
-            self.heard = lease.user_messages
-        return lease.execution
+            self.heard = fenced.user_messages
+        return fenced.execution
 
     def row(self, held: Held) -> Execution:
         """The row for a change of it; raises ``LostLeaseError`` if somebody has ended it."""

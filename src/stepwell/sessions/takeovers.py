@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.ports import Claim, Transaction
+from stepwell.sessions.records import Execution
 
 TAKEOVERS = "takeovers"
 STOPPED_ATTEMPTS = "stopped_attempts"
@@ -18,24 +18,19 @@ MOST = 50
 """The newest that a row keeps of each."""
 
 
-async def claimed(
-    tx: Transaction, before: Execution, *, worker_id: str, now: datetime, lease_seconds: float
-) -> Execution | None:
-    """Claim an execution that was read in this transaction; one that another worker let down has
-    an entry about it."""
-    until = datetime.fromtimestamp(now.timestamp() + lease_seconds, now.tzinfo)
-    row = await tx.claim(before.id, worker_id=worker_id, now=now, lease_until=until)
-    if row is None or before.status is not ExecutionStatus.RUNNING:
+async def note_takeover(
+    tx: Transaction, claim: Claim, *, now: datetime, silent_seconds: float
+) -> Execution:
+    """Return the claimed execution; of a takeover with an entry about it, which is stored."""
+    row = claim.execution
+    if not claim.is_takeover:
         return row
-    if row.attempt != before.attempt + 1:  # somebody else had it in between
-        return row
-    overdue = 0.0 if before.lease_until is None else (now - before.lease_until).total_seconds()
     entry = {
         "attempt": row.attempt,
         "step": row.step_count + 1,
         "at": now.isoformat(),
-        "worker": before.worker_id,
-        "silent_seconds": round(lease_seconds + overdue, 1),
+        "worker": claim.taken_from,
+        "silent_seconds": round(silent_seconds, 1),
     }
     row = replace(row, metadata=_with(row.metadata, TAKEOVERS, entry))
     await tx.save_execution(row)
@@ -51,10 +46,10 @@ def takeover_of(execution: Execution) -> Mapping[str, Any] | None:
 
 def takeover_text(entry: Mapping[str, Any]) -> str:
     """What people are told of it."""
-    return (
-        f"Its worker ({entry['worker']}) did not answer for {entry['silent_seconds']:g} s; another "
-        f"one goes on from step {entry['step']} (attempt {entry['attempt']})"
-    )
+    why = "Its worker gave it up"
+    if entry["worker"] is not None:
+        why = f"Its worker ({entry['worker']}) did not answer for {entry['silent_seconds']:g} s"
+    return f"{why}; another one goes on from step {entry['step']} (attempt {entry['attempt']})"
 
 
 def with_stopped_attempt(execution: Execution) -> Execution:

@@ -1,17 +1,18 @@
 """Executions, who may claim them, and who may write to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
 from typing import Any
 
-from sqlalchemy import and_, case, exists, func, or_, select, tuple_, update
+from sqlalchemy import and_, case, func, select, update
 
 from stepwell.sessions.errors import LostLeaseError
-from stepwell.sessions.ports import ExecutionFilter, Lease
+from stepwell.sessions.ports import Claim, ExecutionFilter, Fenced, HeldExecution
 from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.stores import claim_queries
 from stepwell.stores import tables as t
-from stepwell.stores.codec import stored_id
+from stepwell.stores.codec import json_of, stored_id
 from stepwell.stores.listing import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
@@ -29,13 +30,10 @@ from stepwell.stores.session_rows import SessionRowsMixin
 
 _STATUSES = frozenset(ExecutionStatus)
 _C = t.executions.c
-_OLDER = t.executions.alias("older")
 
 # Literal words, so that the partial indexes serve these conditions.
 _UNFINISHED = literally(f"agent_executions.{t.UNFINISHED}")
-_OLDER_UNFINISHED = literally(f"older.{t.UNFINISHED}")
 _TOP = _C.parent_execution_id.is_(None)
-_PENDING = _C.status == literally("'pending'")
 _RUNNING = _C.status == literally("'running'")
 _IN_ORDER = (_C.created_at, _C.id)
 
@@ -44,83 +42,46 @@ _LOCKED = _EXECUTION.with_for_update(key_share=True)
 _ADD = adding(t.executions)
 
 _OWN = and_(by_id(t.executions), _C.attempt == given("own_attempt"))
-_GIVEN_LEASE = bound(t.executions, "lease_until")
-_GIVEN_WISH = bound(t.executions, "cancel_requested")
+_GIVEN_REQUEST = bound(t.executions, "cancel_requested")
 _SAVE = (
-    saving(t.executions, ("created_at", "attempt", "lease_until", "cancel_requested"))
+    saving(t.executions, ("created_at", "attempt", "cancel_requested"))
     .where(_OWN)
     .values(
-        # A heartbeat may have made the lease longer since the record was read.
-        lease_until=case(
-            (
-                and_(
-                    bound(t.executions, "status") == literally("'running'"),
-                    _C.lease_until > _GIVEN_LEASE,
-                ),
-                _C.lease_until,
-            ),
-            else_=_GIVEN_LEASE,
-        ),
-        # Somebody may have wished for its end since; only what is over and begins again forgets.
+        # A stale write never clears a request to cancel; only what is over and begins again does.
         cancel_requested=case(
-            (_UNFINISHED, func.coalesce(_GIVEN_WISH, _C.cancel_requested)), else_=_GIVEN_WISH
+            (_UNFINISHED, func.coalesce(_GIVEN_REQUEST, _C.cancel_requested)), else_=_GIVEN_REQUEST
         ),
     )
     .returning(_C.id)
 )
 
-_IS_HEAD = or_(
-    _C.session_id.is_(None),
-    ~exists(literally("1"))
-    .select_from(_OLDER)
-    .where(
-        _OLDER.c.session_id == _C.session_id,
-        _OLDER.c.parent_execution_id.is_(None),
-        _OLDER_UNFINISHED,
-        tuple_(_OLDER.c.created_at, _OLDER.c.id) < tuple_(_C.created_at, _C.id),
-    ),
-)
-_LEASE_IS_OVER = and_(_RUNNING, _C.lease_until < bound(t.executions, "lease_until", "now"))
-_FREE = or_(and_(_PENDING, _IS_HEAD), _LEASE_IS_OVER)
-# So that no partial index fits: a server without statistics would go through all that are
-# unfinished for the one that has this id.
-_TOP_BY_ID = func.coalesce(_C.parent_execution_id, literally("''")) == literally("''")
 _CLAIM = (
     update(t.executions)
-    .where(by_id(t.executions), _TOP_BY_ID, _FREE)
+    .where(by_id(t.executions))
     .values(
         status=literally("'running'"),
         crashes=case((_RUNNING, _C.crashes + 1), else_=_C.crashes),
         attempt=_C.attempt + 1,
         worker_id=bound(t.executions, "worker_id"),
-        lease_until=_GIVEN_LEASE,
         started_at=func.coalesce(_C.started_at, bound(t.executions, "started_at")),
         updated_at=bound(t.executions, "updated_at"),
     )
     .returning(*t.executions.c)
 )
-_CLAIMABLE = (
-    records_of(t.executions)
-    .with_only_columns(_C.id)
-    .where(literally("agent_executions.status IN ('pending', 'running')"), _TOP, _FREE)
-    .order_by(*_IN_ORDER)
-    .limit(given("most"))
-)
-_SPOKEN_TO = (
+_USER_MESSAGES = (
     select(func.count())
     .where(t.messages.c.agent_execution_id == given("execution"))
     .where(t.messages.c.role == literally("'user'"))
 )
-_RENEW = (
-    update(t.executions)
+_FENCE = (
+    records_of(t.executions)
+    .add_columns(_USER_MESSAGES.scalar_subquery())
     .where(_OWN)
-    .values(
-        # Never shorter: the heartbeat and the run renew it, each in its own time.
-        lease_until=case(
-            (and_(_RUNNING, _C.lease_until < _GIVEN_LEASE), _GIVEN_LEASE), else_=_C.lease_until
-        )
-    )
-    .returning(*t.executions.c, _SPOKEN_TO.scalar_subquery())
+    .with_for_update(key_share=True, of=t.executions)
+)
+_DISOWN = update(t.executions).where(_OWN, _RUNNING).values(worker_id=literally("NULL"))
+_HELD = select(_C.id, _C.attempt, _C.cancel_requested).where(
+    _C.worker_id == given("worker"), _RUNNING, _TOP
 )
 _OPEN = (
     records_of(t.executions)
@@ -171,8 +132,7 @@ class ExecutionRowsMixin(SessionRowsMixin):
     async def save_execution(self, execution: Execution, /) -> None:
         """Its fields as they are now. Raises ``LostLeaseError`` if its attempt is not the newest.
 
-        Two are not taken back by somebody who read the row earlier: a lease that was made longer
-        meanwhile, and a wish that it ends.
+        A stale write never clears ``cancel_requested``.
         """
         values = self._codecs.execution.values(execution)
         own = {**values, KEY: execution.id, "own_attempt": execution.attempt}
@@ -180,31 +140,50 @@ class ExecutionRowsMixin(SessionRowsMixin):
             raise LostLeaseError(execution.id, execution.attempt)
 
     async def claim(
-        self, execution_id: str, *, worker_id: str, now: datetime, lease_until: datetime
-    ) -> Execution | None:
-        """Take it: one more attempt, status running, or None."""
-        # One statement decides and takes. On PostgreSQL the second of two waits for the first and
-        # looks again; it must not skip, or the job that led here would be lost for a while.
-        return await self._one(
-            self._codecs.execution,
-            _CLAIM,
-            worker_id=worker_id,
-            now=now,
-            lease_until=lease_until,
-            started_at=now,
-            updated_at=now,
-            **{KEY: execution_id},
-        )
+        self, execution_ids: Sequence[str], *, worker_id: str, now: datetime
+    ) -> Sequence[Claim]:
+        """Claim those of them that are free, in the given order."""
+        query = claim_queries.FREE_OF[self._lane.dialect]
+        rows = await self._run(query, ids=json_of(execution_ids), now=now)
+        free = {id: (status, holder) for id, status, holder in rows}
+        claims: list[Claim] = []
+        for id in execution_ids:
+            if id not in free:
+                continue
+            values = {"worker_id": worker_id, "started_at": now, "updated_at": now, KEY: id}
+            execution = await self._one(self._codecs.execution, _CLAIM, **values)
+            if execution is not None:
+                status, holder = free[id]
+                is_takeover = status == ExecutionStatus.RUNNING
+                claims.append(
+                    Claim(execution=execution, is_takeover=is_takeover, taken_from=holder)
+                )
+        return claims
 
-    async def claimable(self, now: datetime, /, *, limit: int) -> Sequence[str]:
-        """Executions that ``claim`` would give, oldest first."""
-        return [row[0] for row in await self._run(_CLAIMABLE, now=now, most=limit)]
+    async def claimable(
+        self, now: datetime, /, *, limit: int, agents: Collection[str] | None = None
+    ) -> Sequence[str]:
+        """Ids of free executions of these agents, or of all, in the order to claim them."""
+        dialect = self._lane.dialect
+        if agents is None:
+            query, values = claim_queries.CLAIMABLE_OF_ALL[dialect], {}
+        else:
+            query, values = claim_queries.CLAIMABLE[dialect], {"agents": json_of(sorted(agents))}
+        return [row[0] for row in await self._run(query, now=now, most=limit, **values)]
 
-    async def renew(self, execution: Execution, lease_until: datetime, /) -> Lease:
-        """A longer lease, and what came meanwhile. Raises ``LostLeaseError``."""
+    async def is_work_waiting(self, now: datetime, /, *, agents: Collection[str]) -> bool:
+        """Whether ``claimable`` would return anything for these agents."""
+        query = claim_queries.IS_WORK_WAITING[self._lane.dialect]
+        return bool((await self._run(query, now=now, agents=json_of(sorted(agents))))[0][0])
+
+    async def waiting_agents(self) -> Sequence[str]:
+        """The agent types that pending executions need."""
+        return [row[0] for row in await self._run(claim_queries.WAITING_AGENTS)]
+
+    async def fence(self, execution: Execution, /) -> Fenced:
+        """Lock the row and return it as it is now. Raises ``LostLeaseError``."""
         rows = await self._run(
-            _RENEW,
-            lease_until=lease_until,
+            _FENCE,
             own_attempt=execution.attempt,
             execution=stored_id(execution.id),
             **{KEY: execution.id},
@@ -213,7 +192,16 @@ class ExecutionRowsMixin(SessionRowsMixin):
             raise LostLeaseError(execution.id, execution.attempt)
         *row, user_messages = rows[0]
         (now,) = self._codecs.execution.records([row])
-        return Lease(execution=now, user_messages=user_messages)
+        return Fenced(execution=now, user_messages=user_messages)
+
+    async def disown(self, execution: Execution, /) -> None:
+        """Leave a running execution of that attempt without a worker."""
+        await self._run(_DISOWN, own_attempt=execution.attempt, **{KEY: execution.id})
+
+    async def held_by(self, worker_id: str, /) -> Sequence[HeldExecution]:
+        """The running executions of a worker."""
+        rows = await self._run(_HELD, worker=worker_id)
+        return [HeldExecution(id=id, attempt=n, cancel_requested=why) for id, n, why in rows]
 
     async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
         """The executions of a session that are not over, subagents' left out, oldest first."""

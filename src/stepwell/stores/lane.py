@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
-from sqlalchemy import ClauseElement, Dialect, Insert, Select, bindparam
+from sqlalchemy import ClauseElement, Dialect, Insert, SelectBase, bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -66,7 +66,7 @@ class Statements:
             names=tuple(places if places is not None else compiled.params),
             fixed=fixed,
             by_place=places is not None,
-            gives_rows=isinstance(statement, Select) or bool(compiled.effective_returning),
+            gives_rows=isinstance(statement, SelectBase) or bool(compiled.effective_returning),
         )
 
     def bundled(

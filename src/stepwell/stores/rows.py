@@ -31,6 +31,7 @@ from stepwell.sessions.records import (
     Session,
     SessionMessage,
     Snapshot,
+    WorkerRecord,
 )
 from stepwell.stores import tables
 from stepwell.stores.codec import Record, RecordCodec, time_reader, written
@@ -51,6 +52,7 @@ class Codecs(Struct, frozen=True, eq=False):
     turn: RecordCodec[LedgerTurn]
     call: RecordCodec[LedgerCall]
     key: RecordCodec[ApiKey]
+    worker: RecordCodec[WorkerRecord]
     time: Callable[[Any], datetime]
     """A time as the driver gave it."""
 
@@ -66,6 +68,7 @@ class Codecs(Struct, frozen=True, eq=False):
             turn=RecordCodec(LedgerTurn, tables.ledger_turns, dialect),
             call=RecordCodec(LedgerCall, tables.ledger_calls, dialect),
             key=RecordCodec(ApiKey, tables.api_keys, dialect),
+            worker=RecordCodec(WorkerRecord, tables.workers, dialect),
             time=time_reader(dialect),
         )
 

@@ -1,4 +1,4 @@
-"""The tables. Columns are the fields of ``sessions.records``; every table has a tenant.
+"""The tables. Columns are the fields of ``sessions.records``; all but a worker have a tenant.
 
 What is written before the row that it points to has no foreign key: ``last_*`` of a session,
 ``agent_execution_id`` of a message, ``parent_*``.
@@ -146,6 +146,9 @@ LISTED = "agent_type <> ''"
 """Always true; said by the queries that list what is over as well."""
 
 
+BY_TENANT = "crashes >= 0"
+"""Always true; said by the queries that go through what waits by tenant."""
+
 executions = Table(
     "agent_executions",
     metadata,
@@ -175,7 +178,6 @@ executions = Table(
     Column("attempt", Integer, nullable=False),
     Column("crashes", Integer, nullable=False),
     _text("worker_id", null=True),
-    _time("lease_until", null=True),
     _text("cancel_requested", null=True),
     _time("started_at", null=True),
     _time("completed_at", null=True),
@@ -193,10 +195,33 @@ executions = Table(
         **_where(f"{UNFINISHED} AND parent_execution_id IS NULL"),
     ),
     Index(
-        "agent_executions_claimable",
+        "agent_executions_waiting_of_tenant",
+        "agent_type",
+        "tenant_id",
         "created_at",
         "id",
-        **_where("status IN ('pending', 'running') AND parent_execution_id IS NULL"),
+        **_where(f"status = 'pending' AND parent_execution_id IS NULL AND {BY_TENANT}"),
+    ),
+    Index(
+        "agent_executions_waiting",
+        "agent_type",
+        "created_at",
+        "id",
+        **_where("status = 'pending' AND parent_execution_id IS NULL"),
+    ),
+    Index(
+        "agent_executions_to_end",
+        "created_at",
+        "id",
+        **_where(
+            "status = 'pending' AND parent_execution_id IS NULL AND cancel_requested IS NOT NULL"
+        ),
+    ),
+    Index(
+        "agent_executions_held",
+        "worker_id",
+        "tenant_id",
+        **_where("status = 'running' AND parent_execution_id IS NULL"),
     ),
     Index(
         "agent_executions_unfinished_of_user",
@@ -228,6 +253,18 @@ executions = Table(
         "id",
         **_where("parent_execution_id IS NOT NULL"),
     ),
+)
+
+workers = Table(
+    "agent_workers",
+    metadata,
+    _key("id"),
+    _time("lease_until"),
+    _time("started_at"),
+    _text("version"),
+    _json("agents"),
+    _text("host"),
+    _number("pid"),
 )
 
 snapshots = Table(

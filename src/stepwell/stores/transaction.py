@@ -10,13 +10,13 @@ from stepwell.stores.execution_rows import ExecutionRowsMixin
 from stepwell.stores.follower_rows import FollowerRowsMixin
 from stepwell.stores.lane import Lane
 from stepwell.stores.rows import Codecs
-from stepwell.stores.session_rows import SessionRowsMixin
 from stepwell.stores.snapshot_rows import SnapshotRowsMixin
 from stepwell.stores.upkeep_rows import UpkeepRowsMixin
+from stepwell.stores.worker_rows import WorkerRowsMixin
 
 
 class SqlTransaction(
-    ExecutionRowsMixin, SessionRowsMixin, SnapshotRowsMixin, UpkeepRowsMixin, FollowerRowsMixin
+    ExecutionRowsMixin, WorkerRowsMixin, SnapshotRowsMixin, UpkeepRowsMixin, FollowerRowsMixin
 ):
     """See ``sessions.ports.Transaction``."""
 

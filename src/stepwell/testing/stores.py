@@ -11,6 +11,7 @@ gives a fresh store; ``second_store`` one on the same database, as another proce
         async def second_store(self, store): ...
 """
 
+from stepwell.testing.stores_claims import ClaimConformance
 from stepwell.testing.stores_concurrency import ConcurrencyConformance
 from stepwell.testing.stores_executions import ExecutionConformance
 from stepwell.testing.stores_followers import FollowerConformance
@@ -22,6 +23,7 @@ from stepwell.testing.stores_upkeep import UpkeepConformance
 class StoreConformance(
     SessionConformance,
     ExecutionConformance,
+    ClaimConformance,
     SnapshotConformance,
     UpkeepConformance,
     ConcurrencyConformance,

@@ -37,7 +37,9 @@ class ConcurrencyConformance:
         await make(store, a_session(), an_execution())
         await claimed(store, now=0, lease=1)
         stores = (store, second_store) * (_WRITERS // 2)
-        claims = await asyncio.gather(*(claimed(s, now=5) for s in stores))
+        claims = await asyncio.gather(
+            *(claimed(s, now=5, worker=f"v{n}") for n, s in enumerate(stores))
+        )
         attempts = [claim.attempt for claim in claims if claim is not None]
         assert attempts == [2]
 

@@ -40,7 +40,6 @@ class ExecutionConformance:
             error_message="no",
             metadata={"a": 1},
             worker_id="w",
-            lease_until=at(1),
             started_at=at(2),
             completed_at=at(3),
         )
@@ -53,8 +52,8 @@ class ExecutionConformance:
         execution = await claimed(store, now=5)
         assert execution is not None
         assert (execution.status, execution.attempt) == (ExecutionStatus.RUNNING, 1)
-        assert (execution.worker_id, execution.lease_until) == ("w", at(15))
-        assert (execution.started_at, execution.crashes) == (at(5), 0)
+        assert (execution.worker_id, execution.started_at) == ("w", at(5))
+        assert execution.crashes == 0
         assert await store.read(lambda tx: tx.execution("x")) == execution
         assert await claimed(store, now=6) is None
         assert await claimed(store, "missing") is None
@@ -63,9 +62,9 @@ class ExecutionConformance:
         await make(store, a_session(), an_execution())
         first = await claimed(store, now=0, lease=10)
         assert await claimed(store, now=10, worker="v") is None
-        second = await claimed(store, now=10.1, worker="v")
+        assert await claimed(store, now=10.1, worker="v") is not None
+        second = await self._execution(store)
         assert first is not None
-        assert second is not None
         assert (second.attempt, second.crashes, second.worker_id) == (2, 1, "v")
         assert second.started_at == first.started_at
 
@@ -95,20 +94,20 @@ class ExecutionConformance:
     async def test_who_was_too_slow_cannot_write(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
         slow = await claimed(store, now=0)
-        quick = await claimed(store, now=11)
+        quick = await claimed(store, now=11, worker="v")
         assert slow is not None
         assert quick is not None
         with pytest.raises(LostLeaseError):
             await write(store, lambda tx: tx.save_execution(replace(slow, status=_OVER)))
         with pytest.raises(LostLeaseError):
-            await write(store, lambda tx: tx.renew(slow, at(99)))
+            await write(store, lambda tx: tx.fence(slow))
         assert await store.read(lambda tx: tx.execution("x")) == quick
 
     async def test_a_refused_write_takes_the_whole_transaction_with_it(self, store: Store) -> None:
         session = a_session()
         await make(store, session, an_execution())
         slow = await claimed(store, now=0)
-        await claimed(store, now=11)
+        await claimed(store, now=11, worker="v")
         assert slow is not None
 
         async def step(tx: Transaction) -> None:
@@ -119,48 +118,32 @@ class ExecutionConformance:
             await write(store, step)
         assert await store.read(lambda tx: tx.message("m")) is None
 
-    async def test_renewing_tells_what_came_meanwhile(self, store: Store) -> None:
+    async def test_the_fence_tells_what_came_meanwhile(self, store: Store) -> None:
         session = a_session()
         await make(store, session, an_execution())
         running = await claimed(store)
         assert running is not None
-        lease = await write(store, lambda tx: tx.renew(running, at(50)))
-        assert (lease.execution.cancel_requested, lease.user_messages) == (None, 0)
-        assert lease.execution == replace(running, lease_until=at(50))
+        fenced = await write(store, lambda tx: tx.fence(running))
+        assert (fenced.execution, fenced.user_messages) == (running, 0)
         steering = a_message("m", agent_execution_id="x", metadata={"steers": True})
         await write(store, lambda tx: tx.add_messages(session, [steering]))
         await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
-        lease = await write(store, lambda tx: tx.renew(running, at(60)))
-        assert (lease.execution.cancel_requested, lease.user_messages) == ("stop", 1)
-        stored = await store.read(lambda tx: tx.execution("x"))
-        assert stored is not None
-        assert stored.lease_until == at(60)
+        fenced = await write(store, lambda tx: tx.fence(running))
+        assert (fenced.execution.cancel_requested, fenced.user_messages) == ("stop", 1)
 
-    async def test_saving_takes_back_neither_a_wish_nor_a_longer_lease(self, store: Store) -> None:
+    async def test_a_stale_write_clears_no_request_to_cancel(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        running = await claimed(store, lease=10)
+        running = await claimed(store)
         assert running is not None
-        await write(store, lambda tx: tx.renew(running, at(50)))
         await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
         await write(store, lambda tx: tx.save_execution(replace(running, step_count=1)))
         stored = await self._execution(store)
         assert (stored.step_count, stored.cancel_requested) == (1, "stop")
-        assert stored.lease_until == at(50)
-        over = replace(running, status=ExecutionStatus.FAILED, lease_until=None)
+        over = replace(running, status=ExecutionStatus.FAILED)
         await write(store, lambda tx: tx.save_execution(over))
-        assert (await self._execution(store)).lease_until is None
         again = replace(over, status=ExecutionStatus.PENDING)
         await write(store, lambda tx: tx.save_execution(again))
         assert (await self._execution(store)).cancel_requested is None
-
-    async def test_renewing_what_has_ended_changes_nothing(self, store: Store) -> None:
-        await make(store, a_session(), an_execution())
-        running = await claimed(store)
-        assert running is not None
-        over = replace(running, status=_OVER, lease_until=None)
-        await write(store, lambda tx: tx.save_execution(over))
-        await write(store, lambda tx: tx.renew(running, at(99)))
-        assert await self._execution(store) == over
 
     async def test_unfinished_lists_the_queue_of_a_session(self, store: Store) -> None:
         await make(

@@ -14,6 +14,7 @@ from stepwell.sessions.records import (
     Session,
     SessionMessage,
     Snapshot,
+    WorkerRecord,
 )
 
 Result = TypeVar("Result")
@@ -52,6 +53,9 @@ _EXECUTION = Execution(
     created_at=START,
     updated_at=START,
 )
+_WORKER = WorkerRecord(
+    id="w", lease_until=START, started_at=START, agents=("helper",), host="here", pid=7
+)
 _EVENT = NewEvent(id="e", type="message.sent", payload={"n": 1}, created_at=START)
 _SNAPSHOT = Snapshot(
     id="c0",
@@ -78,6 +82,11 @@ def a_message(id: str, session_id: str = "s", **fields: Any) -> SessionMessage:
 def an_execution(id: str = "x", session_id: str | None = "s", **fields: Any) -> Execution:
     """An execution that waits."""
     return replace(_EXECUTION, id=id, session_id=session_id, **fields)
+
+
+def a_worker(id: str = "w", **fields: Any) -> WorkerRecord:
+    """A worker."""
+    return replace(_WORKER, id=id, **fields)
 
 
 def an_event(id: str, **fields: Any) -> NewEvent:
@@ -114,11 +123,14 @@ async def make(
 async def claimed(
     store: Store, id: str = "x", now: float = 0.0, worker: str = "w", lease: float = 10.0
 ) -> Execution | None:
-    """That execution, if it could be claimed."""
-    return await write(
-        store,
-        lambda tx: tx.claim(id, worker_id=worker, now=at(now), lease_until=at(now + lease)),
-    )
+    """That execution, if it could be claimed by a worker with so long a lease."""
+
+    async def claim(tx: Transaction) -> Execution | None:
+        await tx.add_worker(a_worker(worker, lease_until=at(now + lease)))
+        claims = await tx.claim([id], worker_id=worker, now=at(now))
+        return claims[0].execution if claims else None
+
+    return await write(store, claim)
 
 
 async def status_of(store: Store, id: str) -> ExecutionStatus:

@@ -1,1 +1,1 @@
-"""Works on executions: claim, lease, heartbeat, shutdown; embedded or behind a queue."""
+"""Works on executions: claim, lease, heartbeat, shutdown. One worker for both databases."""

@@ -1,4 +1,4 @@
-"""The queue of those who look for themselves: nothing but a word that there is work."""
+"""Wakes the workers: the table of executions is the queue, so a job is only a word on the bus."""
 
 from stepwell.sessions.ports import WORK_TOPIC, Transaction
 
@@ -7,5 +7,5 @@ class PolledJobs:
     """Wakes the workers that hear the bus; the others look now and then."""
 
     async def enqueue(self, transaction: Transaction, execution_id: str, /) -> None:  # noqa: ARG002 - workers ask which executions can be claimed
-        """Tell the workers after the commit."""
+        """Wake the workers after the commit."""
         transaction.tell(WORK_TOPIC)

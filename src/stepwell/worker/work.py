@@ -1,12 +1,12 @@
-"""Executions in the hands of this worker: claim, heartbeat, and how they are let go of again.
+"""The executions that this worker holds: claimed, run under its heartbeat, let go of again.
 
-Called by the embedded worker and by Procrastinate's. Whatever breaks an execution ends that
-execution and never the worker; a cancellation of the surrounding task passes through.
+Called by ``Worker``. Whatever breaks an execution ends that execution and never the worker; a
+cancellation of the surrounding task passes through.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -17,14 +17,15 @@ from stepwell.foreign import abandon
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
 from stepwell.sessions.ending import Means
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
-from stepwell.sessions.ports import Jobs, Lease, Store, Transaction, execution_topic
+from stepwell.sessions.ports import Jobs, Store, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
-from stepwell.worker.failing import failed
-from stepwell.worker.heartbeat import Beat, Heartbeat
+from stepwell.worker.claims import Claims
+from stepwell.worker.failure import mark_failed
+from stepwell.worker.heartbeat import Heartbeat, HeartbeatReport
 from stepwell.worker.jobs import PolledJobs
-from stepwell.worker.leases import Leases
+from stepwell.worker.lease import WorkerLease
 
 logger = logging.getLogger("stepwell.worker")
 
@@ -36,8 +37,9 @@ _LONGEST_RESERVE = 2.5
 class ExecutionRunner(Protocol):
     """Runs a claimed execution; ``sessions.runner.Runner`` is the one there is."""
 
-    def knows(self, agent_type: str, /) -> bool:
-        """Whether it has that agent; executions of others are not claimed."""
+    @property
+    def agents(self) -> Collection[str]:
+        """The agent types that it has; executions of others are not claimed."""
         ...
 
     async def run(self, execution: Execution, control: RunControl, /) -> ExecutionStatus:
@@ -50,12 +52,11 @@ class HandedOver(Exception):
 
 
 class _Held(Struct, eq=False):
-    """An execution that this worker has the lease of."""
+    """An execution that this worker has claimed."""
 
     execution: Execution
     control: RunControl
     run: asyncio.Task[ExecutionStatus]
-    beat: Beat
     abandoned: bool = False
     is_left_behind: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker ends and does not wait for the run any longer."""
@@ -68,8 +69,8 @@ class _Held(Struct, eq=False):
 class Work:
     """Claims executions and runs them, ``settings.concurrency`` at most at the same time.
 
-    ``jobs`` is told of executions that this worker lets go of; without it the workers find them by
-    looking. ``sessions``, which may grow meanwhile, keeps it to executions of these.
+    ``jobs`` wakes the workers for executions that this one lets go of. ``sessions``, which may grow
+    meanwhile, keeps it to executions of these.
     """
 
     def __init__(
@@ -90,23 +91,37 @@ class Work:
         self._clock = clock or SystemClock()
         self._jobs = jobs or PolledJobs()
         self._new_id = new_id
-        self.worker_id = worker_id
-        self._leases = Leases(
+        self._lease = WorkerLease(
+            worker_id,
+            agents=self._agents,
+            seconds=self._settings.lease_seconds,
+            clock=self._clock,
+            new_id=new_id,
+        )
+        self._claims = Claims(
             store,
             self._jobs,
-            knows=runner.knows,
-            worker_id=worker_id,
-            seconds=self._settings.lease_seconds,
+            self._lease,
+            agents=self._agents,
+            on_lost=self._lose_lease,
+            settings=self._settings,
             clock=self._clock,
             sessions=sessions,
         )
-        self._heartbeat = Heartbeat(store, self._leases, self._settings, self._clock)
+        self._heartbeat = Heartbeat(
+            store, self._lease, self._on_heartbeat, settings=self._settings, clock=self._clock
+        )
         self._slots = asyncio.Semaphore(self._settings.concurrency)
         self._held: set[_Held] = set()
-        self._claims = 0
+        self._claiming_now = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._ending = False
+
+    @property
+    def worker_id(self) -> str:
+        """Under which it claims; another one after its lease was lost."""
+        return self._lease.worker_id
 
     @property
     def running(self) -> int:
@@ -121,20 +136,20 @@ class Work:
         await self._slots.acquire()
         held = None
         try:
-            if not self._ending and execution_id not in self._at_work:
+            if not self._ending:
                 with self._claiming():
-                    execution = await self._leases.claim(execution_id)
-                    held = None if execution is None else self._begun(execution)
+                    execution = await self._claims.claim(execution_id)
+                    held = None if execution is None else self._start(execution)
         finally:
             if held is None:
                 self._slots.release()
         if held is None:
             return False
-        await self._seen_through(held)
+        await self._run_claimed(held)
         return True
 
     async def take_some(self) -> list[asyncio.Task[None]]:
-        """Claim the oldest there are, as many as it has free hands, in one transaction.
+        """Claim as many as there are free slots, in one transaction.
 
         Each task ends when its execution is over, paused or handed back.
         """
@@ -145,25 +160,15 @@ class Work:
         try:
             if free:
                 with self._claiming():
-                    claims = await self._leases.claim_some(free, but=self._at_work)
-                    held = [self._begun(execution) for execution in claims]
+                    claimed = await self._claims.claim_some(free)
+                    held = [self._start(execution) for execution in claimed]
         finally:
             for _ in range(free - len(held)):
                 self._slots.release()
         return [
-            asyncio.create_task(self._seen_through(one), name=f"take {one.execution.id}")
+            asyncio.create_task(self._run_claimed(one), name=f"take {one.execution.id}")
             for one in held
         ]
-
-    async def claimable(self, tx: Transaction, limit: int) -> Sequence[str]:
-        """The oldest executions of its agents that are there to be had."""
-        return await self._leases.free(tx, limit)
-
-    @property
-    def _at_work(self) -> set[str]:
-        """What it must not claim, even if the lease ran out because the process stood still: it
-        would take its own executions away from itself."""
-        return {held.execution.id for held in self._held if not held.run.done()}
 
     def hand_back_all(self) -> None:
         """Take nothing any more, and give each execution back at its next step boundary."""
@@ -195,8 +200,7 @@ class Work:
                 held.execution.id,
                 2 * pause,
             )
-            await self._heartbeat.stop(held.beat)
-        await self._leases.release([held.execution for held in left])
+        await self._claims.release([held.execution for held in left])
         for held in deaf:
             held.is_left_behind.set()
 
@@ -217,66 +221,89 @@ class Work:
                 whole - reserve,
             )
         await self.abandon_all(within=reserve * 0.5)
+        if self._lease.is_held:
+            await self._claims.leave()
 
     @contextmanager
     def _claiming(self) -> Generator[None]:
         """Ending waits for claims that are under way: nobody else would know of them."""
-        self._claims += 1
+        self._claiming_now += 1
         self._idle.clear()
         try:
             yield
         finally:
-            self._claims -= 1
+            self._claiming_now -= 1
             self._notice_idle()
 
     def _notice_idle(self) -> None:
-        if not self._claims and not self._held:
+        if not self._claiming_now and not self._held:
             self._idle.set()
 
-    def _begun(self, execution: Execution) -> _Held:
+    def _agents(self) -> Collection[str]:
+        return self._runner.agents
+
+    def _start(self, execution: Execution) -> _Held:
         control = RunControl()
         if execution.cancel_requested is not None:
             control.cancellation.request(execution.cancel_requested)
         if self._ending:
             control.hand_back()
 
-        def hear(found: Lease | Exception) -> None:
-            if isinstance(found, Exception):
-                held.abandon(found)
-            elif (wish := found.execution.cancel_requested) is not None:
-                control.cancellation.request(wish)
-
         # Before the run, which may block the loop with its first step.
-        beat = self._heartbeat.start(execution, hear)
+        self._heartbeat.start(execution)
         run = asyncio.create_task(
             self._runner.run(execution, control), name=f"execution {execution.id}"
         )
-        held = _Held(execution, control, run, beat)
+        held = _Held(execution, control, run)
         self._held.add(held)
         return held
 
-    async def _seen_through(self, held: _Held) -> None:
+    def _on_heartbeat(self, report: HeartbeatReport) -> None:
+        if report.is_lost:
+            self._lose_lease(report.worker_id)
+        taken = {(each.id, each.attempt) for each in report.taken}
+        for held in self._held:
+            execution = held.execution
+            if (execution.id, execution.attempt) in taken:
+                held.abandon(LostLeaseError(execution.id, execution.attempt))
+            elif (why := report.cancel_requested.get(execution.id)) is not None:
+                held.control.cancellation.request(why)
+
+    def _lose_lease(self, worker_id: str) -> None:
+        """Abandon all runs of that id, which another worker held for dead."""
+        logger.warning("worker %s lost its lease and goes on under a new id", worker_id)
+        self._lease.replace(worker_id)
+        for held in self._held:
+            execution = held.execution
+            if execution.worker_id == worker_id:
+                held.abandon(LostLeaseError(execution.id, execution.attempt))
+
+    async def _run_claimed(self, held: _Held) -> None:
         execution = held.execution
         ids = RunIds(execution.id, execution.session_id, execution.attempt)
         with running_as(ids):
-            await self._watched_over(held)
+            await self._run_with_heartbeat(held)
 
-    async def _watched_over(self, held: _Held) -> None:
-        beating = asyncio.create_task(self._kept(held), name=f"heartbeat {held.execution.id}")
+    async def _run_with_heartbeat(self, held: _Held) -> None:
+        watching = asyncio.create_task(self._watch(held), name=f"watch {held.execution.id}")
         left_behind = asyncio.create_task(held.is_left_behind.wait())
         try:
             await asyncio.wait({held.run, left_behind}, return_when=asyncio.FIRST_COMPLETED)
             if held.run.done():
-                await self._settled(held)
+                await self._handle_result(held)
         finally:
-            await _end(beating, left_behind)
+            await _end(watching, left_behind)
             await _end(held.run, within=self._settings.heartbeat_seconds)
-            await self._heartbeat.stop(held.beat)
+            if not _has_result(held.run):
+                self._lease.disown(held.execution)
+            await self._heartbeat.stop(held.execution)
             self._held.discard(held)
+            if not self._held:
+                self._lease.rest()
             self._slots.release()
             self._notice_idle()
 
-    async def _settled(self, held: _Held) -> None:
+    async def _handle_result(self, held: _Held) -> None:
         """Look at how a run ended; what it should not have raised fails its execution."""
         execution = held.execution
         if held.run.cancelled():
@@ -287,7 +314,6 @@ class Work:
         elif held.abandoned or isinstance(error, LostLeaseError):
             logger.info("execution %s is left to others: %s", execution.id, error)
         elif isinstance(error, StoreUnavailableError):
-            # Not given back: until its lease runs out the database has time to recover.
             logger.warning("execution %s is interrupted: %s", execution.id, error)
         else:
             await self._fail(execution, error)
@@ -305,34 +331,33 @@ class Work:
         )
         means = Means(jobs=self._jobs, clock=self._clock, settings=self._settings)
         try:
-            await self._store.write(lambda tx: failed(tx, means, execution, error_id), name="fail")
+            await self._store.write(
+                lambda tx: mark_failed(tx, means, execution, error_id), name="fail"
+            )
         except Exception:
-            # Its lease runs out, another worker tries, and three times is the limit.
+            # It is disowned, another worker tries, and three times is the limit.
             logger.exception("execution %s can't be finished as failed", execution.id)
 
-    async def _kept(self, held: _Held) -> None:
-        """See that the lease is renewed until the run has ended, or is not ours any more."""
-        try:
-            await self._beat(held)
-        except LostLeaseError as lost:
-            held.abandon(lost)
-        except Exception as error:
-            logger.exception("the heartbeat of execution %s broke", held.execution.id)
-            held.abandon(error)
-
-    async def _beat(self, held: _Held) -> None:
+    async def _watch(self, held: _Held) -> None:
+        """Look at once when somebody wants something of the execution, and abandon its run when the
+        lease was not renewed in time."""
         execution, loop = held.execution, asyncio.get_running_loop()
         every, whole = self._settings.heartbeat_seconds, self._settings.lease_seconds
         async with self._store.bus.subscribe(execution_topic(execution.id)) as news:
             while True:
                 waited_since = loop.time()
                 if await news.wait(every):
-                    self._heartbeat.renew_now(held.beat)
+                    self._heartbeat.beat_now()
                 # Who stood still, this loop or the whole process, judges only after a heartbeat
                 # had its chance: perhaps nobody else wanted the execution.
                 stood_still = loop.time() - waited_since > every * 2
-                if not stood_still and self._clock.monotonic() - held.beat.renewed_at >= whole:
-                    raise LostLeaseError(execution.id, execution.attempt)
+                if not stood_still and self._clock.monotonic() - self._lease.renewed_at >= whole:
+                    held.abandon(LostLeaseError(execution.id, execution.attempt))
+                    return
+
+
+def _has_result(run: asyncio.Task[ExecutionStatus]) -> bool:
+    return run.done() and not run.cancelled() and run.exception() is None
 
 
 async def _still_running(some: list[_Held], seconds: float) -> list[_Held]:

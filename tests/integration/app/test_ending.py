@@ -103,7 +103,7 @@ async def test_a_server_that_is_told_to_end_hands_back_what_it_worked_on(
     code, sent = await stopped_amid_a_tool(tmp_path, number)
     row = await execution_of(tmp_path, sent["execution"]["id"])
     assert code == 0
-    assert (row.status, row.crashes, row.lease_until) == (ExecutionStatus.PENDING, 0, None)
+    assert (row.status, row.crashes, row.worker_id) == (ExecutionStatus.PENDING, 0, None)
 
     async with stepwell(tmp_path, "serve", "slow:helper", "--port", "0") as line:
         base_url = ADDRESS.search(line)

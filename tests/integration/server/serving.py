@@ -41,9 +41,9 @@ from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted
 from stepwell.tools import tool
-from stepwell.worker.embedded import EmbeddedWorker
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 
 DATABASE = "test.db"
 PAGE = Path(str(files("stepwell.ui")))
@@ -217,7 +217,7 @@ async def listening(
         app or served.app, ws="websockets-sansio", lifespan="off", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
-    worker = EmbeddedWorker(served.store, served.work)
+    worker = Worker(served.store, served.work)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         tasks = [asyncio.create_task(server.serve(sockets=[listener]))]

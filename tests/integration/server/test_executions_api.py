@@ -76,7 +76,7 @@ async def test_steps_trace_and_snapshots_show_what_happened(served: Served) -> N
     assert trace["explanation"]
     assert trace["execution"]["status"] == "completed"
     assert [step["number"] for step in trace["steps"]] == [1, 2]
-    for hidden in ("test-worker", "tenant_id", "lease_until"):
+    for hidden in ("test-worker", "tenant_id"):
         assert hidden not in trace_answer.text
     SnapshotList.model_validate(snapshots)
     assert last["is_final"] is True

@@ -26,6 +26,7 @@ from stepwell.sessions.records import (
     Session,
     SessionMessage,
     WhenBusy,
+    WorkerRecord,
 )
 from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
@@ -112,15 +113,19 @@ class FrontDesk:
         """A session without messages."""
         return await self.intake.create_session(ADA, NewSession(when_busy=when_busy))
 
-    async def claim(self, execution_id: str) -> Execution | None:
-        """Take an execution as a worker would."""
-        now = self.clock.now()
-        return await self.store.write(
-            lambda tx: tx.claim(
-                execution_id, worker_id="w", now=now, lease_until=now + timedelta(seconds=60)
-            ),
-            name="claim",
-        )
+    async def claim(
+        self, execution_id: str, worker_id: str = "w", ahead: float = 0.0
+    ) -> Execution | None:
+        """Take an execution as a worker would, so many seconds from now."""
+        now = self.clock.now() + timedelta(seconds=ahead)
+        until = now + timedelta(seconds=60)
+
+        async def claim(tx: Transaction) -> Execution | None:
+            await tx.add_worker(WorkerRecord(id=worker_id, lease_until=until, started_at=now))
+            claims = await tx.claim([execution_id], worker_id=worker_id, now=now)
+            return claims[0].execution if claims else None
+
+        return await self.store.write(claim, name="claim")
 
     async def run(self, execution_id: str) -> ExecutionStatus:
         """Have a worker run it to its end or pause."""

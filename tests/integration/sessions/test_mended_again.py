@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -33,13 +32,7 @@ async def set_aside(desk: FrontDesk, session_id: str) -> str:
             claimed, RunControl()
         )
     assert (await desk.send("too late", session_id)).execution is None
-    later = desk.clock.now() + timedelta(hours=1)
-    taken = await desk.store.write(
-        lambda tx: tx.claim(
-            id, worker_id="w2", now=later, lease_until=later + timedelta(minutes=1)
-        ),
-        name="claim",
-    )
+    taken = await desk.claim(id, "w2", ahead=3600.0)
     assert taken is not None
     runner = Runner(desk.store, desk.jobs, desk.agents, settings=desk.settings)
     assert await runner.run(taken, RunControl()) == "failed"

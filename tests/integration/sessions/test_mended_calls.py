@@ -13,6 +13,7 @@ from stepwell.agent import Agent
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.drivers.react import ReActDriver
+from stepwell.ids import new_id
 from stepwell.messages import Role
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.sessions.ending import Means
@@ -24,8 +25,9 @@ from stepwell.sessions.settings import SessionSettings
 from stepwell.state import AgentState, ToolOutcome
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import FunctionTool
-from stepwell.worker.failing import failed
-from stepwell.worker.leases import Leases
+from stepwell.worker.claims import Claims
+from stepwell.worker.failure import mark_failed
+from stepwell.worker.lease import WorkerLease
 from tests.integration.sessions.world import CLOCK, Crash, CrashingStore, World, world
 
 QUICK = SessionSettings(flush_seconds=5.0)
@@ -107,10 +109,18 @@ async def cancelled_while_it_is_taken_over(here: World, id: str) -> None:
 
 
 async def released_and_cancelled(here: World, id: str) -> None:
-    leases = Leases(
-        here.store, here.jobs, knows=lambda _: True, worker_id="w", seconds=3, clock=CLOCK
+    agents = here.agents.names
+    lease = WorkerLease("w", agents=lambda: agents, seconds=3, clock=CLOCK, new_id=new_id)
+    claims = Claims(
+        here.store,
+        here.jobs,
+        lease,
+        agents=lambda: agents,
+        on_lost=lambda _: None,
+        settings=here.settings,
+        clock=CLOCK,
     )
-    await leases.release([await here.execution(id)])
+    await claims.release([await here.execution(id)])
     row = await Lifecycle(here.store, here.jobs, here.agents).cancel(id)
     assert row.status == "cancelled"
 
@@ -118,7 +128,7 @@ async def released_and_cancelled(here: World, id: str) -> None:
 async def broken(here: World, id: str) -> None:
     claimed = await here.claim(id, dead=True)
     means = Means(jobs=here.jobs, clock=CLOCK, settings=here.settings)
-    assert await here.store.write(lambda tx: failed(tx, means, claimed, "e1"), name="fail")
+    assert await here.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
 
 
 WAYS = [
@@ -287,5 +297,7 @@ async def test_a_paused_execution_does_not_fail_by_a_run_that_broke_behind_it(
         runner = Runner(here.store, here.jobs, here.agents, settings=QUICK)
         assert await runner.run(claimed, RunControl()) == "paused"
         means = Means(jobs=here.jobs, clock=CLOCK, settings=QUICK)
-        assert not await here.store.write(lambda tx: failed(tx, means, claimed, "e1"), name="fail")
+        assert not await here.store.write(
+            lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail"
+        )
         assert (await here.execution(claimed.id)).status == "paused"

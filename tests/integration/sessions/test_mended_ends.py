@@ -17,7 +17,7 @@ from stepwell.sessions.records import SessionStatus, WhenBusy
 from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import ScriptedModel, call
-from stepwell.worker.failing import failed
+from stepwell.worker.failure import mark_failed
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.integration.sessions.test_subagents import children, parent
 from tests.integration.sessions.world import CLOCK, Crash, CrashingStore, World, world
@@ -97,7 +97,7 @@ async def test_an_unseen_message_is_answered_after_its_execution_broke(
     assert claimed is not None
     await desk.send("too late", session.id)
     means = Means(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
-    assert await desk.store.write(lambda tx: failed(tx, means, claimed, "e1"), name="fail")
+    assert await desk.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
     await assert_the_late_message_is_next(desk, session.id)
 
 
@@ -126,7 +126,7 @@ async def test_a_broken_execution_is_explained_as_any_other(desk: FrontDesk) -> 
     claimed = await desk.claim(broken.execution.id)
     assert claimed is not None
     means = Means(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
-    await desk.store.write(lambda tx: failed(tx, means, claimed, "e1"), name="fail")
+    await desk.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
     row = await desk.execution(claimed.id)
     assert row.decision is not None
     assert row.decision["stop_reason"] == row.stop_reason == "error"
@@ -149,7 +149,7 @@ async def test_without_statuses_no_end_tells_one(tmp_path: Path) -> None:
         await lifecycle.cancel(third)
         claimed = await here.claim(first)
         means = Means(jobs=here.jobs, clock=CLOCK, settings=quiet)
-        await here.store.write(lambda tx: failed(tx, means, claimed, "e1"), name="fail")
+        await here.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
         await lifecycle.cancel(second)
         assert await here.events("agent.status") == []
 

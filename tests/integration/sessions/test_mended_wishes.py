@@ -1,7 +1,6 @@
 """A wish that meets a run at any of its writes is fulfilled, and told once."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,7 @@ class Wishing:
 
 
 async def claimed(desk: FrontDesk, id: str, ahead: float) -> Execution | None:
-    now = desk.clock.now() + timedelta(seconds=ahead)
-    return await desk.store.write(
-        lambda tx: tx.claim(id, worker_id="w", now=now, lease_until=now + timedelta(seconds=60)),
-        name="claim",
-    )
+    return await desk.claim(id, f"w{ahead:g}", ahead)
 
 
 async def all_run(desk: FrontDesk, session_id: str, store: Any) -> None:

@@ -19,6 +19,7 @@ from stepwell.sessions.records import (
     MessageRole,
     Session,
     SessionMessage,
+    WorkerRecord,
 )
 from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
@@ -86,6 +87,7 @@ class World:
         self.jobs = NotedJobs()
         self.agents = AgentDirectory({"helper": agent})
         self.ahead = 0.0
+        self.workers = 0
         self._sent = 0
 
     async def begin(self) -> None:
@@ -143,10 +145,15 @@ class World:
         self.ahead += 60.0 if dead else 0.0
         now = CLOCK.now() + timedelta(seconds=self.ahead)
 
+        until = now + timedelta(seconds=30)
+        # Another worker takes over from a dead one.
+        self.workers += 1 if dead else 0
+        worker_id = f"w{self.workers}" if self.workers else "w"
+
         async def work(tx: Transaction) -> Execution | None:
-            return await tx.claim(
-                execution_id, worker_id="w", now=now, lease_until=now + timedelta(seconds=30)
-            )
+            await tx.add_worker(WorkerRecord(id=worker_id, lease_until=until, started_at=now))
+            claims = await tx.claim([execution_id], worker_id=worker_id, now=now)
+            return claims[0].execution if claims else None
 
         claimed = await self.store.write(work, name="test")
         assert claimed is not None, await self.execution(execution_id)

@@ -55,7 +55,7 @@ def shared_postgres(postgres_url: str, postgres_template: str) -> Iterator[str]:
 def postgres_database(shared_postgres: str) -> str:
     """The URL of a database with our tables and nothing in them."""
     # Quicker than a new database by far; all else belongs to one of these.
-    for table in ("agent_sessions", "agent_executions", "agent_api_keys"):
+    for table in ("agent_sessions", "agent_executions", "agent_api_keys", "agent_workers"):
         run_sql(shared_postgres, f"DELETE FROM {table}")
     return shared_postgres
 

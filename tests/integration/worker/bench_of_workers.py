@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Session
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
-from stepwell.worker.choice import jobs_for
+from stepwell.worker.jobs import PolledJobs
 from tests.integration.worker import worker_process
 
 PATIENT = {"lease_seconds": 60.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.2}
@@ -43,7 +43,7 @@ FORKS.set_forkserver_preload(
         "sqlalchemy.dialects.sqlite.aiosqlite",
         "stepwell.stores.postgres.postgres_store",
         "stepwell.stores.sqlite.sqlite_store",
-        "stepwell.worker.procrastinate_worker",
+        "stepwell.worker.worker",
         "tests.integration.worker.bench_of_workers",
     ]
 )
@@ -66,7 +66,7 @@ class Place:
     def __init__(self, url: str, store: Store, witness: Path) -> None:
         self.url = url
         self.store = store
-        self.jobs: Jobs = jobs_for(url)
+        self.jobs: Jobs = PolledJobs()
         self.witness = witness
 
     async def send(
@@ -103,6 +103,19 @@ class Place:
         found = await self.store.read(lambda tx: tx.execution(execution_id))
         assert found is not None
         return found
+
+    async def lease_of(self, execution_id: str) -> datetime | None:
+        """Until when its worker has a lease."""
+        worker_id = (await self.get(execution_id)).worker_id
+        worker = await self.store.read(lambda tx: tx.worker(worker_id or ""))
+        return None if worker is None else worker.lease_until
+
+    async def until_renewed(self, execution_id: str) -> None:
+        """Wait until the lease is another one."""
+        before = await self.lease_of(execution_id)
+        async with asyncio.timeout(ENOUGH_SECONDS):
+            while await self.lease_of(execution_id) == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     async def until(
         self, execution_id: str, which: Callable[[Execution], bool], seconds: float = ENOUGH_SECONDS

@@ -32,9 +32,10 @@ class StepRunner:
         self._witness = witness
         self._clock = SystemClock()
 
-    def knows(self, agent_type: str) -> bool:
-        """All but one."""
-        return agent_type != "stranger"
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The one that it has."""
+        return ("steps",)
 
     async def run(self, execution: Execution, control: RunControl) -> ExecutionStatus:
         """Wait through the steps that are left."""
@@ -87,9 +88,7 @@ class StepRunner:
             await asyncio.sleep(min(left, LOOK_SECONDS))
 
     async def _handed_back(self, execution: Execution) -> ExecutionStatus:
-        waiting = replace(
-            execution, status=ExecutionStatus.PENDING, worker_id=None, lease_until=None
-        )
+        waiting = replace(execution, status=ExecutionStatus.PENDING, worker_id=None)
 
         async def hand_back(tx: Transaction) -> None:
             await tx.save_execution(waiting)
@@ -101,7 +100,7 @@ class StepRunner:
 
     async def _finish(self, execution: Execution, status: ExecutionStatus) -> ExecutionStatus:
         now = self._clock.now()
-        over = replace(execution, status=status, worker_id=None, lease_until=None, completed_at=now)
+        over = replace(execution, status=status, worker_id=None, completed_at=now)
 
         async def finished(tx: Transaction) -> None:
             session_id = over.session_id

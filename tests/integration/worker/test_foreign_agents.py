@@ -8,19 +8,18 @@ from msgspec.structs import replace
 
 from stepwell.ids import new_id
 from stepwell.sessions.records import ExecutionStatus
-from stepwell.worker.embedded import EmbeddedWorker
-from stepwell.worker.procrastinate_worker import ProcrastinateWorker
-from stepwell.worker.sweeping import Sweeper
 from stepwell.worker.work import Work
-from tests.integration.worker.bench_of_workers import CLOCK, Place, settings_of
+from stepwell.worker.worker import Worker
+from tests.integration.worker.bench_of_workers import Place, settings_of
 from tests.integration.worker.step_runner import StepRunner
 
 
 class Stranger(StepRunner):
     """Has the one agent that the others do not."""
 
-    def knows(self, agent_type: str) -> bool:
-        return agent_type == "stranger"
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("stranger",)
 
 
 def work_at(place: Place, kind: type[StepRunner] = StepRunner, **settings: object) -> Work:
@@ -60,7 +59,7 @@ async def test_foreign_executions_do_not_stand_in_the_way_of_own_ones(sqlite_pla
 async def test_the_worker_that_has_the_agent_takes_it(sqlite_place: Place) -> None:
     [id] = await sqlite_place.send(agent="stranger")
     workers = [
-        EmbeddedWorker(sqlite_place.store, work_at(sqlite_place, kind), settings_of())
+        Worker(sqlite_place.store, work_at(sqlite_place, kind), settings_of())
         for kind in (StepRunner, Stranger)
     ]
     running = [asyncio.create_task(worker.run()) for worker in workers]
@@ -79,22 +78,3 @@ async def test_one_that_is_to_end_needs_no_agent(sqlite_place: Place) -> None:
     )
     assert await work_at(sqlite_place).take(id)
     assert (await sqlite_place.get(id)).status is ExecutionStatus.CANCELLED
-
-
-async def test_jobs_of_an_unknown_agent_are_not_made_again_and_again(postgres_place: Place) -> None:
-    await postgres_place.send(agent="stranger")
-    own = work_at(postgres_place)
-    worker = ProcrastinateWorker(
-        postgres_place.url, postgres_place.store, own, settings_of(), CLOCK
-    )
-    running = asyncio.create_task(worker.run())
-    [known] = await postgres_place.send()
-    await postgres_place.all_over([known])
-    await worker.stop()
-    await running
-
-    def sweeper(work: Work) -> Sweeper:
-        return Sweeper(postgres_place.store, settings_of(), CLOCK, work.claimable)
-
-    assert await sweeper(own).sweep() == 0
-    assert await sweeper(work_at(postgres_place, Stranger)).sweep() == 1

@@ -5,13 +5,12 @@ import sys
 
 CHECK = """
 import sys
-import stepwell.worker.choice, stepwell.worker.embedded
-stepwell.worker.choice.jobs_for("sqlite:///file.db")
-print(sorted({"procrastinate", "psycopg", "psycopg_pool", "sqlalchemy"} & set(sys.modules)))
+import stepwell.worker.worker
+print(sorted({"psycopg", "sqlalchemy"} & set(sys.modules)))
 """
 
 
-def test_the_embedded_worker_loads_no_queue_and_no_driver() -> None:
+def test_a_worker_loads_no_driver() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHECK], capture_output=True, text=True, check=True, timeout=60
     )

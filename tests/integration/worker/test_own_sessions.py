@@ -7,9 +7,9 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from stepwell.ids import new_id
-from stepwell.sessions.records import ExecutionStatus
-from stepwell.worker.embedded import EmbeddedWorker
+from stepwell.sessions.records import ExecutionStatus, WorkerRecord
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 from tests.integration.worker.bench_of_workers import CLOCK, Place, settings_of
 from tests.integration.worker.step_runner import StepRunner
 
@@ -45,9 +45,8 @@ async def test_neither_leases_that_ran_out_nor_wishes_to_end_are_its_business(
 ) -> None:
     [dead] = await place.send()
     [unwanted] = await place.send()
-    then = CLOCK.now() - timedelta(seconds=60)
     left = {
-        dead: {"status": ExecutionStatus.RUNNING, "worker_id": "gone", "lease_until": then},
+        dead: {"status": ExecutionStatus.RUNNING, "worker_id": "gone"},
         unwanted: {"cancel_requested": "enough"},
     }
     for id, changes in left.items():
@@ -64,8 +63,7 @@ async def test_its_own_is_taken_up_after_a_worker_that_died(sqlite_place: Place)
     session = new_id()
     [id] = await sqlite_place.send(session=session)
     row = await sqlite_place.get(id)
-    then = CLOCK.now() - timedelta(seconds=60)
-    dead = replace(row, status=ExecutionStatus.RUNNING, worker_id="gone", lease_until=then)
+    dead = replace(row, status=ExecutionStatus.RUNNING, worker_id="gone")
     await sqlite_place.store.write(lambda tx: tx.save_execution(dead), name="test")
 
     [taken] = await work_at(sqlite_place, {session}).take_some()
@@ -79,6 +77,8 @@ async def test_one_that_has_a_worker_or_waits_for_a_person_leads_to_no_write(
     session = new_id()
     [id] = await sqlite_place.send(session=session)
     soon = CLOCK.now() + timedelta(seconds=60)
+    other = WorkerRecord(id="other", lease_until=soon, started_at=soon)
+    await sqlite_place.store.write(lambda tx: tx.add_worker(other), name="test")
     writes: list[str] = []
     write = sqlite_place.store.write
 
@@ -88,8 +88,8 @@ async def test_one_that_has_a_worker_or_waits_for_a_person_leads_to_no_write(
 
     work = work_at(sqlite_place, {session})
     for changes in (
-        {"status": ExecutionStatus.RUNNING, "worker_id": "other", "lease_until": soon},
-        {"status": ExecutionStatus.PAUSED, "worker_id": None, "lease_until": None},
+        {"status": ExecutionStatus.RUNNING, "worker_id": "other"},
+        {"status": ExecutionStatus.PAUSED, "worker_id": None},
     ):
         row = replace(await sqlite_place.get(id), **changes)
         await write(lambda tx, row=row: tx.save_execution(row), name="test")
@@ -101,7 +101,7 @@ async def test_one_that_has_a_worker_or_waits_for_a_person_leads_to_no_write(
 
 async def test_a_session_that_comes_later_is_worked_on_as_well(place: Place) -> None:
     sessions: set[str] = set()
-    worker = EmbeddedWorker(place.store, work_at(place, sessions), settings_of())
+    worker = Worker(place.store, work_at(place, sessions), settings_of())
     running = asyncio.create_task(worker.run())
     session = new_id()
     [id] = await place.send(session=session)

@@ -126,7 +126,6 @@ async def test_two_processes_send_while_workers_die_and_nothing_is_lost(place: P
 
 @pytest.mark.alone
 async def test_short_executions_run_once_each_over_four_workers(place: Place) -> None:
-    # A job of Procrastinate's costs some ten milliseconds of a processor.
     sessions = 40 if place.url.startswith("sqlite") else 8
     with workers(place, 4, concurrency=10) as processes:
         for process in processes:

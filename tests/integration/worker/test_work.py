@@ -13,8 +13,8 @@ from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.testing import FakeClock
-from stepwell.worker.embedded import EmbeddedWorker
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 from tests.integration.worker.bench_of_workers import CLOCK, ENOUGH_SECONDS, Place, settings_of
 from tests.integration.worker.step_runner import StepRunner
 
@@ -100,7 +100,7 @@ async def test_an_execution_is_claimed_and_run_to_its_end(sqlite_place: Place) -
 
     found = await sqlite_place.get(id)
     assert (found.status, found.step_count, found.attempt) == (ExecutionStatus.COMPLETED, 2, 1)
-    assert (found.worker_id, found.lease_until) == (None, None)
+    assert found.worker_id is None
 
 
 async def test_what_is_over_or_not_the_head_can_not_be_taken(sqlite_place: Place) -> None:
@@ -123,9 +123,8 @@ async def test_a_run_longer_than_its_lease_keeps_it(sqlite_place: Place) -> None
     await sqlite_place.noted_soon("step", id)
 
     for _ in range(4):
-        before = (await sqlite_place.get(id)).lease_until
         clock.advance(0.4)
-        await sqlite_place.until(id, lambda found, before=before: found.lease_until != before)
+        await sqlite_place.until_renewed(id)
         assert not await other.take(id)
     await wish_for_the_end(sqlite_place, id, tells=True)
     await taking
@@ -254,14 +253,14 @@ async def test_a_defect_after_the_takeover_changes_nothing(sqlite_place: Place) 
 
 
 async def stolen(place: Place, id: str) -> None:
-    """Claim it as if the lease had run out."""
-    later = (await place.get(id)).lease_until
-    assert later is not None
-    later = later.replace(year=later.year + 1)
-    taken = await place.store.write(
-        lambda tx: tx.claim(id, worker_id="thief", now=later, lease_until=later), name="claim"
-    )
-    assert taken is not None
+    """Claim it as if its worker had disowned it."""
+    row = await place.get(id)
+
+    async def steal(tx: Transaction) -> int:
+        await tx.disown(row)
+        return len(await tx.claim([id], worker_id="thief", now=CLOCK.now()))
+
+    assert await place.store.write(steal, name="claim") == 1
 
 
 async def test_a_run_whose_lease_was_lost_is_abandoned(sqlite_place: Place) -> None:
@@ -282,7 +281,7 @@ async def test_without_a_database_for_longer_than_the_lease_the_run_is_abandoned
     sqlite_place: Place, hangs: bool
 ) -> None:
     [id] = await sqlite_place.send(steps=1, seconds=300)
-    store = StoreThatGoesAway(sqlite_place, "renew")
+    store = StoreThatGoesAway(sqlite_place, "heartbeat")
     work = work_at(sqlite_place, store, lease_seconds=3.0, heartbeat_seconds=1.0)
     taking = asyncio.create_task(work.take(id))
     claimed_at = (await sqlite_place.noted_soon("claim", id)).at
@@ -300,7 +299,7 @@ async def test_without_a_database_for_longer_than_the_lease_the_run_is_abandoned
 
 async def test_a_database_that_is_back_in_time_changes_nothing(sqlite_place: Place) -> None:
     [id] = await sqlite_place.send(steps=1, seconds=300)
-    store = StoreThatGoesAway(sqlite_place, "renew")
+    store = StoreThatGoesAway(sqlite_place, "heartbeat")
     taking = asyncio.create_task(work_at(sqlite_place, store, heartbeat_seconds=0.1).take(id))
     await sqlite_place.noted_soon("step", id)
 
@@ -309,8 +308,7 @@ async def test_a_database_that_is_back_in_time_changes_nothing(sqlite_place: Pla
         while store.failed < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     store.is_away = False
-    before = (await sqlite_place.get(id)).lease_until
-    await sqlite_place.until(id, lambda found: found.lease_until != before)
+    await sqlite_place.until_renewed(id)
     await wish_for_the_end(sqlite_place, id, tells=True)
     await taking
 
@@ -387,7 +385,7 @@ async def test_what_reaches_no_boundary_is_abandoned_and_free_at_once(place: Pla
         await taking
 
     found = await place.get(id)
-    assert (found.status, found.lease_until) == (ExecutionStatus.PENDING, None)
+    assert (found.status, found.worker_id) == (ExecutionStatus.PENDING, None)
     assert await work_at(place, name="worker-2").take(id)
     found = await place.get(id)
     assert (found.status, found.attempt, found.crashes) == (ExecutionStatus.COMPLETED, 2, 0)
@@ -399,8 +397,7 @@ async def test_a_run_that_heeds_nothing_is_cancelled_when_the_worker_ends(
     [id] = await sqlite_place.send()
 
     class Deaf:
-        def knows(self, agent_type: str) -> bool:
-            return True
+        agents = ("steps",)
 
         async def run(self, execution: Execution, control: Any) -> ExecutionStatus:
             await asyncio.Event().wait()
@@ -420,7 +417,7 @@ async def test_a_run_that_heeds_nothing_is_cancelled_when_the_worker_ends(
 
 async def test_the_embedded_worker_takes_what_it_is_told_of_and_stops(sqlite_place: Place) -> None:
     work = work_at(sqlite_place, poll_seconds=60.0)
-    worker = EmbeddedWorker(sqlite_place.store, work, settings_of(poll_seconds=60.0))
+    worker = Worker(sqlite_place.store, work, settings_of(poll_seconds=60.0))
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0.1)
 
@@ -440,7 +437,7 @@ async def test_an_idle_embedded_worker_writes_nothing(sqlite_place: Place) -> No
             return await super().write(work, name=name)
 
     store = Watched(sqlite_place, "none")
-    worker = EmbeddedWorker(store, work_at(sqlite_place, store), settings_of(poll_seconds=0.01))
+    worker = Worker(store, work_at(sqlite_place, store), settings_of(poll_seconds=0.01))
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0.2)
     await worker.stop()

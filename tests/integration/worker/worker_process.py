@@ -15,12 +15,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from stepwell.clock import SystemClock
 from stepwell.ids import new_id
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
-from stepwell.worker.choice import jobs_for, worker_for
+from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
+from stepwell.worker.worker import Worker
 from tests.integration.worker.step_runner import StepRunner
 
 
@@ -28,16 +28,15 @@ async def main(
     url: str, witness: Path, settings: SessionSettings, on_ready: Callable[[], None]
 ) -> None:
     """Work until SIGTERM."""
-    store, jobs, clock = await open_store(url), jobs_for(url), SystemClock()
+    store, jobs = await open_store(url), PolledJobs()
     work = Work(
         store,
         StepRunner(store, jobs, witness),
         settings=settings,
         worker_id=f"worker-{new_id()}",
-        clock=clock,
         jobs=jobs,
     )
-    worker = worker_for(url, store, work, settings, clock)
+    worker = Worker(store, work, settings)
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     running = asyncio.create_task(worker.run())

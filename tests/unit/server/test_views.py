@@ -57,7 +57,6 @@ EXECUTION = Execution(
     decision={"stop_reason": "input_required"},
     pending=({"kind": "question", "call_id": "c1"},),
     worker_id="worker-7",
-    lease_until=AT,
     started_at=AT,
 )
 SNAPSHOT = Snapshot(

@@ -10,7 +10,7 @@ from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
 OLDEST_PYTHON = (3, 11)
 EXTRAS = {
     "server": ("aiosqlite", "alembic", "click", "fastapi", "jwt", "sqlalchemy", "uvicorn"),
-    "postgres": ("procrastinate", "psycopg"),
+    "postgres": ("psycopg",),
     "mcp": ("mcp",),
     "pydantic-ai": ("pydantic_ai",),
     "redis": ("redis",),

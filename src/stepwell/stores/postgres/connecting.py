@@ -18,6 +18,8 @@ from stepwell.stores.retrying import PassingFault
 
 SETTINGS = {
     "TimeZone": "UTC",
+    # Compiling a query costs more than any of ours takes.
+    "jit": "off",
     # A worker that is frozen inside a transaction must not hold its rows for long.
     "idle_in_transaction_session_timeout": "4000",
     "statement_timeout": "10000",

@@ -23,7 +23,7 @@ from stepwell.sessions.intake import NewSession
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session
-from stepwell.worker.embedded import EmbeddedWorker
+from stepwell.worker.worker import Worker
 from tests.integration.server.serving import APP_SECRET, Served, agents, headers_of, serving
 
 ADA = Principal(user_id="ada")
@@ -107,7 +107,7 @@ async def _listening(
         access_log=False,
     )
     server = uvicorn.Server(config)
-    worker = EmbeddedWorker(served.store, served.work)
+    worker = Worker(served.store, served.work)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serve = asyncio.create_task(server.serve(sockets=[listener]))
         working = asyncio.create_task(worker.run()) if works else None

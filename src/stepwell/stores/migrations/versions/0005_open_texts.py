@@ -6,7 +6,7 @@ from alembic import op
 from stepwell.stores.types import UtcTime
 
 revision = "0005"
-down_revision = "0002"
+down_revision = "0004"
 
 
 def upgrade() -> None:

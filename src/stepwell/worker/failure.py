@@ -6,10 +6,10 @@ from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 
 
-async def failed(tx: Transaction, means: Means, execution: Execution, error_id: str) -> bool:
-    """End it as failed, unless its worker has let go of it or another one has it; whether it did.
+async def mark_failed(tx: Transaction, means: Means, execution: Execution, error_id: str) -> bool:
+    """Mark the execution failed if this attempt still owns it. Return whether it did.
 
-    People are told an id under which the log has the details, and nothing of the error itself.
+    The text for people has an id under which the log has the details, and nothing of the error.
     """
     if execution.session_id is not None:
         # The same order of locks as everywhere: the session first.

@@ -1,6 +1,7 @@
-"""The worker for SQLite: looks for executions itself, as a task of the server's process or alone.
+"""The worker: claims executions whenever it has free slots, in the server's process or alone.
 
-Several processes may work on one file; who claims first has it. It loads no queue.
+Any number of them may work on one database; who claims first has it. The table of executions is
+the queue.
 """
 
 import asyncio
@@ -10,11 +11,11 @@ from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.work import Work
 
 
-class EmbeddedWorker:
-    """Takes what can be claimed, oldest first, as long as it has free hands.
+class Worker:
+    """Claims executions and runs them until it is stopped.
 
-    It looks when it is told of work, when one of its hands gets free, and every
-    ``settings.poll_seconds`` for what nobody told it of: expired leases, other processes.
+    It looks for work when the bus says so, when a slot gets free, and every
+    ``settings.poll_seconds`` for what the bus does not say: expired leases, lost notifications.
     """
 
     def __init__(self, store: Store, work: Work, settings: SessionSettings | None = None) -> None:
@@ -42,7 +43,7 @@ class EmbeddedWorker:
                     listening.result()
             await self._work.shut_down()
         finally:
-            await _cancelled(listening, *self._taken)
+            await _cancel(listening, *self._taken)
             self._at_rest.set()
 
     async def stop(self) -> None:
@@ -60,14 +61,14 @@ class EmbeddedWorker:
     async def _take_some(self) -> None:
         for taken in await self._work.take_some():
             self._taken.add(taken)
-            taken.add_done_callback(self._on_hand_free)
+            taken.add_done_callback(self._on_slot_free)
 
-    def _on_hand_free(self, taken: asyncio.Task[None]) -> None:
+    def _on_slot_free(self, taken: asyncio.Task[None]) -> None:
         self._taken.discard(taken)
         self._look.set()
 
 
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+async def _cancel(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)

@@ -1,0 +1,93 @@
+"""The lease of one worker: its record in the database, which all its executions depend on.
+
+``Claims`` and ``Heartbeat`` renew it, each in its own transactions and threads.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+
+from stepwell import __version__
+from stepwell.clock import Clock
+from stepwell.ids import IdFactory
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.records import Execution, WorkerRecord
+
+
+class WorkerLease:
+    """What the database knows of a worker.
+
+    The record is added with the first claim and renewed while the worker holds executions. If
+    another worker removed it meanwhile, the lease is lost and the worker goes on under a new id.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        agents: Callable[[], Collection[str]],
+        seconds: float,
+        clock: Clock,
+        new_id: IdFactory,
+    ) -> None:
+        self.worker_id = worker_id
+        self.renewed_at = clock.monotonic()
+        """When the newest lease was asked for, by the monotonic clock."""
+        self._agents, self._seconds = agents, seconds
+        self._clock, self._new_id = clock, new_id
+        self._started_at = clock.now()
+        self.is_held = False
+        """Whether executions may depend on it."""
+        self._to_disown: dict[str, tuple[Execution, float]] = {}
+
+    async def renew(self, tx: Transaction, worker_id: str) -> bool:
+        """Extend the lease of that id, or begin it. Return False if another worker removed it. Call
+        ``confirm`` after the commit."""
+        for execution, _ in tuple(self._to_disown.values()):
+            await tx.disown(execution)
+        until = self._clock.now() + timedelta(seconds=self._seconds)
+        if await tx.renew_worker(worker_id, until):
+            return True
+        if self.is_held:
+            return False
+        await tx.add_worker(self._record(worker_id, until))
+        return True
+
+    def confirm(self, worker_id: str, asked_at: float) -> None:
+        """Note that a renewal which was asked for at that time has committed."""
+        if worker_id != self.worker_id:
+            return
+        self.renewed_at = max(self.renewed_at, asked_at)
+        self.is_held = True
+        for id, (_, since) in tuple(self._to_disown.items()):
+            if since <= asked_at:
+                self._to_disown.pop(id, None)
+
+    def disown(self, execution: Execution) -> None:
+        """Leave an execution to others with the next renewal: its run ended and nothing is known of
+        its end, and as long as the lease holds nobody would take it over."""
+        self._to_disown[execution.id] = (execution, self._clock.monotonic())
+
+    def rest(self) -> None:
+        """Note that no execution depends on the lease any more: it may run out."""
+        self.is_held = False
+
+    def replace(self, worker_id: str) -> None:
+        """Go on under a new id: the executions of this one belong to others."""
+        if worker_id != self.worker_id:
+            return
+        self.worker_id = f"worker-{self._new_id()}"
+        self.is_held = False
+        self._to_disown.clear()
+
+    def _record(self, worker_id: str, until: datetime) -> WorkerRecord:
+        return WorkerRecord(
+            id=worker_id,
+            lease_until=until,
+            started_at=self._started_at,
+            version=__version__,
+            agents=tuple(sorted(self._agents())),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
