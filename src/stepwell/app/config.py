@@ -78,7 +78,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     db: str = "sqlite:///stepwell.db"
     bus_url: str | None = None
     """A Redis server that carries news and streamed text between processes, such as
-    ``redis://127.0.0.1:6379/0``; without one PostgreSQL does, and on SQLite nothing."""
+    ``redis://127.0.0.1:6379/0``; without one PostgreSQL does, and on SQLite nothing. If ``db`` is
+    PgBouncer in transaction mode: the address of PostgreSQL itself."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8400
     worker: bool | None = None

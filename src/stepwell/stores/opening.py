@@ -10,6 +10,7 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Store
 from stepwell.stores.bus.redis_link import RedisLink
+from stepwell.stores.bus.remote_bus import Link
 
 
 async def open_store(
@@ -25,13 +26,14 @@ async def open_store(
     With ``read_only`` it is only looked into: nothing is migrated, and a file needs neither to be
     writable nor to be in a folder that is.
 
-    ``bus_url`` is a Redis server that carries the bus instead of the database.
+    ``bus_url`` is a Redis server that carries the bus instead of the database, or an address of the
+    PostgreSQL server past PgBouncer, which can't carry it in transaction mode.
 
     ``sqlite:///file.db`` is relative to the working directory, ``sqlite:////file.db`` absolute;
     ``postgresql://user@host/db`` is a server. Raises ``ConfigurationError`` for any other URL.
     """
     clock = SystemClock() if clock is None else clock
-    link = None if bus_url is None else RedisLink(bus_url)
+    link = None if bus_url is None else _link(bus_url)
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -65,6 +67,17 @@ async def open_store(
                 ) from None
         case _:
             raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}")
+
+
+def _link(bus_url: str) -> Link:
+    if not bus_url.startswith(("postgres:", "postgresql:", "postgresql+")):
+        return RedisLink(bus_url)
+    from stepwell.stores.bus.postgres_link import PostgresLink
+
+    try:
+        return PostgresLink(make_url(bus_url))
+    except (ArgumentError, ValueError):
+        raise ConfigurationError("bus_url can't be read; write it like db") from None
 
 
 def _require_known_parameters(url: URL) -> None:

@@ -7,8 +7,8 @@ import os
 import socket
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
 
-from stepwell import __version__
 from stepwell.clock import Clock
 from stepwell.ids import IdFactory
 from stepwell.sessions.ports import Transaction
@@ -86,8 +86,15 @@ class WorkerLease:
             id=worker_id,
             lease_until=until,
             started_at=self._started_at,
-            version=__version__,
+            version=_version(),
             agents=tuple(sorted(self._agents())),
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _version() -> str:
+    try:
+        return version("stepwell")
+    except PackageNotFoundError:
+        return ""

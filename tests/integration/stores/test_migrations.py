@@ -108,9 +108,13 @@ async def test_a_database_of_the_first_version_keeps_what_it_has(
     store = await open_store(url)
     await make(store, a_session(), an_execution())
     await store.close()
-    for index in ("agent_executions_of_user", "agent_executions_of_tenant"):
-        run_sql(url, f"DROP INDEX {index}")
     run_sql(url, "DROP TABLE agent_open_texts")
+    for index in ("of_user", "of_tenant", "waiting", "waiting_of_tenant", "to_end", "held"):
+        run_sql(url, f"DROP INDEX agent_executions_{index}")
+    run_sql(url, "DROP TABLE agent_workers")
+    kind_of_time = "timestamptz" if kind == "postgres" else "BIGINT"
+    run_sql(url, f"ALTER TABLE agent_executions ADD COLUMN lease_until {kind_of_time}")
+    run_sql(url, "CREATE INDEX agent_executions_claimable ON agent_executions (created_at, id)")
     run_sql(url, f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
     with pytest.raises(SchemaVersionError, match=r"'0001'.*migrate=True"):
         await open_store(url, migrate=False)

@@ -74,7 +74,7 @@ async def test_the_limit_of_a_search_is_for_nothing_else(postgres_database: str)
 
     await store.read(look)
     await store.close()
-    assert limits == ["10s"]
+    assert limits == ["9s"]
 
 
 async def test_a_search_that_nobody_waits_for_ends(store: Store) -> None:

@@ -8,9 +8,11 @@ import psycopg
 from sqlalchemy import URL
 
 from stepwell.stores.bus.remote_bus import SendFrames
-from stepwell.stores.postgres.connecting import connection_options
+from stepwell.stores.postgres.connecting import connect, limited
 
 _CHANNEL = "stepwell"
+_SILENT_SECONDS = 5.0
+"""After so long without a notification the server is asked for a sign of life."""
 _NOTIFY = "SELECT pg_notify(%s, frame) FROM unnest(%s::text[]) AS frame"
 
 
@@ -23,26 +25,36 @@ class PostgresLink:
     faults = (psycopg.Error, OSError)
 
     def __init__(self, url: URL) -> None:
-        self._address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._url = url
 
     @asynccontextmanager
     async def sending(self) -> AsyncGenerator[SendFrames]:
         """Connect to send frames. Losing one with the server's disk costs nothing."""
-        async with await self._connect() as connection:
-            await connection.execute("SET synchronous_commit = off")
+        async with await connect(self._url) as connection:
+            with limited(connection):
+                await connection.execute("SET synchronous_commit = off")
 
             async def send(frames: Sequence[bytes]) -> None:
-                await connection.execute(_NOTIFY, (_CHANNEL, [frame.decode() for frame in frames]))
+                with limited(connection):
+                    await connection.execute(
+                        _NOTIFY, (_CHANNEL, [frame.decode() for frame in frames])
+                    )
 
             yield send
 
     @asynccontextmanager
     async def receiving(self) -> AsyncGenerator[AsyncIterator[str]]:
         """Connect to receive frames."""
-        async with await self._connect() as connection:
-            await connection.execute(f"LISTEN {_CHANNEL}")
-            yield (notification.payload async for notification in connection.notifies())
+        async with await connect(self._url) as connection:
+            with limited(connection):
+                await connection.execute(f"LISTEN {_CHANNEL}")
+            yield _frames(connection)
 
-    async def _connect(self) -> "psycopg.AsyncConnection[Any]":
-        options: dict[str, Any] = {**connection_options(), "autocommit": True}
-        return await psycopg.AsyncConnection.connect(self._address, **options)
+
+async def _frames(connection: "psycopg.AsyncConnection[Any]") -> AsyncGenerator[str, None]:
+    while True:
+        async for notification in connection.notifies(timeout=_SILENT_SECONDS):
+            yield notification.payload
+        # One that says nothing may be dead behind something that forwards it.
+        with limited(connection, _SILENT_SECONDS):
+            await connection.execute("SELECT 1")

@@ -1,8 +1,10 @@
 """Pools of connections to a server, and what each connection is told when it is made."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import os
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -22,11 +24,14 @@ SETTINGS = {
     "jit": "off",
     # A worker that is frozen inside a transaction must not hold its rows for long.
     "idle_in_transaction_session_timeout": "4000",
-    "statement_timeout": "10000",
-    "lock_timeout": "8000",
+    "statement_timeout": "9000",
+    "lock_timeout": "7000",
 }
 """What the server is told of every connection."""
 CONNECT_SECONDS = 5
+ANSWER_SECONDS = 10.0
+"""A statement without an answer for so long is cut off: the server would have ended it by itself,
+so nobody is there any more. Whoever forwards the connection may still acknowledge what is sent."""
 _WAIT_SECONDS = 15.0
 # One view for all statements of a read; a write sees what others commit meanwhile and relies on its
 # locks.
@@ -53,14 +58,19 @@ class Pool:
     Ours and not SQLAlchemy's, whose way in and out of its pool costs as much as a statement.
     """
 
-    def __init__(self, url: URL, *, size: int, read_only: bool) -> None:
+    def __init__(self, url: URL, *, size: int, read_only: bool, is_pooled: bool) -> None:
+        """``is_pooled`` says that PgBouncer or the like is behind the address, so that a prepared
+        statement may not be there for the next transaction."""
         self._generation = 0
         self._read_only = read_only
         self._free = asyncio.Semaphore(size)
         self._idle: list[Held] = []
         self.begin = _BEGIN_READING if read_only else _BEGIN_WRITING
+        options = connection_options()
+        if is_pooled:
+            options["prepare_threshold"] = None
         self.engine: AsyncEngine = create_async_engine(
-            driver_url(url), poolclass=NullPool, connect_args=connection_options()
+            driver_url(url), poolclass=NullPool, connect_args=options
         )
         event.listen(self.engine.sync_engine, "connect", self._prepare)
 
@@ -120,8 +130,9 @@ class Pool:
         try:
             # Otherwise the server is still at work for somebody who has left, or is gone.
             if held.driver.pgconn.transaction_status in _CAN_ROLL_BACK:
-                await held.driver.rollback()
-                await held.connection.rollback()
+                with limited(held.driver):
+                    await held.driver.rollback()
+                    await held.connection.rollback()
         except (psycopg.Error, exc.DBAPIError, OSError):
             pass
         if self._is_clean(held):
@@ -169,9 +180,35 @@ def connection_options() -> dict[str, Any]:
         "options": settings,
         "connect_timeout": CONNECT_SECONDS,
         "application_name": "stepwell",
-        # A server that vanished without a word is noticed.
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
+        # A server that vanished without a word is noticed within 15 s.
+        "keepalives_idle": 5,
+        "keepalives_interval": 3,
         "keepalives_count": 3,
-        "tcp_user_timeout": 15000,
+        "tcp_user_timeout": 12000,
     }
+
+
+async def connect(url: URL) -> "psycopg.AsyncConnection[Any]":
+    """Make a connection that is no part of a pool."""
+    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return await psycopg.AsyncConnection.connect(address, autocommit=True, **connection_options())
+
+
+@contextmanager
+def limited(
+    driver: "psycopg.AsyncConnection[Any]", seconds: float = ANSWER_SECONDS
+) -> Iterator[None]:
+    """Cut the connection if the block takes longer, so that what waits in it raises
+    ``psycopg.OperationalError``."""
+    # Not by cancelling: the driver would then wait for the silent server to confirm it.
+    timer = asyncio.get_running_loop().call_later(seconds, _cut, driver)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(driver: "psycopg.AsyncConnection[Any]") -> None:
+    if not driver.closed:
+        with suppress(OSError), socket.socket(fileno=os.dup(driver.pgconn.socket)) as cut:
+            cut.shutdown(socket.SHUT_RDWR)

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.sessions.errors import ConflictError
 from stepwell.stores.lane import Prepared, Row, Statements
-from stepwell.stores.postgres.connecting import Held
+from stepwell.stores.postgres.connecting import Held, limited
 from stepwell.stores.retrying import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
 from stepwell.stores.tables import metadata
@@ -157,7 +157,7 @@ class PostgresLane:
     async def _fetch(self, prepared: Prepared, values: Mapping[str, Any]) -> list[Row]:
         given = prepared.values(values)
         if prepared.gives_rows and not self._waiting:
-            with postgres_faults():
+            with postgres_faults(), limited(self._driver):
                 cursor = await self._driver.execute(
                     prepared.text,  # type: ignore[arg-type] - made by SQLAlchemy, no literal
                     given,
@@ -181,7 +181,7 @@ class PostgresLane:
 
     async def _send(self) -> "psycopg.AsyncCursor[Any]":
         """All that waits, in one trip; a cursor on what the last of it gives."""
-        with postgres_faults():
+        with postgres_faults(), limited(self._driver):
             if not self._begun:
                 await self._begin()
             text, self._waiting = ";\n".join(self._waiting), []

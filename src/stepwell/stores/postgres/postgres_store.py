@@ -38,10 +38,12 @@ class PostgresStore:
     """See ``sessions.ports.Store``."""
 
     def __init__(self, url: URL, clock: Clock, link: Link | None = None) -> None:
-        """``link`` carries the bus; without one the database does."""
+        """``link`` carries the bus; without one the database does. One to PostgreSQL says that
+        ``url`` is no place to listen: PgBouncer is behind it."""
         self._url, self._clock, self._link = url, clock, link
-        self._writers = Pool(url, size=_WRITERS, read_only=False)
-        self._readers = Pool(url, size=_READERS, read_only=True)
+        is_pooled = isinstance(link, PostgresLink)
+        self._writers = Pool(url, size=_WRITERS, read_only=False, is_pooled=is_pooled)
+        self._readers = Pool(url, size=_READERS, read_only=True, is_pooled=is_pooled)
         self._searching = SearchTurns(_SEARCHERS)
         self._codecs = Codecs.of(POSTGRESQL)
         self._statements = Statements(self._writers.engine.dialect)
