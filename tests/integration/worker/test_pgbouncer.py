@@ -52,7 +52,7 @@ async def test_server_and_worker_work_through_pgbouncer(
             return found
 
         async with asyncio.timeout(90):
-            while not all([(await row(id)).status.is_over for id in ids]):
+            while not all([(await row(id)).status.is_over for id in ids]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         rows = [await row(id) for id in ids]
     assert {(each.status, each.attempt) for each in rows} == {(ExecutionStatus.COMPLETED, 1)}
