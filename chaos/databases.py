@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.settings import ChaosSettings
+from chaos.settings import ChaosSettings, Place
 from stepwell.clock import SystemClock
 from stepwell.sessions.ports import Store
 from stepwell.sessions.runner import Runner
