@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -197,7 +197,7 @@ async def connect(url: URL) -> "psycopg.AsyncConnection[Any]":
 @contextmanager
 def limited(
     driver: "psycopg.AsyncConnection[Any]", seconds: float = ANSWER_SECONDS
-) -> Iterator[None]:
+) -> Generator[None]:
     """Cut the connection if the block takes longer, so that what waits in it raises
     ``psycopg.OperationalError``."""
     # Not by cancelling: the driver would then wait for the silent server to confirm it.
