@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.sessions.ports import Claim, Transaction
+from stepwell.sessions.claim_ports import Claim
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 
 TAKEOVERS = "takeovers"

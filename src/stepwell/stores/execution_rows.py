@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import and_, case, func, select, update
 
+from stepwell.sessions.claim_ports import Claim, Fenced, HeldExecution
 from stepwell.sessions.errors import LostLeaseError
-from stepwell.sessions.ports import Claim, ExecutionFilter, Fenced, HeldExecution
+from stepwell.sessions.ports import ExecutionFilter
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import claim_queries
 from stepwell.stores import tables as t

@@ -40,7 +40,7 @@ _DATABASE_TIME = text("SELECT clock_timestamp()").columns(column("now"))
 
 
 class WorkerRowsMixin(Rows):
-    """See ``sessions.ports.WorkerRows``."""
+    """See ``sessions.claim_ports.ClaimRows``."""
 
     async def add_worker(self, worker: WorkerRecord, /) -> None:
         """Add it, or replace the record of the same id."""

@@ -11,8 +11,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
+from stepwell.sessions.claim_ports import Claim
 from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.ports import Claim, Jobs, Store, Transaction
+from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.takeovers import (
