@@ -70,7 +70,8 @@ class Work:
     """Claims executions and runs them, ``settings.concurrency`` at most at the same time.
 
     ``jobs`` wakes the workers for executions that this one lets go of. ``sessions``, which may grow
-    meanwhile, keeps it to executions of these.
+    meanwhile, keeps it to executions of these. ``worker_id`` must be unique to
+    this worker: another one under the same id would renew the lease of a dead one.
     """
 
     def __init__(
