@@ -32,6 +32,7 @@ COMMANDS = {
     "sessions": "List conversations; show, rename, archive or close one.",
     "why": "Why did it stop? The decision after each step of an execution.",
     "trace": "All that an execution did: steps, tools, times, tokens, subagents.",
+    "snapshots": "List the stored states of an execution; show one as whole JSON.",
     "replay": "Run a stored execution again, without its model and tools.",
     "tools": "The tools of an agent, as its model sees them.",
     "models": "Which models can be asked; test one.",
@@ -39,7 +40,20 @@ COMMANDS = {
     "doctor": "Check this machine and say how to mend what is missing.",
 }
 """Each is the ``command`` of the module of its name."""
-_READING = {"sessions", "why", "trace", "replay", "tools", "models", "keys", "doctor", "init"}
+_READING = {
+    *(
+        "sessions",
+        "why",
+        "trace",
+        "snapshots",
+        "replay",
+        "tools",
+        "models",
+        "keys",
+        "doctor",
+        "init",
+    )
+}
 """Those whose result may be read in part."""
 
 

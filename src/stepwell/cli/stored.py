@@ -167,6 +167,14 @@ async def find_session(store: "Store", given: str) -> "Session":
     return await store.read(work)
 
 
+async def find_snapshot_id(store: "Store", given: str) -> str:
+    """The id of the snapshot whose id begins so."""
+    from stepwell.stores.tables import snapshots
+
+    ids = await store.read(lambda tx: _beginning(tx, snapshots, given))
+    return _only(ids, given, "snapshot")
+
+
 async def _newest(tx: "Transaction", session_id: str | None = None) -> str:
     from sqlalchemy import select
 
@@ -188,13 +196,14 @@ async def _newest(tx: "Transaction", session_id: str | None = None) -> str:
 
 async def _beginning(tx: "Transaction", table: Any, begins: str) -> list[str]:
     """The newest ids that begin so, a few of them; one that is given whole is among them."""
-    from sqlalchemy import select
+    from sqlalchemy import Text, cast, select
 
     try:
         begins.encode()
     except UnicodeEncodeError:  # bytes that are no UTF-8, which no database takes
         return []
-    wanted = select(table.c.id).where(table.c.id.startswith(begins, autoescape=True))
+    id_text = cast(table.c.id, Text)
+    wanted = select(table.c.id).where(id_text.startswith(begins, autoescape=True))
     found = await tx.connection.execute(wanted.order_by(table.c.id.desc()).limit(_AMBIGUOUS))
     return [str(id) for id in found.scalars()]
 

@@ -123,7 +123,6 @@ def snapshot_view(snapshot: Snapshot) -> View:
         "agent_name": snapshot.agent_name,
         "step_number": snapshot.step_number,
         "is_final": snapshot.is_final,
-        "debug_mode": snapshot.debug_mode,
         "created_at": time_text(snapshot.created_at),
     }
 

@@ -120,7 +120,7 @@ class Commits:
         """It waits for a person; nothing of it stays in memory. If somebody wanted its end
         meanwhile, nobody would hear of that any more, so it ends."""
         running, status = self._running, ExecutionStatus.PAUSED
-        snapshot = self._snapshot(state)
+        snapshot = self._snapshot(state, is_pause=True)
         running.say_more(state)
         running.say(running.narrator.paused(state, running.clock.now()))
 
@@ -238,7 +238,9 @@ class Commits:
         running.say(*unknown_outcomes(running.execution, state))
         return state
 
-    def _snapshot(self, state: AgentState, *, is_final: bool = False) -> Snapshot:
+    def _snapshot(
+        self, state: AgentState, *, is_final: bool = False, is_pause: bool = False
+    ) -> Snapshot:
         running = self._running
         return running.snapshots.next(
             running.execution,
@@ -246,6 +248,7 @@ class Commits:
             id=running.new_id(),
             at=running.clock.now(),
             is_final=is_final,
+            is_pause=is_pause,
         )
 
     async def _save(self, tx: Transaction, row: Execution, snapshot: Snapshot | None) -> Execution:

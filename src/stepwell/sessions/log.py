@@ -133,6 +133,9 @@ class LogBuffer:
         self._projector = Projector(execution.id, config)
         self._projector.expect_beginnings()
         self._items: list[Entry | Note] = []
+        self._with_row = {execution.id}
+        self._early: list[Entry] = []
+        """Entries of subagents that have no row yet, to which a stored entry refers."""
         self._known: set[str] = set()
         self._held_from: int | None = None
         """Where in the list the held part begins."""
@@ -157,6 +160,12 @@ class LogBuffer:
             self._items.insert(self._notes_at, Note(message, type))
             self._notes_at += 1
         self.news.set()
+
+    def add_execution(self, execution_id: str) -> None:
+        """Let entries of a subagent's execution through: the next transaction adds its row."""
+        self._with_row.add(execution_id)
+        early, self._early = self._early, []
+        self._add(early)
 
     def add_to(self, message_id: str, metadata: Mapping[str, Any]) -> None:
         """Add metadata to a message that nobody has taken yet; others are not changed."""
@@ -188,6 +197,9 @@ class LogBuffer:
     def _add(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if not entry.is_stored:
+                continue
+            if entry.execution_id not in self._with_row:
+                self._early.append(entry)
                 continue
             kept: Entry | None = entry
             if isinstance(entry.payload, StreamChunkPayload):

@@ -234,7 +234,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     state_json: str
     created_at: datetime
     is_final: bool = False
-    debug_mode: bool = False
     agent_id: str | None = None
     agent_name: str | None = None
     parent_snapshot_id: str | None = None
@@ -249,14 +248,16 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class LoggedEvent(Struct, frozen=True, kw_only=True):
     """One envelope in the log of a session; ``seq`` counts from 1 without gaps."""
 
-    id: str
-    tenant_id: str
     session_id: str
     seq: int
     type: str
     payload: Mapping[str, Any]
-    created_at: datetime
     execution_id: str | None = None
+    message_id: str | None = None
+    """The session message that it tells of: ``message_id`` of the payload."""
+    created_at: datetime
+    tenant_id: str
+    id: str
 
 
 class LedgerTurn(Struct, frozen=True, kw_only=True):

@@ -117,6 +117,8 @@ class Running:
         self.spawned: dict[str, SubagentSpawning] = {}
         self.execution_ids: dict[str, str] = {}
         """Of the agents in this run, by agent id."""
+        self.newest_snapshots: dict[str, str] = {}
+        """Of its subagents, by execution id."""
         self.failure: BaseException | None = None
         """Why the run was given up."""
         self.cancellation: Cancellation | None = None

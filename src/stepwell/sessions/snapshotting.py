@@ -1,5 +1,6 @@
 """The snapshots that a running execution leaves: each is an increment on the one before, and costs
-what a step added. A chain begins whole, and anew when it is many times the size of its state.
+what a step added. A chain begins whole, and anew when it is many times the size of its state, or
+where an execution ends or pauses, if that costs no more than what was added since.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from stepwell.sessions.records import Execution, Snapshot
 from stepwell.state import AgentState
 
 _SERIALIZER = AgentStateSerializer()
+LARGEST_WHOLE = 256_000
+"""Characters up to which the end of an execution is stored whole; people read no longer ones."""
 
 
 class SnapshotChain:
@@ -57,7 +60,14 @@ class SnapshotChain:
         return now is not None and (now.chain_id, now.position) == place
 
     def next(
-        self, execution: Execution, state: AgentState, *, id: str, at: datetime, is_final: bool
+        self,
+        execution: Execution,
+        state: AgentState,
+        *,
+        id: str,
+        at: datetime,
+        is_final: bool,
+        is_pause: bool = False,
     ) -> Snapshot:
         """The snapshot of that state, not stored yet; raises ``SerializationError``."""
         newest, before = self._newest, self._state
@@ -66,6 +76,8 @@ class SnapshotChain:
         else:
             chain_id, position = newest.chain_id, newest.position + 1
             document = _SERIALIZER.increment_to_json(before, state)
+            if (is_final or is_pause) and self._has_doubled(len(document)):
+                chain_id, position, document = id, 0, _SERIALIZER.to_json(state)
         return Snapshot(
             id=id,
             tenant_id=execution.tenant_id,
@@ -79,6 +91,12 @@ class SnapshotChain:
             agent_id=state.agent_id,
             agent_name=execution.agent_type,
         )
+
+    def _has_doubled(self, added: int) -> bool:
+        """Whether the increments since the last whole document are as long as it is. So whole ones
+        cost at most twice what the increments do, however many executions a session has."""
+        whole, increments = self._sizes
+        return whole <= increments + added <= LARGEST_WHOLE - whole
 
     def _has_outgrown(self, state: AgentState) -> bool:
         """Whether the chain is so many times the size of the state that it holds. What only adds

@@ -1,5 +1,6 @@
 """The subagents of a running execution, as executions of their own: a row while they run, with a
-whole snapshot once they ended or wait for a person. Hooks, inherited by every subagent.
+whole snapshot when they begin and once they ended or wait for a person. Each snapshot points to the
+newest of its own parent. Hooks, inherited by every subagent.
 """
 
 from msgspec.structs import replace
@@ -36,11 +37,18 @@ async def _begun(context: HookContext) -> None:
         return
     row = _row(running, context.state)
     running.execution_ids[context.state.agent_id] = row.id
+    running.log.add_execution(row.id)
+    snapshot = _snapshot(running, row, context.state)
+    if snapshot is not None:
+        row = replace(row, last_snapshot_id=snapshot.id)
 
     async def note(tx: Transaction, held: Held) -> None:
         known = await tx.execution(row.id)
+        _note_snapshot(running, known or row)
         if known is None:
             await tx.add_execution(row)
+            if snapshot is not None:
+                await tx.add_snapshot(snapshot)
         else:  # it waited for a person, and goes on
             running_again = replace(known, status=ExecutionStatus.RUNNING, pending=())
             await tx.save_execution(replace(running_again, updated_at=row.updated_at))
@@ -59,16 +67,21 @@ async def _ended(context: HookContext) -> None:
     row = _with_result(_row(running, state), state)
     row = replace(row, completed_at=at if row.status.is_over else None)
     snapshot = _snapshot(running, row, state)
-    row = replace(row, last_snapshot_id=None if snapshot is None else snapshot.id)
 
     async def note(tx: Transaction, held: Held) -> None:
         known = await tx.execution(row.id)
         if known is None:
             return
-        begun = {"created_at": known.created_at, "started_at": known.started_at}
+        kept = {
+            name: getattr(known, name)
+            for name in ("created_at", "started_at", "attempt", "input", "last_snapshot_id")
+        }
         if snapshot is not None and known.last_snapshot_id != snapshot.id:
             await tx.add_snapshot(snapshot)
-        await tx.save_execution(replace(row, attempt=known.attempt, input=known.input, **begun))
+            kept["last_snapshot_id"] = snapshot.id
+        ended = replace(row, **kept)
+        _note_snapshot(running, ended)
+        await tx.save_execution(ended)
         if held.session is not None:
             await append(tx, held.session, held.told)
 
@@ -82,7 +95,14 @@ def _snapshot(running: Running, row: Execution, state: AgentState) -> Snapshot |
     except SerializationError:  # its parent's call has the result all the same
         return None
     parent = running.snapshots.newest_id
+    if row.parent_execution_id != running.execution.id:
+        parent = running.newest_snapshots.get(row.parent_execution_id or "")
     return replace(whole, parent_snapshot_id=parent, is_final=row.status.is_over)
+
+
+def _note_snapshot(running: Running, row: Execution) -> None:
+    if row.last_snapshot_id is not None:
+        running.newest_snapshots[row.id] = row.last_snapshot_id
 
 
 def _row(running: Running, state: AgentState) -> Execution:

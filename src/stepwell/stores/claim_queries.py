@@ -32,7 +32,7 @@ _RUNS = "w.status = 'running' AND w.parent_execution_id IS NULL"
 
 # Written so that no partial index fits: a server without statistics would go through all that are
 # unfinished for the few that have these ids.
-_IS_FREE = f"""coalesce(w.parent_execution_id, '') = '' AND (
+_IS_FREE = f"""coalesce(w.parent_execution_id, w.id) = w.id AND (
     (w.status = 'pending' AND {_IS_HEAD}) OR (w.status = 'running' AND {_HAS_NO_WORKER})
 )"""
 
@@ -149,7 +149,8 @@ WAITING_AGENTS = text(
 ).columns(column("agent_type"))
 _IS_ONE_OF = {
     SQLITE: "w.id IN (SELECT value FROM json_each(:ids))",
-    POSTGRESQL: "w.id = ANY (ARRAY(SELECT jsonb_array_elements_text(CAST(:ids AS jsonb))))",
+    POSTGRESQL: "w.id = ANY (ARRAY(SELECT CAST(jsonb_array_elements_text("
+    "CAST(:ids AS jsonb)) AS uuid)))",
 }
 _LOCK = {SQLITE: "", POSTGRESQL: " FOR NO KEY UPDATE OF w SKIP LOCKED"}
 FREE_OF = {

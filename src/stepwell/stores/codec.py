@@ -1,6 +1,7 @@
 """Records to rows and back. A row that does not fit its record is an error, never a wrong value."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -11,25 +12,19 @@ from sqlalchemy import Boolean, Column, Table, Text
 from stepwell.errors import SerializationError
 from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.packing import packed, packed_id, unpacked, unpacked_id
-from stepwell.stores.tables import fields_of, length_of
-from stepwell.stores.types import (
-    SQLITE,
-    JsonText,
-    PackedId,
-    PackedJson,
-    PackedText,
-    UtcTime,
-    microseconds_of,
-    time_of,
-)
+from stepwell.stores.tables import fields_of
+from stepwell.stores.types import SQLITE, Document, ExactDocument, Id, UtcTime
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Convert = Callable[[Any], Any]
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_WITHOUT_ZONE = 26
+
 
 def clean_text(text: str) -> str:
-    """What both databases can keep: half characters and NUL are replaced.
+    """Replace what the databases can't keep: half characters and NUL.
 
     >>> clean_text("a\\x00b")
     'a\ufffdb'
@@ -40,34 +35,41 @@ def clean_text(text: str) -> str:
 
 
 def json_of(value: Any) -> str:
-    """A value as JSON; half characters are replaced. Raises ``SerializationError``."""
+    """A value as JSON; half characters and NUL are replaced. Raises ``SerializationError``.
+
+    >>> json_of({"path": "a\\x00b"})
+    '{"path":"a\\\\ufffdb"}'
+    """
     try:
-        return json_text(value).decode()
+        text = json_text(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise SerializationError(f"the database keeps JSON only: {error}") from None
+    return _ESCAPED_NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
-def written(value: Any, dialect: str) -> Any:
+def iso_time(time: datetime) -> str:
+    """A time as SQLite keeps it: UTC, always six digits, so that texts sort as times do.
+
+    >>> iso_time(datetime(2026, 1, 1, tzinfo=UTC))
+    '2026-01-01T00:00:00.000000Z'
+    """
+    if time.tzinfo is not UTC:
+        time = time.astimezone(UTC)
+    return time.isoformat(timespec="microseconds")[:_WITHOUT_ZONE] + "Z"
+
+
+def is_uuid(id: str) -> bool:
+    """Whether it is a UUID in the form in which every id of ours is written."""
+    return _UUID.fullmatch(id) is not None
+
+
+def bind_value(value: Any, dialect: str) -> Any:
     """A plain value, such as a bound of a query, as the driver takes it."""
     if isinstance(value, datetime):
-        return microseconds_of(value) if dialect == SQLITE else value
+        return iso_time(value) if dialect == SQLITE else value
     if isinstance(value, Enum):
         return value.value
     return clean_text(value) if isinstance(value, str) else value
-
-
-def stored_id(id: str) -> bytes:
-    """An id as a column of packed ids has it."""
-    return packed_id(clean_text(id))
-
-
-def _utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
-
-
-def _truth(value: Any) -> Any:
-    # SQLite keeps numbers; any but these two are left for the record to refuse.
-    return value == 1 if value in {0, 1} else value
 
 
 class RecordCodec(Generic[Record]):
@@ -75,16 +77,11 @@ class RecordCodec(Generic[Record]):
 
     def __init__(self, kind: type[Record], table: Table, dialect: str) -> None:
         self._kind = kind
-        self._table = table.name
+        self._table = table
         self.names = tuple(kind.__struct_fields__)
         columns = [table.c[name] for name in self.names]
-        if len(columns) != len(fields_of(table)):
-            raise TypeError(f"{table.name} and {kind.__name__} have other fields")
-        self._packed = [
-            (column.name, length_of(column))
-            for column in columns
-            if isinstance(column.type, PackedText | PackedJson)
-        ]
+        if [column.name for column in fields_of(table)] != list(self.names):
+            raise TypeError(f"{table.name} and {kind.__name__} have different fields")
         self._writers = [(column.name, _writer(column, dialect)) for column in columns]
         self._readers = [
             (place, convert)
@@ -94,16 +91,10 @@ class RecordCodec(Generic[Record]):
 
     def values(self, record: Record) -> dict[str, Any]:
         """By column, as the driver takes them."""
-        values = {
+        return {
             name: None if (value := getattr(record, name)) is None else write(value)
             for name, write in self._writers
         }
-        for name, length in self._packed:
-            text: Any = values[name]
-            values[name] = packed(text)
-            if length is not None:
-                values[length] = len(text)
-        return values
 
     def record(self, row: Sequence[Any]) -> Record:
         """The record that a row of all columns holds, in the order of ``names``."""
@@ -112,12 +103,16 @@ class RecordCodec(Generic[Record]):
             for place, read in self._readers:
                 if values[place] is not None:
                     values[place] = read(values[place])
-            return msgspec.convert(self._present(values), self._kind)
+            return msgspec.convert(dict(zip(self.names, values, strict=True)), self._kind)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             raise DamagedDataError(
-                f"a row of {self._table} ({self.names[0]} {values[0]!r}) does not fit: {error}. It "
-                "was changed by something else or is damaged; restore it from a backup"
+                f"a row of {self._table.name} ({self._key(row)}) does not fit: {error}. It was "
+                "changed by something else or is damaged; restore it from a backup"
             ) from error
+
+    def _key(self, row: Sequence[Any]) -> str:
+        names = [column.name for column in self._table.primary_key]
+        return ", ".join(f"{name} {row[self.names.index(name)]!r}" for name in names)
 
     def records(self, rows: Sequence[Sequence[Any]]) -> list[Record]:
         """One for each row."""
@@ -136,41 +131,28 @@ class RecordCodec(Generic[Record]):
                 faults.append(fault)
         return found, faults
 
-    def _present(self, values: Sequence[Any]) -> Mapping[str, Any]:
-        return dict(zip(self.names, values, strict=True))
-
 
 def time_reader(dialect: str) -> Callable[[Any], datetime]:
     """How a time is read that the driver gave."""
-    return time_of if dialect == SQLITE else _utc
+    return datetime.fromisoformat if dialect == SQLITE else _utc
 
 
 def _writer(column: Column[Any], dialect: str) -> Convert:
     if isinstance(column.type, UtcTime):
-        return microseconds_of if dialect == SQLITE else _as_is
-    if isinstance(column.type, JsonText | PackedJson):
+        return iso_time if dialect == SQLITE else _as_is
+    if isinstance(column.type, Document):
         return json_of
-    if isinstance(column.type, PackedId):
-        return stored_id
-    return _text if isinstance(column.type, Text | PackedText) else _as_is
+    if isinstance(column.type, Id):
+        return clean_text if dialect == SQLITE else _uuid
+    return _text if isinstance(column.type, Text | ExactDocument) else _as_is
 
 
 def _reader(column: Column[Any], dialect: str) -> Convert | None:
-    if isinstance(column.type, UtcTime):
-        return time_reader(dialect)
-    if isinstance(column.type, JsonText):
-        return msgspec.json.decode if dialect == SQLITE else None
-    if isinstance(column.type, PackedJson):
-        return _unpacked_json
-    if isinstance(column.type, PackedText | PackedId):
-        return unpacked if isinstance(column.type, PackedText) else unpacked_id
-    if isinstance(column.type, Boolean) and dialect == SQLITE:
-        return _truth
-    return None
-
-
-def _unpacked_json(stored: bytes) -> Any:
-    return msgspec.json.decode(unpacked(stored))
+    if dialect != SQLITE:
+        return _utc if isinstance(column.type, UtcTime) else None
+    if isinstance(column.type, Document):
+        return msgspec.json.decode
+    return _truth if isinstance(column.type, Boolean) else None
 
 
 def _as_is(value: Any) -> Any:
@@ -181,3 +163,21 @@ def _text(value: Any) -> Any:
     if type(value) is str:
         return clean_text(value)
     return value.value if isinstance(value, Enum) else value
+
+
+def _uuid(id: str) -> str:
+    if not is_uuid(id):
+        raise SerializationError(
+            f"the id {id!r:.80} is not a UUID, and PostgreSQL keeps ids as uuid; use an id factory "
+            "that makes UUIDs, such as stepwell.ids.new_id"
+        )
+    return id
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC)
+
+
+def _truth(value: Any) -> Any:
+    # SQLite keeps numbers; any but these two are left for the record to refuse.
+    return value == 1 if value in {0, 1} else value

@@ -33,7 +33,7 @@ _WRITE = (
     )
 )
 _DELETIONS: dict[Any, Any] = {
-    table: delete(table).where(by_id(table)) for table in (t.messages, t.events)
+    table: delete(table).where(by_id(table)) for table in (t.messages, t.journal)
 }
 
 

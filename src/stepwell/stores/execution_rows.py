@@ -13,7 +13,7 @@ from stepwell.sessions.ports import ExecutionFilter
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.stores import claim_queries
 from stepwell.stores import tables as t
-from stepwell.stores.codec import json_of, stored_id
+from stepwell.stores.codec import json_of
 from stepwell.stores.listing import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
@@ -145,7 +145,8 @@ class ExecutionRowsMixin(SessionRowsMixin):
     ) -> Sequence[Claim]:
         """Claim those of them that are free, in the given order."""
         query = claim_queries.FREE_OF[self._lane.dialect]
-        rows = await self._run(query, ids=json_of(execution_ids), now=now)
+        ids = json_of([id for id in execution_ids if self._may_exist(id)])
+        rows = await self._run(query, ids=ids, now=now)
         free = {id: (status, holder) for id, status, holder in rows}
         claims: list[Claim] = []
         for id in execution_ids:
@@ -186,7 +187,7 @@ class ExecutionRowsMixin(SessionRowsMixin):
         rows = await self._run(
             _FENCE,
             own_attempt=execution.attempt,
-            execution=stored_id(execution.id),
+            execution=execution.id,
             **{KEY: execution.id},
         )
         if not rows:

@@ -66,6 +66,7 @@ class FollowerRowsMixin(CountedRows):
 
     async def sessions_with_news(self, known: Mapping[str, int], /) -> Sequence[str]:
         """Return those of these sessions whose newest event has a higher number."""
+        known = {id: seq for id, seq in known.items() if self._may_exist(id)}
         if not known:
             return []
         rows = await self._run(_WITH_NEWS[self._lane.dialect], known=json.encode(known).decode())
@@ -73,6 +74,7 @@ class FollowerRowsMixin(CountedRows):
 
     async def sessions_by_id(self, session_ids: Sequence[str], /) -> Mapping[str, Session]:
         """Return those of these sessions that exist."""
+        session_ids = [id for id in session_ids if self._may_exist(id)]
         if not session_ids:
             return {}
         query, ids = _SESSIONS[self._lane.dialect], json.encode(session_ids).decode()

@@ -12,8 +12,8 @@ from sqlalchemy import ClauseElement, Dialect, Insert, SelectBase, bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from stepwell.stores.codec import written
-from stepwell.stores.types import SQLITE
+from stepwell.stores.codec import bind_value, is_uuid
+from stepwell.stores.types import SQLITE, Id
 
 Row = Sequence[Any]
 
@@ -28,11 +28,17 @@ class Prepared(Struct, frozen=True, eq=False):
     """Values that are part of the statement."""
     by_place: bool
     gives_rows: bool
+    ids: tuple[str, ...] = ()
+    """Values that a server compares with ids, and refuses if they are not UUIDs."""
 
     def values(self, given: Mapping[str, Any]) -> Any:
         """As the driver takes them."""
         if self.fixed:
             given = {**self.fixed, **given}
+        if self.ids:
+            # No row has an id that is not a UUID, and none is found by NULL.
+            found = {name: None for name in self.ids if not _may_be_id(given[name])}
+            given = {**given, **found} if found else given
         return [given[name] for name in self.names] if self.by_place else given
 
 
@@ -57,7 +63,7 @@ class Statements:
         compiled: Any = statement.compile(dialect=self._dialect)
         places = getattr(compiled, "positiontup", None)
         fixed = {
-            name: written(value, self.dialect)
+            name: bind_value(value, self.dialect)
             for name, value in compiled.params.items()
             if value is not None
         }
@@ -67,7 +73,14 @@ class Statements:
             fixed=fixed,
             by_place=places is not None,
             gives_rows=isinstance(statement, SelectBase) or bool(compiled.effective_returning),
+            ids=() if isinstance(statement, Insert) else self._ids(compiled),
         )
+
+    def _ids(self, compiled: Any) -> tuple[str, ...]:
+        """What is compared with ids; inserted ones were checked by the codec."""
+        if self.dialect == SQLITE:  # which compares any texts
+            return ()
+        return tuple(name for name, bind in compiled.binds.items() if isinstance(bind.type, Id))
 
     def bundled(
         self, adding: Insert, rows: Sequence[Mapping[str, Any]], *, unless_there: bool = True
@@ -97,6 +110,10 @@ def _bundle(adding: Insert, count: int, dialect: str, unless_there: bool) -> Cla
     if not unless_there:
         return all_of_them
     return all_of_them.on_conflict_do_nothing(index_elements=["id"]).returning(columns.id)
+
+
+def _may_be_id(value: str | None) -> bool:
+    return value is None or is_uuid(value)
 
 
 class Lane(Protocol):

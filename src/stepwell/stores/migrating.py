@@ -7,6 +7,7 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.stores.errors import SchemaVersionError
+from stepwell.stores.types import SQLITE
 
 VERSION_TABLE = "agent_schema_version"
 """Ours, so that an application's own migrations in the same database are left alone."""
@@ -32,6 +33,9 @@ def _check_or_migrate(connection: Connection, migrate: bool) -> None:
         raise SchemaVersionError(found, NEWEST, is_newer=False)
     from alembic import command
 
+    if connection.dialect.name == SQLITE:
+        # Its driver begins no transactions of its own, and a migration is done whole or not at all.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
     command.upgrade(config, "head")
 
 

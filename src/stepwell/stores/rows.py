@@ -34,9 +34,10 @@ from stepwell.sessions.records import (
     WorkerRecord,
 )
 from stepwell.stores import tables
-from stepwell.stores.codec import Record, RecordCodec, time_reader, written
+from stepwell.stores.codec import Record, RecordCodec, bind_value, is_uuid, time_reader
 from stepwell.stores.lane import Lane, Row
 from stepwell.stores.search_turns import SEARCH_SECONDS
+from stepwell.stores.types import SQLITE
 
 logger = logging.getLogger("stepwell.stores")
 
@@ -64,7 +65,7 @@ class Codecs(Struct, frozen=True, eq=False):
             message=RecordCodec(SessionMessage, tables.messages, dialect),
             execution=RecordCodec(Execution, tables.executions, dialect),
             snapshot=RecordCodec(Snapshot, tables.snapshots, dialect),
-            event=RecordCodec(LoggedEvent, tables.events, dialect),
+            event=RecordCodec(LoggedEvent, tables.journal, dialect),
             turn=RecordCodec(LedgerTurn, tables.ledger_turns, dialect),
             call=RecordCodec(LedgerCall, tables.ledger_calls, dialect),
             key=RecordCodec(ApiKey, tables.api_keys, dialect),
@@ -92,7 +93,11 @@ class Rows:
 
     def _bound(self, values: dict[str, Any]) -> dict[str, Any]:
         dialect = self._lane.dialect
-        return {name: written(value, dialect) for name, value in values.items()}
+        return {name: bind_value(value, dialect) for name, value in values.items()}
+
+    def _may_exist(self, id: str) -> bool:
+        """Whether the database can compare it with ids: PostgreSQL refuses what is not a UUID."""
+        return self._lane.dialect == SQLITE or is_uuid(id)
 
     async def _one(
         self, codec: RecordCodec[Record], statement: ClauseElement, **values: Any

@@ -11,7 +11,6 @@ from sqlalchemy import func, select
 from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
 from stepwell.sessions.records import LoggedEvent, Session, SessionMessage
 from stepwell.stores import tables as t
-from stepwell.stores.codec import stored_id
 from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
     KEY,
@@ -56,17 +55,17 @@ _SPOKEN_TO = (
     .where(literally("role") == literally("'user'"))
     .order_by(*_TIME_UP)
 )
-_ADD_EVENT = adding(t.events)
+_ADD_EVENT = adding(t.journal)
 _EVENTS_AFTER = (
-    records_of(t.events)
-    .where(t.events.c.session_id == given("session"), t.events.c.seq > given("after"))
-    .order_by(t.events.c.seq)
+    records_of(t.journal)
+    .where(t.journal.c.session_id == given("session"), t.journal.c.seq > given("after"))
+    .order_by(t.journal.c.seq)
     .limit(given("most"))
 )
 _RANGE = select(
     t.sessions.c.last_seq,
-    select(func.min(t.events.c.seq))
-    .where(t.events.c.session_id == t.sessions.c.id)
+    select(func.min(t.journal.c.seq))
+    .where(t.journal.c.session_id == t.sessions.c.id)
     .scalar_subquery(),
 ).where(by_id(t.sessions))
 
@@ -137,7 +136,7 @@ class SessionRowsMixin(CountedRows):
 
     async def message(self, message_id: str, /) -> SessionMessage | None:
         """One message."""
-        return await self._one(self._codecs.message, _MESSAGE, **{KEY: stored_id(message_id)})
+        return await self._one(self._codecs.message, _MESSAGE, **{KEY: message_id})
 
     async def message_by_key(self, tenant_id: str, key: str, /) -> SessionMessage | None:
         """The message that was sent with that idempotency key."""
@@ -157,13 +156,13 @@ class SessionRowsMixin(CountedRows):
         values: dict[str, Any] = {"session": session_id, "most": limit}
         if cursor is not None:
             query = _BEFORE if after is None else _AFTER
-            values |= {"cursor_time": cursor[0], "cursor_id": stored_id(cursor[1])}
+            values |= {"cursor_time": cursor[0], "cursor_id": cursor[1]}
         found = await self._listed(self._codecs.message, self._run, query, **values)
         return found[::-1] if after is None else found
 
     async def steering_messages(self, execution_id: str, /) -> Sequence[SessionMessage]:
         """User messages sent to be seen by that running execution."""
-        said = await self._all(self._codecs.message, _SPOKEN_TO, execution=stored_id(execution_id))
+        said = await self._all(self._codecs.message, _SPOKEN_TO, execution=execution_id)
         return [message for message in said if message.metadata.get("steers") is True]
 
     async def append_events(
@@ -214,4 +213,5 @@ def _logged(session: Session, event: NewEvent, seq: int) -> LoggedEvent:
         payload=event.payload,
         created_at=event.created_at,
         execution_id=event.execution_id,
+        message_id=event.payload.get("message_id"),
     )

@@ -9,9 +9,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
 from stepwell.stores import tables as t
+from stepwell.stores.codec import RecordCodec
 from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.increments import compress_increment, expand_increment
 from stepwell.stores.lane import Row
-from stepwell.stores.packing import packed, unpacked
 from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
@@ -19,9 +20,8 @@ _C = t.snapshots.c
 _ADD = adding(t.snapshots)
 _FIELDS = t.fields_of(t.snapshots)
 _TEXT_AT = _FIELDS.index(_C.state_json)
-_NO_TEXT = packed("")
 _LARGE = 64_000
-"""Characters of a document that is packed and stored beside the loop."""
+"""Characters of a document that is converted and stored beside the loop."""
 _WITHOUT_TEXT = select(*_FIELDS[:_TEXT_AT], *_FIELDS[_TEXT_AT + 1 :])
 _SNAPSHOT = _WITHOUT_TEXT.where(by_id(t.snapshots))
 _IN_ORDER = (_C.created_at, _C.step_number, _C.position, _C.id)
@@ -29,7 +29,7 @@ _OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == given("execution"))
 _OF_EXECUTION = _OF_ONE.order_by(*_IN_ORDER)
 _NEWEST = _OF_ONE.order_by(*(column.desc() for column in _IN_ORDER)).limit(literally("1"))
 _CHAIN = (
-    select(_C.position, _C.state_json)
+    select(_C.position, _C.state_json, _C.increment_zlib)
     .where(_C.chain_id == given("chain"), _C.position <= given("last"))
     .order_by(_C.position)
 )
@@ -84,11 +84,11 @@ class SnapshotRowsMixin(Rows):
 
     async def add_snapshot(self, snapshot: Snapshot, /) -> None:
         """A new snapshot."""
-        values = self._codecs.snapshot.values
+        codec = self._codecs.snapshot
         if len(snapshot.state_json) < _LARGE:
-            await self._lane.rows(_ADD, values(snapshot))
+            await self._lane.rows(_ADD, snapshot_values(codec, snapshot))
         else:
-            await self._lane.scan(_ADD, await asyncio.to_thread(values, snapshot))
+            await self._lane.scan(_ADD, await asyncio.to_thread(snapshot_values, codec, snapshot))
 
     async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
         """One snapshot, with an empty ``state_json``."""
@@ -106,7 +106,7 @@ class SnapshotRowsMixin(Rows):
 
     def _without_texts(self, rows: Sequence[Row]) -> list[Snapshot]:
         return self._codecs.snapshot.records(
-            [(*row[:_TEXT_AT], _NO_TEXT, *row[_TEXT_AT:]) for row in rows]
+            [(*row[:_TEXT_AT], "", *row[_TEXT_AT:]) for row in rows]
         )
 
     async def chain(self, snapshot: Snapshot, /) -> Sequence[str]:
@@ -117,7 +117,7 @@ class SnapshotRowsMixin(Rows):
                 f"snapshot {snapshot.id!r} can't be read: of the {snapshot.position + 1} documents "
                 f"of its chain {len(rows)} are there. Go on from another, or restore a backup"
             )
-        return await asyncio.to_thread(lambda: [_document(snapshot, row[1]) for row in rows])
+        return await asyncio.to_thread(lambda: [_document(snapshot, row) for row in rows])
 
     async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
         """Characters of the whole document, and of all increments on it."""
@@ -150,10 +150,23 @@ class SnapshotRowsMixin(Rows):
         await self._run(_SETTLE_TURNS, **step)
 
 
-def _document(snapshot: Snapshot, stored: bytes) -> str:
+def snapshot_values(codec: RecordCodec[Snapshot], snapshot: Snapshot) -> dict[str, Any]:
+    """All columns of a snapshot's row. A final snapshot and the first of a chain are plain JSON, a
+    step's increment is compressed."""
+    values = codec.values(snapshot)
+    text = values["state_json"]
+    values["state_json_length"] = len(text)
+    is_plain = snapshot.is_whole or snapshot.is_final
+    values["increment_zlib"] = None if is_plain else compress_increment(text)
+    values["state_json"] = text if is_plain else None
+    return values
+
+
+def _document(snapshot: Snapshot, row: Row) -> str:
+    _, text, increment = row
     try:
-        return unpacked(stored)
-    except ValueError as error:
+        return expand_increment(increment) if text is None else text
+    except DamagedDataError as error:
         raise DamagedDataError(
             f"snapshot {snapshot.id!r} can't be read: a document of its chain is damaged: {error}. "
             "Go on from another, or restore a backup"

@@ -1,37 +1,61 @@
 """The tables. Columns are the fields of ``sessions.records``; all but a worker have a tenant.
 
-What is written before the row that it points to has no foreign key: ``last_*`` of a session,
-``agent_execution_id`` of a message, ``parent_*``.
+Meant to be read: ids are UUIDs, documents JSON, times UTC; see docs/reference/database.md.
+
+Deleting a session deletes all that is its own, by foreign keys. What belongs to an execution names
+it together with its session: the pair can't point into another session, and deletions find the rows
+by the index on ``session_id``, so that ``agent_journal`` needs no index on its executions.
+
+``last_*`` of sessions and executions and ``chain_id`` have no foreign keys: they point to rows that
+point back, are written before them, and are hints to the newest row, which retention may delete.
 """
 
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 
-from stepwell.stores.types import JsonText, PackedId, PackedJson, PackedText, UtcTime
+from stepwell.sessions.records import (
+    CallStatus,
+    ExecutionStatus,
+    MessageRole,
+    SessionStatus,
+    WhenBusy,
+)
+from stepwell.stores.types import Document, ExactDocument, Id, UtcTime
+from stepwell.tools import ToolEffect
 
 metadata = MetaData(
     naming_convention={
         "pk": "%(table_name)s_pkey",
         "fk": "%(table_name)s_%(column_0_name)s_fkey",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
     }
 )
 
 
 def _key(name: str) -> Column[Any]:
-    return Column(name, Text, primary_key=True)
+    return Column(name, Id, primary_key=True)
+
+
+def _id(name: str) -> Column[Any]:
+    return Column(name, Id, nullable=True)
 
 
 def _text(name: str, *, null: bool = False) -> Column[Any]:
@@ -43,7 +67,7 @@ def _time(name: str, *, null: bool = False) -> Column[Any]:
 
 
 def _json(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, JsonText, nullable=null)
+    return Column(name, Document, nullable=null)
 
 
 def _number(name: str) -> Column[Any]:
@@ -52,26 +76,29 @@ def _number(name: str) -> Column[Any]:
 
 def _of(name: str, parent: str, *, null: bool = False, key: bool = False) -> Column[Any]:
     owner = ForeignKey(f"{parent}.id", ondelete="CASCADE")
-    return Column(name, Text, owner, nullable=null, primary_key=key)
+    return Column(name, Id, owner, nullable=null, primary_key=key)
 
 
-def _packed_id(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, PackedId, nullable=null)
+def _of_execution_in_session(table: str, column: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["session_id", column],
+        ["agent_executions.session_id", "agent_executions.id"],
+        name=f"{table}_{column}_fkey",
+        ondelete="CASCADE",
+    )
 
 
-def _length(name: str) -> Column[Any]:
-    return Column(f"{name}_length", Integer, nullable=False, info={"length_of": name})
+def _words(column: str, words: type[StrEnum]) -> CheckConstraint:
+    known = ", ".join(f"'{word.value}'" for word in words)
+    return CheckConstraint(f"{column} IN ({known})", name=column)
 
 
-def length_of(column: Column[Any]) -> str | None:
-    """The name of the column that has the length of that one's document, if there is one."""
-    name = f"{column.name}_length"
-    return name if name in column.table.c else None
+_STORED_APART = {"stored_apart": True}
 
 
 def fields_of(table: Table) -> list[Column[Any]]:
-    """Its columns that are fields of its record, in their order."""
-    return [column for column in table.c if "length_of" not in column.info]
+    """The columns that are fields of the table's record, in their order."""
+    return [column for column in table.c if column.info != _STORED_APART]
 
 
 def _where(condition: str) -> dict[str, Any]:
@@ -94,10 +121,12 @@ sessions = Table(
     _text("related_id", null=True),
     _text("initial_context_url", null=True),
     _json("metadata"),
-    _text("last_execution_id", null=True),
-    _text("last_snapshot_id", null=True),
+    _id("last_execution_id"),
+    _id("last_snapshot_id"),
     _number("last_seq"),
     _time("last_message_at", null=True),
+    _words("status", SessionStatus),
+    _words("when_busy", WhenBusy),
     Index("agent_sessions_of_user", "tenant_id", "user_id", "updated_at", "id"),
     Index("agent_sessions_of_tenant", "tenant_id", "updated_at", "id"),
     Index("agent_sessions_by_age", "updated_at", "id"),
@@ -106,18 +135,20 @@ sessions = Table(
 messages = Table(
     "agent_session_messages",
     metadata,
-    Column("id", PackedId, primary_key=True),
+    _key("id"),
     _text("tenant_id"),
     _of("session_id", "agent_sessions"),
     _text("role"),
     _text("content"),
     _time("created_at"),
-    _packed_id("agent_execution_id", null=True),
+    _id("agent_execution_id"),
     _text("related_type", null=True),
     _text("related_id", null=True),
     _text("context_url", null=True),
-    Column("metadata", PackedJson, nullable=False),
+    _json("metadata"),
     _text("idempotency_key", null=True),
+    _of_execution_in_session("agent_session_messages", "agent_execution_id"),
+    _words("role", MessageRole),
     Index("agent_session_messages_in_order", "session_id", "created_at", unique=True),
     Index(
         "agent_session_messages_of_user",
@@ -160,7 +191,7 @@ executions = Table(
     _time("updated_at"),
     _of("session_id", "agent_sessions", null=True),
     _text("user_id", null=True),
-    _text("parent_execution_id", null=True),
+    _of("parent_execution_id", "agent_executions", null=True),
     _text("status"),
     _json("agent_config"),
     _json("input"),
@@ -173,7 +204,7 @@ executions = Table(
     _json("decision", null=True),
     _json("pending"),
     _text("error_message", null=True),
-    _text("last_snapshot_id", null=True),
+    _id("last_snapshot_id"),
     _json("metadata"),
     Column("attempt", Integer, nullable=False),
     Column("crashes", Integer, nullable=False),
@@ -181,6 +212,8 @@ executions = Table(
     _text("cancel_requested", null=True),
     _time("started_at", null=True),
     _time("completed_at", null=True),
+    UniqueConstraint("session_id", "id", name="agent_executions_in_session"),
+    _words("status", ExecutionStatus),
     Index(
         "agent_executions_one_running",
         "session_id",
@@ -258,7 +291,7 @@ executions = Table(
 workers = Table(
     "agent_workers",
     metadata,
-    _key("id"),
+    Column("id", Text, primary_key=True),
     _time("lease_until"),
     _time("started_at"),
     _text("version"),
@@ -273,34 +306,49 @@ snapshots = Table(
     _key("id"),
     _text("tenant_id"),
     _of("agent_execution_id", "agent_executions"),
-    _text("chain_id"),
+    Column("chain_id", Id, nullable=False),
     Column("position", Integer, nullable=False),
     Column("step_number", Integer, nullable=False),
-    Column("state_json", PackedText, nullable=False),
+    Column("state_json", ExactDocument, nullable=True),
     _time("created_at"),
     Column("is_final", Boolean, nullable=False),
-    Column("debug_mode", Boolean, nullable=False),
     _text("agent_id", null=True),
     _text("agent_name", null=True),
-    _text("parent_snapshot_id", null=True),
-    _length("state_json"),
+    Column(
+        "parent_snapshot_id",
+        Id,
+        ForeignKey("agent_state_snapshots.id", ondelete="SET NULL"),
+        nullable=True,
+    ),
+    Column("increment_zlib", LargeBinary, nullable=True, info=_STORED_APART),
+    Column("state_json_length", Integer, nullable=False, info=_STORED_APART),
+    # A step's increment is compressed (see ``increments``); everything else is JSON.
+    CheckConstraint("(state_json IS NULL) <> (increment_zlib IS NULL)", name="one_document"),
+    CheckConstraint("position > 0 OR state_json IS NOT NULL", name="whole"),
     Index("agent_state_snapshots_chain", "chain_id", "position", unique=True),
     Index("agent_state_snapshots_of_execution", "agent_execution_id"),
+    Index(
+        "agent_state_snapshots_of_parent",
+        "parent_snapshot_id",
+        **_where("parent_snapshot_id IS NOT NULL"),
+    ),
 )
 
-events = Table(
-    "agent_events",
+journal = Table(
+    "agent_journal",
     metadata,
-    Column("id", PackedId, primary_key=True),
-    _text("tenant_id"),
-    _of("session_id", "agent_sessions"),
-    _number("seq"),
+    _of("session_id", "agent_sessions", key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
     _text("type"),
-    Column("payload", PackedJson, nullable=False),
+    _json("payload"),
+    _id("execution_id"),
+    _of("message_id", "agent_session_messages", null=True),
     _time("created_at"),
-    _packed_id("execution_id", null=True),
-    _length("payload"),
-    Index("agent_events_in_order", "session_id", "seq", unique=True),
+    _text("tenant_id"),
+    Column("id", Id, nullable=False),
+    _of_execution_in_session("agent_journal", "execution_id"),
+    UniqueConstraint("id", name="agent_journal_once"),
+    Index("agent_journal_of_message", "message_id", **_where("message_id IS NOT NULL")),
 )
 
 ledger_turns = Table(
@@ -327,12 +375,14 @@ ledger_calls = Table(
     _time("started_at"),
     _time("finished_at", null=True),
     _text("result", null=True),
+    _words("effect", ToolEffect),
+    _words("status", CallStatus),
 )
 
 api_keys = Table(
     "agent_api_keys",
     metadata,
-    _key("id"),
+    Column("id", Text, primary_key=True),
     _text("tenant_id"),
     _text("user_id"),
     _text("name"),
@@ -352,7 +402,7 @@ open_texts = Table(
     metadata,
     _of("session_id", "agent_sessions"),
     # A subagent has no row of its own yet while it speaks.
-    Column("execution_id", Text, primary_key=True),
+    _key("execution_id"),
     Column("attempt", Integer, nullable=False),
     Column("step_number", Integer, nullable=False),
     Column("response_index", Integer, nullable=False),

@@ -1,76 +1,56 @@
-"""How times, JSON, documents and ids stand in each database."""
+"""Column types: how ids, times and documents stand in each database.
 
-from datetime import UTC, datetime, timedelta
+Values are converted by ``codec``, once, before they reach SQLAlchemy: these types only name the
+column's type.
+"""
+
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, LargeBinary, Text
-from sqlalchemy.dialects.postgresql import JSON, TIMESTAMP
+from sqlalchemy import Dialect, Text
+from sqlalchemy.dialects.postgresql import JSON, JSONB, TIMESTAMP, UUID
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 POSTGRESQL = "postgresql"
 SQLITE = "sqlite"
 
 
-def microseconds_of(time: datetime) -> int:
-    """Microseconds since 1970, exactly.
-
-    >>> microseconds_of(datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC))
-    1000005
-    """
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def time_of(microseconds: int) -> datetime:
-    """The time that many microseconds after 1970."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-class UtcTime(TypeDecorator[datetime]):
-    """A time to the microsecond: a number in SQLite, so that it sorts; ``timestamptz`` in
-    PostgreSQL. Values are turned into either by ``codec``."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column type of that database."""
-        if dialect.name == POSTGRESQL:
-            return dialect.type_descriptor(TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(BigInteger())
-
-
-class JsonText(TypeDecorator[Any]):
-    """JSON that no query looks into: in either database exactly the text that was written."""
+class _PerDatabase(TypeDecorator[Any]):
+    """Text in SQLite, a type of its own in PostgreSQL."""
 
     impl = Text
     cache_ok = True
+    in_postgresql: TypeEngine[Any] = Text()
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """The column type of that database."""
-        if dialect.name == POSTGRESQL:
-            return dialect.type_descriptor(JSON())
-        return dialect.type_descriptor(Text())
+        of_its_own = dialect.name == POSTGRESQL
+        return dialect.type_descriptor(self.in_postgresql if of_its_own else Text())
 
 
-class PackedText(TypeDecorator[str]):
-    """A document in few bytes: see ``packing``. A column of its name and ``_length`` beside it has
-    the number of its characters."""
+class Id(_PerDatabase):
+    """An id that ``stepwell.ids.new_id`` or ``sessions.ids.derived_id`` made: a UUID."""
 
-    impl = LargeBinary
     cache_ok = True
+    in_postgresql = UUID(as_uuid=False)
 
 
-class PackedJson(TypeDecorator[Any]):
-    """The same for a document that is JSON."""
+class UtcTime(_PerDatabase):
+    """A time to the microsecond: ``timestamptz``, or ISO 8601 text in UTC that sorts by time."""
 
-    impl = LargeBinary
     cache_ok = True
+    in_postgresql = TIMESTAMP(timezone=True)
 
 
-class PackedId(TypeDecorator[str]):
-    """An id in few bytes."""
+class Document(_PerDatabase):
+    """JSON that a query can look into."""
 
-    impl = LargeBinary
     cache_ok = True
+    in_postgresql = JSONB()
+
+
+class ExactDocument(_PerDatabase):
+    """JSON that comes back to the letter: ``jsonb`` would rewrite its numbers and the order of its
+    keys, and the checksum of a state is over the exact text."""
+
+    cache_ok = True
+    in_postgresql = JSON()

@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    Text,
     and_,
+    cast,
     delete,
     exists,
     false,
@@ -30,6 +32,7 @@ from stepwell.stores.rows import (
     records_of,
     saving,
 )
+from stepwell.stores.snapshot_rows import snapshot_values
 
 _ADD_KEY = adding(t.api_keys)
 _SAVE_KEY = (
@@ -79,13 +82,13 @@ _LATER = (
 _REWRITE = saving(t.snapshots, ()).where(by_id(t.snapshots))
 _NEWER = t.snapshots.alias("newer")
 _DELETE_EVENTS = (
-    delete(t.events)
-    .where(t.events.c.session_id == given("session"), t.events.c.seq <= given("last"))
-    .returning(t.events.c.seq)
+    delete(t.journal)
+    .where(t.journal.c.session_id == given("session"), t.journal.c.seq <= given("last"))
+    .returning(t.journal.c.seq)
 )
-_LAST_EVENT_BEFORE = select(func.coalesce(func.max(t.events.c.seq), literally("0"))).where(
-    t.events.c.session_id == given("session"),
-    t.events.c.created_at < bound(t.events, "created_at", "at"),
+_LAST_EVENT_BEFORE = select(func.coalesce(func.max(t.journal.c.seq), literally("0"))).where(
+    t.journal.c.session_id == given("session"),
+    t.journal.c.created_at < bound(t.journal, "created_at", "at"),
 )
 _DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
 
@@ -119,7 +122,7 @@ def _measure(tenant: bool) -> Any:
         one(t.messages, func.length(t.messages.c.content)),
         one(t.executions, literally("0")),
         one(t.snapshots, _S.state_json_length),
-        one(t.events, t.events.c.payload_length),
+        one(t.journal, func.length(cast(t.journal.c.payload, Text))),
     ]
 
 
@@ -168,7 +171,7 @@ class UpkeepRowsMixin(CountedRows):
         if not place:
             raise NotThereError("snapshot", snapshot.id)
         chain, position = place[0]
-        values = self._codecs.snapshot.values(snapshot)
+        values = snapshot_values(self._codecs.snapshot, snapshot)
         head = {**values, "chain_id": snapshot.id, "position": 0, KEY: snapshot.id}
         await self._lane.rows(_REWRITE, head)
         if position:

@@ -9,10 +9,15 @@ from stepwell.testing.stores_rows import (
     at,
     claimed,
     make,
+    named_id,
     write,
 )
 
 _OURS = ("helper",)
+
+
+def _ids(*names: str) -> list[str]:
+    return [named_id(name) for name in names]
 
 
 class ClaimConformance:
@@ -44,8 +49,8 @@ class ClaimConformance:
         await claimed(store, lease=100)
         assert await store.read(lambda tx: tx.claimable(at(1), limit=9)) == []
         await write(store, lambda tx: tx.remove_worker("w"))
-        assert await store.read(lambda tx: tx.claimable(at(1), limit=9)) == ["x"]
-        [claim] = await write(store, lambda tx: tx.claim(["x"], worker_id="v", now=at(1)))
+        assert await store.read(lambda tx: tx.claimable(at(1), limit=9)) == _ids("x")
+        [claim] = await write(store, lambda tx: tx.claim(_ids("x"), worker_id="v", now=at(1)))
         assert (claim.is_takeover, claim.taken_from) == (True, "w")
         assert (claim.execution.attempt, claim.execution.crashes) == (2, 1)
 
@@ -56,11 +61,11 @@ class ClaimConformance:
         running = await claimed(store, lease=100)
         assert running is not None
         await write(store, lambda tx: tx.disown(running))
-        [claim] = await write(store, lambda tx: tx.claim(["x"], worker_id="w", now=at(1)))
+        [claim] = await write(store, lambda tx: tx.claim(_ids("x"), worker_id="w", now=at(1)))
         assert (claim.is_takeover, claim.taken_from) == (True, None)
         assert claim.execution.crashes == 1
         await write(store, lambda tx: tx.disown(running))  # not its own any more
-        assert await write(store, lambda tx: tx.claim(["x"], worker_id="v", now=at(1))) == []
+        assert await write(store, lambda tx: tx.claim(_ids("x"), worker_id="v", now=at(1))) == []
 
     async def test_a_heartbeat_reads_all_that_a_worker_holds(self, store: Store) -> None:
         await make(store, a_session("s"), an_execution("a", "s"))
@@ -70,15 +75,15 @@ class ClaimConformance:
             assert await claimed(store, id) is not None
         held = await store.read(lambda tx: tx.held_by("w"))
         found = {(each.id, each.attempt, each.cancel_requested) for each in held}
-        assert found == {("a", 1, None), ("b", 1, "enough")}
+        assert found == {(named_id("a"), 1, None), (named_id("b"), 1, "enough")}
         assert await store.read(lambda tx: tx.held_by("v")) == []
 
     async def test_several_are_claimed_in_the_given_order(self, store: Store) -> None:
         rows = [an_execution(f"x{n}", None, created_at=at(n)) for n in range(4)]
         await make(store, None, *rows)
-        ids = ["x2", "missing", "x0", "x3"]
+        ids = [*_ids("x2", "missing", "x0", "x3"), "no UUID"]
         claims = await write(store, lambda tx: tx.claim(ids, worker_id="w", now=at(9)))
-        assert [each.execution.id for each in claims] == ["x2", "x0", "x3"]
+        assert [each.execution.id for each in claims] == _ids("x2", "x0", "x3")
         assert {each.execution.attempt for each in claims} == {1}
         assert await write(store, lambda tx: tx.claim([], worker_id="w", now=at(9))) == []
 
@@ -93,10 +98,10 @@ class ClaimConformance:
         await make(store, None, own, to_end)
         found = await store.read(lambda tx: tx.claimable(at(9), limit=9, agents=_OURS))
         # One that is to end needs no agent, and comes first: it takes no time.
-        assert found == ["e", "own"]
+        assert found == _ids("e", "own")
         assert await store.read(lambda tx: tx.is_work_waiting(at(9), agents=_OURS))
         assert await store.read(lambda tx: tx.waiting_agents()) == ["helper", "other"]
-        assert await store.read(lambda tx: tx.claimable(at(9), limit=9, agents=())) == ["e"]
+        assert await store.read(lambda tx: tx.claimable(at(9), limit=9, agents=())) == _ids("e")
 
     async def test_a_tenant_with_a_thousand_waiting_does_not_hold_up_another(
         self, store: Store
@@ -112,7 +117,7 @@ class ClaimConformance:
         await make(store, None, *crowd, *late)
         found = await store.read(lambda tx: tx.claimable(at(9000), limit=7, agents=_OURS))
         expected = ["crowd0000", "late0", "crowd0001", "late1", "crowd0002", "late2", "crowd0003"]
-        assert found == expected
+        assert found == _ids(*expected)
 
     async def test_who_runs_less_comes_first(self, store: Store) -> None:
         await write(store, lambda tx: tx.add_worker(a_worker(lease_until=at(99))))
@@ -122,25 +127,25 @@ class ClaimConformance:
             *(an_execution(f"a{n}", None, tenant_id="a", created_at=at(n)) for n in range(4)),
             *(an_execution(f"b{n}", None, tenant_id="b", created_at=at(9 + n)) for n in range(3)),
         )
-        first = ["a0", "a1"]
+        first = _ids("a0", "a1")
         await write(store, lambda tx: tx.claim(first, worker_id="w", now=at(10)))
         found = await store.read(lambda tx: tx.claimable(at(20), limit=5, agents=_OURS))
-        assert found == ["b0", "b1", "a2", "b2", "a3"]
+        assert found == _ids("b0", "b1", "a2", "b2", "a3")
 
     async def test_of_a_session_only_the_head_has_a_place_in_the_queue(self, store: Store) -> None:
         waiting = [an_execution(f"s{n}", created_at=at(n)) for n in range(20)]
         await make(store, a_session(), *waiting)
         await make(store, None, an_execution("free", None, created_at=at(50)))
         found = await store.read(lambda tx: tx.claimable(at(99), limit=9, agents=_OURS))
-        assert found == ["s0", "free"]
+        assert found == _ids("s0", "free")
 
     async def test_takeovers_come_before_what_waits(self, store: Store) -> None:
         await make(store, None, an_execution("lost", None, created_at=at(5)))
         await claimed(store, "lost", now=5, lease=1)
         await make(store, None, an_execution("old", None))
         found = await store.read(lambda tx: tx.claimable(at(7), limit=9, agents=_OURS))
-        assert found == ["lost", "old"]
+        assert found == _ids("lost", "old")
         assert await store.read(lambda tx: tx.is_work_waiting(at(7), agents=_OURS))
-        row = await store.read(lambda tx: tx.execution("lost"))
+        row = await store.read(lambda tx: tx.execution(named_id("lost")))
         assert row is not None
         assert row.status is ExecutionStatus.RUNNING

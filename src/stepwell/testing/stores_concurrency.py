@@ -16,6 +16,8 @@ from stepwell.testing.stores_rows import (
     at,
     claimed,
     make,
+    name_of,
+    named_id,
     write,
 )
 
@@ -56,7 +58,7 @@ class ConcurrencyConformance:
                 taken = await claimed(mine, execution.id)
                 if taken is None:
                     continue
-                rows = await mine.read(lambda tx: tx.unfinished("s"))
+                rows = await mine.read(lambda tx: tx.unfinished(named_id("s")))
                 most = max(most, sum(row.status is ExecutionStatus.RUNNING for row in rows))
                 over = replace(taken, status=ExecutionStatus.COMPLETED)
                 await write(mine, lambda tx, over=over: tx.save_execution(over))
@@ -72,7 +74,7 @@ class ConcurrencyConformance:
 
         async def say(mine: Store, n: int) -> None:
             async def work(tx: Transaction) -> None:
-                locked = await tx.session("s", lock=True)
+                locked = await tx.session(named_id("s"), lock=True)
                 assert locked is not None
                 await tx.add_messages(locked, [a_message(f"m{n}-{k}") for k in range(2)])
                 await tx.append_events(locked, [an_event(f"e{n}-{k}") for k in range(3)])
@@ -81,9 +83,9 @@ class ConcurrencyConformance:
 
         stores = (store, second_store) * (_WRITERS // 2)
         await asyncio.gather(*(say(mine, n) for n, mine in enumerate(stores)))
-        events = await store.read(lambda tx: tx.events_after("s", 0, limit=999))
+        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=999))
         assert [event.seq for event in events] == list(range(1, 3 * _WRITERS + 1))
-        messages = await store.read(lambda tx: tx.messages("s", limit=999))
+        messages = await store.read(lambda tx: tx.messages(named_id("s"), limit=999))
         assert len(messages) == 2 * _WRITERS
         assert all(a.created_at < b.created_at for a, b in pairwise(messages))
 
@@ -99,7 +101,7 @@ class ConcurrencyConformance:
                 for n, mine in enumerate(stores)
             )
         )
-        events = await store.read(lambda tx: tx.events_after("s", 0, limit=999))
+        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=999))
         assert [event.seq for event in events] == list(range(1, _WRITERS + 1))
 
     async def test_one_that_raises_leaves_nothing_and_harms_nobody(self, store: Store) -> None:
@@ -119,8 +121,10 @@ class ConcurrencyConformance:
         assert [isinstance(result, ValueError) for result in results] == [
             n % 3 == 0 for n in range(12)
         ]
-        events = await store.read(lambda tx: tx.events_after("s", 0, limit=99))
-        assert sorted(event.id for event in events) == sorted(f"e{n}" for n in range(12) if n % 3)
+        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
+        assert sorted(name_of(event.id) for event in events) == sorted(
+            f"e{n}" for n in range(12) if n % 3
+        )
         assert [event.seq for event in events] == list(range(1, 9))
 
     async def test_one_that_is_cancelled_leaves_nothing(self, store: Store) -> None:
@@ -168,19 +172,19 @@ class ConcurrencyConformance:
         await make(store, session)
 
         async def look(tx: Transaction) -> tuple[int, int]:
-            first = len(await tx.events_after("s", 0, limit=9))
+            first = len(await tx.events_after(named_id("s"), 0, limit=9))
             await write(second_store, lambda w: w.append_events(session, [an_event("between")]))
-            return first, len(await tx.events_after("s", 0, limit=9))
+            return first, len(await tx.events_after(named_id("s"), 0, limit=9))
 
         assert await store.read(look) == (0, 0)
-        assert len(await store.read(lambda tx: tx.events_after("s", 0, limit=9))) == 1
+        assert len(await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=9))) == 1
 
     async def test_other_processes_hear_the_bus_if_it_reaches_all(
         self, store: Store, second_store: Store
     ) -> None:
         session = a_session()
         await make(store, session)
-        async with second_store.bus.subscribe(session_topic("s")) as news:
+        async with second_store.bus.subscribe(session_topic(named_id("s"))) as news:
             while await news.wait(0.2):
                 pass
             await write(store, lambda tx: tx.append_events(session, [an_event("a")]))

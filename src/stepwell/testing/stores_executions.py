@@ -14,6 +14,8 @@ from stepwell.testing.stores_rows import (
     at,
     claimed,
     make,
+    name_of,
+    named_id,
     status_of,
     write,
 )
@@ -44,8 +46,10 @@ class ExecutionConformance:
             completed_at=at(3),
         )
         await make(store, a_session(), execution, an_execution("bare", None))
-        assert await store.read(lambda tx: tx.execution("x")) == execution
-        assert await store.read(lambda tx: tx.execution("bare")) == an_execution("bare", None)
+        assert await store.read(lambda tx: tx.execution(named_id("x"))) == execution
+        assert await store.read(lambda tx: tx.execution(named_id("bare"))) == an_execution(
+            "bare", None
+        )
 
     async def test_a_claim_takes_what_waits(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
@@ -54,7 +58,7 @@ class ExecutionConformance:
         assert (execution.status, execution.attempt) == (ExecutionStatus.RUNNING, 1)
         assert (execution.worker_id, execution.started_at) == ("w", at(5))
         assert execution.crashes == 0
-        assert await store.read(lambda tx: tx.execution("x")) == execution
+        assert await store.read(lambda tx: tx.execution(named_id("x"))) == execution
         assert await claimed(store, now=6) is None
         assert await claimed(store, "missing") is None
 
@@ -72,7 +76,10 @@ class ExecutionConformance:
         first, second = an_execution("a"), an_execution("b", created_at=at(1))
         free, child = an_execution("free", None), an_execution("c", parent_execution_id="a")
         await make(store, a_session(), second, first, free, child)
-        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == ["a", "free"]
+        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == [
+            named_id("a"),
+            named_id("free"),
+        ]
         assert await claimed(store, "b") is None
         assert await claimed(store, "c") is None
         assert await claimed(store, "free") is not None
@@ -82,14 +89,14 @@ class ExecutionConformance:
         await write(store, lambda tx: tx.save_execution(replace(running, status=_PAUSED)))
         assert await claimed(store, "b") is None
         await write(store, lambda tx: tx.save_execution(replace(running, status=_OVER)))
-        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == ["b"]
+        assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == [named_id("b")]
         assert await claimed(store, "b") is not None
 
     async def test_claimable_names_what_lost_its_lease(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
         await claimed(store, now=0, lease=10)
         assert await store.read(lambda tx: tx.claimable(at(9), limit=9)) == []
-        assert await store.read(lambda tx: tx.claimable(at(11), limit=9)) == ["x"]
+        assert await store.read(lambda tx: tx.claimable(at(11), limit=9)) == [named_id("x")]
 
     async def test_who_was_too_slow_cannot_write(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
@@ -101,7 +108,7 @@ class ExecutionConformance:
             await write(store, lambda tx: tx.save_execution(replace(slow, status=_OVER)))
         with pytest.raises(LostLeaseError):
             await write(store, lambda tx: tx.fence(slow))
-        assert await store.read(lambda tx: tx.execution("x")) == quick
+        assert await store.read(lambda tx: tx.execution(named_id("x"))) == quick
 
     async def test_a_refused_write_takes_the_whole_transaction_with_it(self, store: Store) -> None:
         session = a_session()
@@ -116,7 +123,7 @@ class ExecutionConformance:
 
         with pytest.raises(LostLeaseError):
             await write(store, step)
-        assert await store.read(lambda tx: tx.message("m")) is None
+        assert await store.read(lambda tx: tx.message(named_id("m"))) is None
 
     async def test_the_fence_tells_what_came_meanwhile(self, store: Store) -> None:
         session = a_session()
@@ -154,8 +161,8 @@ class ExecutionConformance:
             an_execution("done", status=_OVER),
             an_execution("child", parent_execution_id="a"),
         )
-        rows = await store.read(lambda tx: tx.unfinished("s"))
-        assert [row.id for row in rows] == ["a", "b"]
+        rows = await store.read(lambda tx: tx.unfinished(named_id("s")))
+        assert [name_of(row.id) for row in rows] == ["a", "b"]
         assert await store.read(lambda tx: tx.count_unfinished(TENANT, "ada")) == 2
         assert await store.read(lambda tx: tx.count_unfinished(TENANT, "bob")) == 0
         assert await store.read(lambda tx: tx.count_by_status()) == {
@@ -171,12 +178,12 @@ class ExecutionConformance:
             an_execution("c", created_at=at(2), parent_execution_id="a"),
             an_execution("b", created_at=at(1)),
         )
-        of_session = await store.read(lambda tx: tx.executions(session_id="s"))
-        of_parent = await store.read(lambda tx: tx.executions(parent_execution_id="a"))
-        first = await store.read(lambda tx: tx.executions(session_id="s", limit=1))
-        assert [row.id for row in of_session] == ["a", "b", "c"]
-        assert [row.id for row in of_parent] == ["c"]
-        assert [row.id for row in first] == ["a"]
+        of_session = await store.read(lambda tx: tx.executions(session_id=named_id("s")))
+        of_parent = await store.read(lambda tx: tx.executions(parent_execution_id=named_id("a")))
+        first = await store.read(lambda tx: tx.executions(session_id=named_id("s"), limit=1))
+        assert [name_of(row.id) for row in of_session] == ["a", "b", "c"]
+        assert [name_of(row.id) for row in of_parent] == ["c"]
+        assert [name_of(row.id) for row in first] == ["a"]
 
     async def test_executions_are_listed_page_by_page(self, store: Store) -> None:
         # Two of one moment, so that a time alone can't be the place to go on from.
@@ -187,19 +194,23 @@ class ExecutionConformance:
         after = None
         while True:
             page = await store.read(
-                lambda tx, after=after: tx.executions(session_id="s", after=after, limit=2)
+                lambda tx, after=after: tx.executions(
+                    session_id=named_id("s"), after=after, limit=2
+                )
             )
             if not page:
                 break
-            pages.append([row.id for row in page])
+            pages.append([name_of(row.id) for row in page])
             after = (page[-1].created_at, page[-1].id)
         assert pages == [["x0", "x1"], ["x2", "x3"], ["y", "x4"]]
         children = await store.read(
-            lambda tx: tx.executions(parent_execution_id="x0", after=(at(1), "x3"))
+            lambda tx: tx.executions(
+                parent_execution_id=named_id("x0"), after=(at(1), named_id("x3"))
+            )
         )
-        assert [row.id for row in children] == ["y"]
-        everywhere = await store.read(lambda tx: tx.executions(after=(at(1), "y")))
-        assert [row.id for row in everywhere] == ["x4"]
+        assert [name_of(row.id) for row in children] == ["y"]
+        everywhere = await store.read(lambda tx: tx.executions(after=(at(1), named_id("y"))))
+        assert [name_of(row.id) for row in everywhere] == ["x4"]
 
     async def test_executions_of_a_user_are_listed_newest_first(self, store: Store) -> None:
         foreign = an_execution("t", None, tenant_id="other", created_at=at(9))
@@ -219,7 +230,7 @@ class ExecutionConformance:
         while page := await store.read(
             lambda tx, before=before: tx.newest_executions(ada, before=before, limit=2)
         ):
-            pages.append([row.id for row in page])
+            pages.append([name_of(row.id) for row in page])
             before = (page[-1].created_at, page[-1].id)
         assert pages == [["x4", "x3"], ["x2", "x1"], ["x0"]]
         assert await _newest(store, ExecutionFilter(tenant_id=TENANT), limit=2) == ["z", "x4"]
@@ -278,23 +289,25 @@ class ExecutionConformance:
         )
         await make(store, a_session("empty"))
         found = await store.read(
-            lambda tx: tx.session_statuses(["quiet", "busy", "empty", "missing"])
+            lambda tx: tx.session_statuses(
+                [named_id(name) for name in ("quiet", "busy", "empty", "missing")]
+            )
         )
-        assert found == {"busy": _PAUSED, "quiet": over}
+        assert found == {named_id("busy"): _PAUSED, named_id("quiet"): over}
         assert await store.read(lambda tx: tx.session_statuses([])) == {}
 
     async def test_a_lock_shows_the_newest_row(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        locked = await write(store, lambda tx: tx.execution("x", lock=True))
+        locked = await write(store, lambda tx: tx.execution(named_id("x"), lock=True))
         assert locked == an_execution()
         assert await status_of(store, "x") is ExecutionStatus.PENDING
 
     async def _execution(self, store: Store) -> Execution:
-        execution = await store.read(lambda tx: tx.execution("x"))
+        execution = await store.read(lambda tx: tx.execution(named_id("x")))
         assert execution is not None
         return execution
 
 
 async def _newest(store: Store, which: ExecutionFilter, limit: int = 9) -> list[str]:
     rows = await store.read(lambda tx: tx.newest_executions(which, limit=limit))
-    return [row.id for row in rows]
+    return [name_of(row.id) for row in rows]

@@ -6,7 +6,7 @@ from typing import Any
 from stepwell.sessions.bus import OpenText
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import ApiKey
-from stepwell.testing.stores_rows import START, TENANT, a_session, make, write
+from stepwell.testing.stores_rows import START, TENANT, a_session, make, name_of, named_id, write
 
 
 def _a_key(id: str) -> ApiKey:
@@ -29,7 +29,9 @@ class FollowerConformance:
             await make(store, a_session(name), events=2)
 
         async def news(known: dict[str, int]) -> Sequence[str]:
-            return await store.read(lambda tx: tx.sessions_with_news(known))
+            by_id = {named_id(name): seq for name, seq in known.items()}
+            found = await store.read(lambda tx: tx.sessions_with_news({**by_id, "no UUID": 0}))
+            return [name_of(id) for id in found]
 
         assert sorted(await news({"a": 0, "b": 1, "c": 2, "gone": 0})) == ["a", "b"]
         assert await news({"a": 2, "c": 3}) == []
@@ -48,8 +50,12 @@ class FollowerConformance:
                 await tx.add_api_key(key)
 
         await write(store, work)
-        found = await store.read(lambda tx: tx.sessions_by_id(["a", "c", "gone"]))
-        assert found == {"a": sessions[0], "c": sessions[2]}
+        found = await store.read(
+            lambda tx: tx.sessions_by_id(
+                [sessions[0].id, sessions[2].id, named_id("gone"), "no UUID"]
+            )
+        )
+        assert found == {it.id: it for it in (sessions[0], sessions[2])}
         assert await store.read(lambda tx: tx.api_keys_by_id(["k2", "gone"])) == {"k2": keys[1]}
         assert await store.read(lambda tx: tx.sessions_by_id([])) == {}
         assert await store.read(lambda tx: tx.api_keys_by_id([])) == {}
@@ -65,23 +71,24 @@ class FollowerConformance:
 
     async def test_the_newest_attempt_stores_the_text_so_far(self, store: Store) -> None:
         await make(store, a_session())
+        session, root, child = named_id("s"), named_id("x"), named_id("child")
 
         def a_text(text: str, **fields: Any) -> OpenText:
-            given: dict[str, Any] = {"session_id": "s", "execution_id": "x", "attempt": 2}
+            given: dict[str, Any] = {"session_id": session, "execution_id": root, "attempt": 2}
             given |= {"step_number": 1, "response_index": 0, "text": text, "updated_at": START}
             return OpenText(**{**given, **fields})
 
         async def stored() -> Sequence[OpenText]:
-            return await store.read(lambda tx: tx.open_texts("s"))
+            return await store.read(lambda tx: tx.open_texts(session))
 
-        first, other = a_text("Gr\u00fc"), a_text("\U0001f600", execution_id="child")
+        first, other = a_text("Gr\u00fc"), a_text("\U0001f600", execution_id=child)
         await write(store, lambda tx: tx.save_open_texts([first, other]))
         assert sorted(await stored(), key=lambda it: it.text) == [first, other]
         longer = a_text("Gr\u00fc\u00dfe")
-        await write(store, lambda tx: tx.save_open_texts([longer], closed=["child"]))
+        await write(store, lambda tx: tx.save_open_texts([longer], closed=[child]))
         assert await stored() == [longer]
         zombie = a_text("late", attempt=1)
         await write(store, lambda tx: tx.save_open_texts([zombie]))
         assert await stored() == [longer]
-        await write(store, lambda tx: tx.delete_session("s"))
+        await write(store, lambda tx: tx.delete_session(session))
         assert await stored() == []

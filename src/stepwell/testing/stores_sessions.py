@@ -14,8 +14,11 @@ from stepwell.testing.stores_rows import (
     a_message,
     a_session,
     an_event,
+    an_execution,
     at,
     make,
+    name_of,
+    named_id,
     write,
 )
 
@@ -34,12 +37,13 @@ class SessionConformance:
             related_id="7",
             initial_context_url="/orders/7",
             metadata={"deep": {"list": [1, 2.5, None, True, "x"]}, "z": 1, "a": 2},
-            last_execution_id="x",
+            last_execution_id=named_id("x"),
             last_snapshot_id="n",
         )
         await make(store, session)
-        assert await store.read(lambda tx: tx.session("s")) == session
-        assert await store.read(lambda tx: tx.session("other")) is None
+        assert await store.read(lambda tx: tx.session(named_id("s"))) == session
+        assert await store.read(lambda tx: tx.session(named_id("other"))) is None
+        assert await store.read(lambda tx: tx.session(named_id("not a UUID"))) is None
 
     async def test_saving_a_session_leaves_its_counters_alone(self, store: Store) -> None:
         session = a_session()
@@ -47,7 +51,7 @@ class SessionConformance:
         await write(store, lambda tx: tx.add_messages(session, [a_message("m")]))
         changed = replace(session, title="New", updated_at=at(5), last_seq=99)
         await write(store, lambda tx: tx.save_session(changed))
-        stored = await store.read(lambda tx: tx.session("s"))
+        stored = await store.read(lambda tx: tx.session(named_id("s")))
         assert stored == replace(changed, last_seq=2, last_message_at=START)
 
     async def test_the_same_session_twice_is_a_conflict(self, store: Store) -> None:
@@ -63,7 +67,7 @@ class SessionConformance:
         first = await store.read(lambda tx: tx.sessions(which, limit=2))
         cursor = (first[-1].updated_at, first[-1].id)
         rest = await store.read(lambda tx: tx.sessions(which, before=cursor, limit=9))
-        assert [s.id for s in (*first, *rest)] == ["s4", "s3", "s2", "s1", "s0"]
+        assert [name_of(s.id) for s in (*first, *rest)] == ["s4", "s3", "s2", "s1", "s0"]
 
     async def test_a_filter_finds_what_it_names(self, store: Store) -> None:
         await make(store, a_session("mine"))
@@ -73,7 +77,7 @@ class SessionConformance:
 
         async def found(**fields: object) -> set[str]:
             which = SessionFilter(tenant_id=TENANT, **fields)  # type: ignore[arg-type]
-            return {s.id for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
+            return {name_of(s.id) for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
 
         assert await found() == {"mine", "bobs", "closed"}
         assert await found(user_id="ada") == {"mine", "closed"}
@@ -93,7 +97,7 @@ class SessionConformance:
 
         async def found(search: str) -> set[str]:
             which = SessionFilter(tenant_id=TENANT, search=search)
-            return {s.id for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
+            return {name_of(s.id) for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
 
         assert await found("überweisung") == {"titled"}
         assert await found("parcel LOST") == {"talked"}
@@ -112,7 +116,7 @@ class SessionConformance:
         late = [a_message("m3", created_at=at(1)), a_message("m4", created_at=at(9))]
         added = await write(store, lambda tx: tx.add_messages(session, late))
         assert [m.created_at for m in added] == [at(5) + 2 * _TICK, at(9)]
-        stored = await store.read(lambda tx: tx.session("s"))
+        stored = await store.read(lambda tx: tx.session(named_id("s")))
         assert stored is not None
         assert stored.last_message_at == at(9)
 
@@ -123,8 +127,8 @@ class SessionConformance:
         await write(store, lambda tx: tx.add_messages(session, [one]))
         again = [replace(one, content="changed"), two, two]
         added = await write(store, lambda tx: tx.add_messages(session, again))
-        assert [message.id for message in added] == ["m2"]
-        assert await store.read(lambda tx: tx.message("m1")) == one
+        assert [name_of(message.id) for message in added] == ["m2"]
+        assert await store.read(lambda tx: tx.message(named_id("m1"))) == one
 
     async def test_messages_of_no_session_are_refused(self, store: Store) -> None:
         with pytest.raises(NotThereError):
@@ -137,13 +141,13 @@ class SessionConformance:
         await write(store, lambda tx: tx.add_messages(session, new))
 
         async def ids(**cursor: object) -> list[str]:
-            rows = await store.read(lambda tx: tx.messages("s", limit=2, **cursor))  # type: ignore[arg-type]
-            return [message.id for message in rows]
+            rows = await store.read(lambda tx: tx.messages(named_id("s"), limit=2, **cursor))  # type: ignore[arg-type]
+            return [name_of(message.id) for message in rows]
 
         assert await ids() == ["m4", "m5"]
-        assert await ids(before=(at(4), "m4")) == ["m2", "m3"]
-        assert await ids(after=(at(1), "m1")) == ["m2", "m3"]
-        assert await ids(after=(at(5), "m5")) == []
+        assert await ids(before=(at(4), named_id("m4"))) == ["m2", "m3"]
+        assert await ids(after=(at(1), named_id("m1"))) == ["m2", "m3"]
+        assert await ids(after=(at(5), named_id("m5"))) == []
 
     async def test_a_key_finds_its_message_within_its_tenant(self, store: Store) -> None:
         session = a_session()
@@ -158,7 +162,7 @@ class SessionConformance:
 
     async def test_steering_messages_are_those_that_say_so(self, store: Store) -> None:
         session = a_session()
-        await make(store, session)
+        await make(store, session, an_execution(), an_execution("y"))
         said = [
             a_message("m1", agent_execution_id="x"),
             a_message("m2", agent_execution_id="x", metadata={"steers": True}),
@@ -166,32 +170,37 @@ class SessionConformance:
             a_message("m4", agent_execution_id="x", metadata={"steers": True}),
         ]
         await write(store, lambda tx: tx.add_messages(session, said))
-        steering = await store.read(lambda tx: tx.steering_messages("x"))
-        assert [message.id for message in steering] == ["m2", "m4"]
+        steering = await store.read(lambda tx: tx.steering_messages(named_id("x")))
+        assert [name_of(message.id) for message in steering] == ["m2", "m4"]
 
     async def test_what_no_database_can_hold_is_replaced(self, store: Store) -> None:
         session = a_session()
         await make(store, session)
         broken = a_message("m", content="a\x00b\udce9", metadata={"path": "caf\udce9", "n": "\x00"})
         await write(store, lambda tx: tx.add_messages(session, [broken]))
-        stored = await store.read(lambda tx: tx.message("m"))
+        stored = await store.read(lambda tx: tx.message(named_id("m")))
         assert stored is not None
         assert stored.content == "a\ufffdb\ufffd"
-        assert stored.metadata == {"path": "caf\ufffd", "n": "\x00"}
+        assert stored.metadata == {"path": "caf\ufffd", "n": "\ufffd"}
 
     async def test_events_are_numbered_without_gaps(self, store: Store) -> None:
         session = a_session()
-        await make(store, session)
-        assert await store.read(lambda tx: tx.event_range("s")) == (1, 0)
-        first = [an_event("a", payload={"text": "\u2028 \x00"}), an_event("b", execution_id="x")]
+        await make(store, session, an_execution())
+        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (1, 0)
+        first = [an_event("a", payload={"text": "\u2028"}), an_event("b", execution_id="x")]
         logged = await write(store, lambda tx: tx.append_events(session, first))
         again = [an_event("c"), an_event("b"), an_event("d"), an_event("c")]
         more = await write(store, lambda tx: tx.append_events(session, again))
-        numbers = [(e.id, e.seq) for e in (*logged, *more)]
+        numbers = [(name_of(e.id), e.seq) for e in (*logged, *more)]
         assert numbers == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
-        assert await store.read(lambda tx: tx.events_after("s", 0, limit=9)) == [*logged, *more]
-        assert await store.read(lambda tx: tx.events_after("s", 1, limit=1)) == [logged[1]]
-        assert await store.read(lambda tx: tx.event_range("s")) == (1, 4)
+        assert await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=9)) == [
+            *logged,
+            *more,
+        ]
+        assert await store.read(lambda tx: tx.events_after(named_id("s"), 1, limit=1)) == [
+            logged[1]
+        ]
+        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (1, 4)
 
     async def test_counters_are_right_within_a_transaction_as_well(self, store: Store) -> None:
         session = a_session()
@@ -200,28 +209,28 @@ class SessionConformance:
             await tx.add_session(session)
             await tx.append_events(session, [an_event(f"e{n}") for n in range(40)])
             await tx.add_messages(session, [a_message(f"m{n}") for n in range(40)])
-            assert await tx.event_range("s") == (1, 40)
+            assert await tx.event_range(named_id("s")) == (1, 40)
             await tx.append_events(session, [an_event("e40")])
             await tx.save_session(replace(session, title="New"))
             await tx.add_messages(session, [a_message("m40")])
-            seen = await tx.session("s")
+            seen = await tx.session(named_id("s"))
             assert seen is not None
             assert (seen.last_seq, seen.title) == (41, "New")
             assert seen.last_message_at == START + 40 * _TICK
             await tx.append_events(session, [an_event("e41")])
 
         await write(store, work)
-        stored = await store.read(lambda tx: tx.session("s"))
+        stored = await store.read(lambda tx: tx.session(named_id("s")))
         assert stored is not None
         assert (stored.last_seq, stored.last_message_at) == (42, START + 40 * _TICK)
 
     async def test_the_log_remembers_its_numbers_when_it_is_pruned(self, store: Store) -> None:
         session = a_session()
         await make(store, session, events=3)
-        assert await write(store, lambda tx: tx.delete_events("s", up_to=2)) == 2
-        assert await store.read(lambda tx: tx.event_range("s")) == (3, 3)
-        assert await write(store, lambda tx: tx.delete_events("s", up_to=9)) == 1
-        assert await store.read(lambda tx: tx.event_range("s")) == (4, 3)
+        assert await write(store, lambda tx: tx.delete_events(named_id("s"), up_to=2)) == 2
+        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (3, 3)
+        assert await write(store, lambda tx: tx.delete_events(named_id("s"), up_to=9)) == 1
+        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (4, 3)
         added = await write(store, lambda tx: tx.append_events(session, [an_event("new")]))
         assert added[0].seq == 4
 
@@ -233,7 +242,7 @@ class SessionConformance:
             await tx.append_events(session, [an_event("never")])
             raise KeyError
 
-        async with store.bus.subscribe(session_topic("s")) as news:
+        async with store.bus.subscribe(session_topic(named_id("s"))) as news:
             while await news.wait(0.1):  # what came before is over
                 pass
             with pytest.raises(KeyError):

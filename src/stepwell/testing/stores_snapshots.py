@@ -13,13 +13,15 @@ from stepwell.testing.stores_rows import (
     an_execution,
     at,
     make,
+    name_of,
+    named_id,
     write,
 )
 from stepwell.tools import ToolEffect
 
 _CALL = LedgerCall(
     tenant_id=TENANT,
-    execution_id="x",
+    execution_id=named_id("x"),
     step_number=2,
     call_id="k1",
     tool_name="send",
@@ -29,7 +31,11 @@ _CALL = LedgerCall(
     started_at=at(1),
 )
 _TURN = LedgerTurn(
-    tenant_id=TENANT, execution_id="x", step_number=2, response='{"a": 1}', created_at=at(0)
+    tenant_id=TENANT,
+    execution_id=named_id("x"),
+    step_number=2,
+    response='{"a": 1}',
+    created_at=at(0),
 )
 
 
@@ -38,12 +44,10 @@ class SnapshotConformance:
 
     async def test_a_snapshot_keeps_its_text_to_the_letter(self, store: Store) -> None:
         text = '{ "b":1,\n  "a" : 1e3, "u": "\\u0000 \U0001f600" }'
-        snapshot = a_snapshot(
-            "c0", 0, state_json=text, is_final=True, debug_mode=True, agent_name="n", agent_id="i"
-        )
+        snapshot = a_snapshot("c0", 0, state_json=text, is_final=True, agent_name="n", agent_id="i")
         await make(store, a_session(), an_execution())
         await write(store, lambda tx: tx.add_snapshot(snapshot))
-        found = await store.read(lambda tx: tx.snapshot("c0"))
+        found = await store.read(lambda tx: tx.snapshot(named_id("c0")))
         assert found == replace(snapshot, state_json="")
         assert await store.read(lambda tx: tx.chain(snapshot)) == [text]
 
@@ -51,15 +55,15 @@ class SnapshotConformance:
         await self._chain(store, 4)
         third = a_snapshot("c2", 2)
         assert await store.read(lambda tx: tx.chain(third)) == [f'{{"n": {n}}}' for n in range(3)]
-        assert await store.read(lambda tx: tx.chain_size("c0")) == (8, 24)
-        assert await store.read(lambda tx: tx.chain_size("none")) == (0, 0)
+        assert await store.read(lambda tx: tx.chain_size(named_id("c0"))) == (8, 24)
+        assert await store.read(lambda tx: tx.chain_size(named_id("none"))) == (0, 0)
 
     async def test_the_list_of_an_execution_comes_without_the_documents(self, store: Store) -> None:
         await self._chain(store, 3)
-        rows = await store.read(lambda tx: tx.snapshots("x"))
+        rows = await store.read(lambda tx: tx.snapshots(named_id("x")))
         assert list(rows) == [a_snapshot(f"c{n}", n, state_json="") for n in range(3)]
-        assert await store.read(lambda tx: tx.newest_snapshot("x")) == rows[-1]
-        assert await store.read(lambda tx: tx.newest_snapshot("none")) is None
+        assert await store.read(lambda tx: tx.newest_snapshot(named_id("x"))) == rows[-1]
+        assert await store.read(lambda tx: tx.newest_snapshot(named_id("none"))) is None
 
     async def test_two_cannot_stand_at_the_same_place_of_a_chain(self, store: Store) -> None:
         await self._chain(store, 2)
@@ -69,16 +73,16 @@ class SnapshotConformance:
     async def test_a_chain_with_a_hole_is_not_read(self, store: Store) -> None:
         await self._chain(store, 2)
         await write(store, lambda tx: tx.add_snapshot(a_snapshot("c3", 3)))
-        with pytest.raises(StepwellError, match="c3"):
+        with pytest.raises(StepwellError, match=named_id("c3")):
             await store.read(lambda tx: tx.chain(a_snapshot("c3", 3)))
 
     async def test_a_rewritten_snapshot_heads_a_chain_of_its_own(self, store: Store) -> None:
         await self._chain(store, 5)
-        whole = replace(a_snapshot("c2", 0), chain_id="c2", state_json='{"whole": 2}')
+        whole = replace(a_snapshot("c2", 0), chain_id=named_id("c2"), state_json='{"whole": 2}')
         await write(store, lambda tx: tx.rewrite_snapshot(whole))
-        moved = await store.read(lambda tx: tx.snapshot("c4"))
+        moved = await store.read(lambda tx: tx.snapshot(named_id("c4")))
         assert moved is not None
-        assert (moved.chain_id, moved.position) == ("c2", 2)
+        assert (moved.chain_id, moved.position) == (named_id("c2"), 2)
         assert await store.read(lambda tx: tx.chain(moved)) == [
             '{"whole": 2}',
             '{"n": 3}',
@@ -91,13 +95,16 @@ class SnapshotConformance:
 
     async def test_what_others_are_built_on_is_not_deleted(self, store: Store) -> None:
         await self._chain(store, 5)
-        assert await write(store, lambda tx: tx.delete_snapshots("x", keep=["c2"])) == 2
-        rows = await store.read(lambda tx: tx.snapshots("x"))
-        assert [row.id for row in rows] == ["c0", "c1", "c2"]
+        assert (
+            await write(store, lambda tx: tx.delete_snapshots(named_id("x"), keep=[named_id("c2")]))
+            == 2
+        )
+        rows = await store.read(lambda tx: tx.snapshots(named_id("x")))
+        assert [name_of(row.id) for row in rows] == ["c0", "c1", "c2"]
         await write(store, lambda tx: tx.add_execution(an_execution("y", created_at=at(1))))
         later = a_snapshot("c3", 3, agent_execution_id="y")
         await write(store, lambda tx: tx.add_snapshot(later))
-        assert await write(store, lambda tx: tx.delete_snapshots("x", keep=())) == 0
+        assert await write(store, lambda tx: tx.delete_snapshots(named_id("x"), keep=())) == 0
         assert len(await store.read(lambda tx: tx.chain(later))) == 4
 
     async def test_the_ledger_knows_what_began_and_what_ended(self, store: Store) -> None:
@@ -111,12 +118,12 @@ class SnapshotConformance:
             await tx.save_call(_CALL)
 
         await write(store, begin)
-        assert await store.read(lambda tx: tx.ledger("x", 2)) == (_TURN, [_CALL, second])
+        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (_TURN, [_CALL, second])
         done = replace(
             _CALL, status=CallStatus.FINISHED, attempt=2, finished_at=at(3), result='{"r": 1}'
         )
         await write(store, lambda tx: tx.save_call(done))
-        assert await store.read(lambda tx: tx.ledger("x", 2)) == (_TURN, [done, second])
+        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (_TURN, [done, second])
 
     async def test_a_stored_step_is_forgotten_by_the_ledger(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
@@ -126,11 +133,11 @@ class SnapshotConformance:
             await tx.add_turn(_TURN)
             await tx.save_call(_CALL)
             await tx.save_call(later)
-            await tx.settle("x", 2)
+            await tx.settle(named_id("x"), 2)
 
         await write(store, work)
-        assert await store.read(lambda tx: tx.ledger("x", 2)) == (None, [])
-        assert await store.read(lambda tx: tx.ledger("x", 3)) == (None, [later])
+        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (None, [])
+        assert await store.read(lambda tx: tx.ledger(named_id("x"), 3)) == (None, [later])
 
     async def _chain(self, store: Store, length: int) -> None:
         await make(store, a_session(), an_execution())

@@ -15,6 +15,8 @@ from stepwell.testing.stores_rows import (
     an_execution,
     at,
     make,
+    name_of,
+    named_id,
     write,
 )
 
@@ -80,7 +82,7 @@ class UpkeepConformance:
             await make(store, a_session(str(execution.session_id)), execution)
         await make(store, None, child)
         await make(store, a_session("fresh", updated_at=at(60)))
-        assert await store.read(lambda tx: tx.finished_before(at(50), limit=9)) == ["old"]
+        assert await store.read(lambda tx: tx.finished_before(at(50), limit=9)) == [named_id("old")]
         assert await store.read(lambda tx: tx.finished_before(at(5), limit=9)) == []
 
     async def test_it_says_that_it_can_be_written(self, store: Store) -> None:
@@ -93,7 +95,8 @@ class UpkeepConformance:
         logged = [an_event(f"e{n}", created_at=at(n)) for n in range(4)]
         await write(store, lambda tx: tx.append_events(session, logged))
         found = [
-            await store.read(lambda tx, n=n: tx.last_event_before("s", at(n))) for n in (0, 2, 9)
+            await store.read(lambda tx, n=n: tx.last_event_before(named_id("s"), at(n)))
+            for n in (0, 2, 9)
         ]
         assert found == [0, 2, 4]
 
@@ -105,19 +108,19 @@ class UpkeepConformance:
             an_execution("b", created_at=at(1)),
             an_execution("c", created_at=at(2), parent_execution_id="a", status=_OVER),
         )
-        rows = await store.read(lambda tx: tx.finished_executions("s"))
-        assert [row.id for row in rows] == ["a", "c"]
+        rows = await store.read(lambda tx: tx.finished_executions(named_id("s")))
+        assert [name_of(row.id) for row in rows] == ["a", "c"]
 
     async def test_a_deleted_session_leaves_nothing(self, store: Store) -> None:
         for id in ("s", "t"):
             await self._full_session(store, id)
         one = await store.read(lambda tx: tx.size())
-        await write(store, lambda tx: tx.delete_session("s"))
+        await write(store, lambda tx: tx.delete_session(named_id("s")))
         left = await store.read(lambda tx: tx.size())
         for name in ("sessions", "messages", "executions", "snapshots", "events"):
             assert getattr(left, name) * 2 == getattr(one, name) > 0
-        assert await store.read(lambda tx: tx.execution("s-x")) is None
-        assert await store.read(lambda tx: tx.session("t")) is not None
+        assert await store.read(lambda tx: tx.execution(named_id("s-x"))) is None
+        assert await store.read(lambda tx: tx.session(named_id("t"))) is not None
 
     async def test_the_size_report_counts_what_is_kept(self, store: Store) -> None:
         await self._full_session(store, "s")
@@ -126,7 +129,7 @@ class UpkeepConformance:
         assert (size.sessions, size.messages, size.executions) == (1, 2, 1)
         assert (size.snapshots, size.events) == (1, 1)
         assert (size.message_characters, size.snapshot_characters) == (10, 8)
-        assert size.event_characters == 7
+        assert size.event_characters in (7, 8)  # a database may put a space behind a colon
         assert size.database_bytes > 1000
         assert (await store.read(lambda tx: tx.size())).sessions == 2
         assert (await store.read(lambda tx: tx.size("nobody"))).sessions == 0

@@ -85,7 +85,9 @@ async def test_on_sqlite_nothing_is_lost_or_repeated_and_a_spoiled_file_is_notic
             "UPDATE agent_executions SET status = 'running' WHERE id = "
             "(SELECT min(id) FROM agent_executions)"
         )
-        file.execute("DELETE FROM agent_events WHERE rowid = (SELECT max(rowid) FROM agent_events)")
+        file.execute(
+            "DELETE FROM agent_journal WHERE rowid = (SELECT max(rowid) FROM agent_journal)"
+        )
     file.close()
     spoiled = await report_on(tmp_path)
     assert spoiled.lost == 1

@@ -5,9 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.increments import expand_increment
 from stepwell.stores.opening import open_store
-from stepwell.stores.packing import unpacked
 
 _MIGRATED: list[bytes] = []
 
@@ -33,7 +32,7 @@ def _copied(path: Path) -> None:
 
 
 def rows_as_text(path: Path) -> list[str]:
-    """Every row of every table of a file, with packed documents as the texts that they are."""
+    """Every row of every table of a file, with compressed increments as the texts that they are."""
     found: list[str] = []
     with closing(sqlite3.connect(path)) as database:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -44,9 +43,4 @@ def rows_as_text(path: Path) -> list[str]:
 
 
 def _plain(value: object) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return unpacked(value)
-    except DamagedDataError:  # an id
-        return value.decode("latin-1")
+    return expand_increment(value) if isinstance(value, bytes) else str(value)

@@ -83,7 +83,7 @@ async def test_a_state_that_cannot_be_read_does_not_stop_retention(
     with sqlite3.connect(tmp_path / "s.db") as database:
         before = [len(database.execute(of_session, (it,)).fetchall()) for it in sessions]
         newest = database.execute(of_session, (sessions[0],)).fetchall()[-1]
-        damage = "UPDATE agent_state_snapshots SET state_json = x'00ff01' WHERE id = ?"
+        damage = "UPDATE agent_state_snapshots SET state_json = '{}' WHERE id = ?"
         database.execute(damage, newest)
     database.close()
     await Retention(desk.store, RetentionPolicy(keep_executions=1)).run()

@@ -14,6 +14,7 @@ from stepwell.errors import AgentNotFoundError
 from stepwell.ids import new_id
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.ids import derived_id
 from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.ports import Store
 from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
@@ -271,8 +272,9 @@ async def test_whatever_crashes_the_conversation_ends_as_without_them(
         assert (await here.execution(id)).status == "completed"
         assert await here.statuses() == ["processing", "completed"]
         assert await here.texts("user", "assistant") == ["go", "The end."]
+        sent = derived_id(here.session_id, "message", 1)
         said = [(mid.replace(id, "E"), *rest) for mid, *rest in await conversation(here)]
-        ends.append([(mid.replace(here.session_id, "S"), *rest) for mid, *rest in said])
+        ends.append([(mid.replace(sent, "M"), *rest) for mid, *rest in said])
         for name, key in set(tried.ran):
             assert name != "pay" or tried.ran.count((name, key)) == 1
     whole, interrupted = ends

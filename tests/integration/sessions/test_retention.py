@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.serialization import AgentStateSerializer
+from stepwell.sessions import snapshotting
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.finishing import finish
 from stepwell.sessions.log import JournalBatch
@@ -198,8 +199,9 @@ async def set_aside(desk: FrontDesk, session_id: str | None) -> Execution:
 
 
 async def test_one_that_is_taken_up_while_its_chain_is_cut_is_read_again(
-    sqlite_desk: FrontDesk,
+    sqlite_desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(snapshotting, "LARGEST_WHOLE", 0)  # no pause begins a chain
     desk = sqlite_desk
     done, *_ = await session_with(desk, 2)
     aside = await set_aside(desk, done.session_id)
@@ -289,15 +291,15 @@ async def test_a_damaged_event_does_not_keep_old_events(
     damaged = f"session_id = '{executions[1].session_id}' AND seq % 3"
     run_sql(
         f"sqlite:///{tmp_path / 'a.db'}",
-        f"UPDATE agent_events SET payload = X'0102' WHERE {damaged} <> 1",
+        f"UPDATE agent_journal SET payload = X'0102' WHERE {damaged} <> 1",
     )
     run_sql(
         f"sqlite:///{tmp_path / 'a.db'}",
-        f"UPDATE agent_events SET created_at = 'soon' WHERE {damaged} = 1",
+        f"UPDATE agent_journal SET created_at = 'soon' WHERE {damaged} = 1",
     )
     run_sql(
         f"sqlite:///{tmp_path / 'a.db'}",
-        f"UPDATE agent_events SET type = X'ff' WHERE {damaged} = 2",
+        f"UPDATE agent_journal SET type = X'ff' WHERE {damaged} = 2",
     )
 
     report = await kept(sqlite_desk, 7, events_days=6).run()

@@ -46,8 +46,10 @@ async def test_each_answer_costs_what_it_adds(tmp_path: Path) -> None:
         id = sent.execution.id
         sizes = [await answered(desk, id, 15) for _ in range(4)]
         grown = [after - before for before, after in pairwise(sizes)]
-        assert max(grown) < 1.1 * min(grown)
+        assert max(grown) < 1.5 * min(grown)
         snapshots = await desk.store.read(lambda tx: tx.snapshots(id))
-        assert [it.is_whole for it in snapshots] == [True] + [False] * (len(snapshots) - 1)
+        # A pause is stored whole each time the state has doubled, while it is small.
+        assert snapshots[0].is_whole
+        assert sum(it.is_whole for it in snapshots) < 15
         answers = [it for it in (await desk.reader.state_at(id)).messages if ANSWER in it.text]
         assert len(answers) == 60

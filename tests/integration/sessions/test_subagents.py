@@ -1,5 +1,7 @@
 """Subagents are executions of their own, with a parent, a result and a snapshot."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,66 @@ async def test_after_a_crash_no_subagent_is_left_running_and_none_is_repeated(
         assert all(row.status.is_over for row in rows)
         assert len(rows) <= 1
         assert await here.texts("assistant") == ["The scout saw trees."]
+
+
+NESTED: dict[str, list[Any]] = {
+    "go": [SPAWN, "The scout saw trees."],
+    "Look around.": [
+        call("spawn_subagent", id="b", subagent="beetle", prompt="Look below."),
+        "Trees, and roots.",
+    ],
+    "Look below.": [call("look", id="l"), "Roots."],
+}
+
+
+def nested() -> Agent:
+    """An agent whose scout spawns a beetle."""
+
+    def turn(request: ModelRequest) -> Any:
+        asked = next(message.text for message in request.messages if message.is_user())
+        done = sum(1 for message in request.messages if message.is_assistant())
+        return NESTED[asked][done]
+
+    registry = AgentRegistry()
+    for name in ("scout", "beetle"):
+        registry = registry.register(
+            AgentSpec(name=name, description="Looks.", system_prompt="You look.")
+        )
+    tools = [MockTool.returning("look", "roots")]
+    return Agent(ScriptedModel(turn), tools=tools, capabilities=[UseSubagents(registry)])
+
+
+async def test_the_snapshots_of_a_subagents_subagent_point_to_their_own_parent(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, nested(), settings=QUICK) as here:
+        id = await here.send("go")
+        assert await here.run(id) == "completed"
+        [scout] = await children(here, id)
+        [beetle] = await children(here, scout.id)
+        owners: list[set[str]] = []
+        for execution in (scout, beetle):
+            snapshots = await here.store.read(lambda tx, id=execution.id: tx.snapshots(id))
+            assert [it.is_final for it in snapshots] == [False, True]
+            parents = [
+                await here.store.read(lambda tx, id=it.parent_snapshot_id or "": tx.snapshot(id))
+                for it in snapshots
+            ]
+            owners.append({it.agent_execution_id for it in parents if it is not None})
+        assert owners == [{id}, {scout.id}]
+
+
+async def test_usage_of_a_tree_is_the_sum_over_executions_without_a_parent(tmp_path: Path) -> None:
+    async with world(tmp_path, nested(), settings=QUICK) as here:
+        id = await here.send("go")
+        await here.run(id)
+        root = await here.execution(id)
+        [scout] = await children(here, id)
+        [beetle] = await children(here, scout.id)
+        # Two turns of 15 tokens each; a parent counts what its subagents spent.
+        assert [it.token_usage for it in (beetle, scout, root)] == [30, 60, 90]
+        with closing(sqlite3.connect(tmp_path / "stepwell.db")) as file:
+            [(total,)] = file.execute(
+                "SELECT sum(token_usage) FROM agent_executions WHERE parent_execution_id IS NULL"
+            )
+        assert total == 90

@@ -11,6 +11,7 @@ from typing import Any
 from stepwell.agent import Agent
 from stepwell.clock import SystemClock
 from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import (
     Execution,
@@ -26,7 +27,7 @@ from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
 from tests.integration.sessions.databases import sqlite_url
 
-SESSION = "session-1"
+SESSION = derived_id("session", 1)
 CLOCK = SystemClock()
 
 
@@ -105,8 +106,8 @@ class World:
     async def send(self, text: str, *, steers: str | None = None) -> str:
         """A user's message with a pending execution, or one for a running execution."""
         self._sent += 1
-        id, now = f"message-{self._sent}@{self.session_id}", CLOCK.now()
-        execution_id = steers or f"execution-{self._sent}@{self.session_id}"
+        id, now = derived_id(self.session_id, "message", self._sent), CLOCK.now()
+        execution_id = steers or derived_id(self.session_id, "execution", self._sent)
         message = SessionMessage(
             id=id,
             tenant_id="t",

@@ -9,20 +9,27 @@ import sys
 import pytest
 
 from stepwell.sessions.ports import Store
-from stepwell.testing.stores_rows import a_session, make
+from stepwell.testing.stores_rows import (
+    a_session,
+    make,
+    name_of,
+    named_id,
+)
 
 # Each transaction adds two messages, three events and an execution, and only then says its number.
 _WRITER = """
 import asyncio, sys
 from stepwell.stores.opening import open_store
-from stepwell.testing.stores_rows import a_message, a_session, an_event, an_execution, at
+from stepwell.testing.stores_rows import (
+    a_message, a_session, an_event, an_execution, at, named_id
+)
 
 async def main(url, name):
     store = await open_store(url)
     assert "alembic" not in sys.modules, "a database of this version is opened without Alembic"
     async def one(n):
         async def work(tx):
-            session = await tx.session("s", lock=True)
+            session = await tx.session(named_id("s"), lock=True)
             await tx.add_messages(session, [a_message(f"{name}-m{n}-{k}") for k in range(2)])
             await tx.add_execution(an_execution(f"{name}-x{n}", created_at=at(n)))
             await tx.append_events(session, [an_event(f"{name}-e{n}-{k}") for k in range(3)])
@@ -62,18 +69,18 @@ def _told(writer: "subprocess.Popen[str]", least: int) -> set[int]:
 
 async def _check(store: Store, name: str, told: set[int]) -> int:
     """Every commit that was told of is there, and each one as a whole; how many there are."""
-    events = await store.read(lambda tx: tx.events_after("s", 0, limit=100_000))
+    events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=100_000))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    stored = {event.id for event in events if event.id.startswith(f"{name}-")}
+    stored = {name_of(event.id) for event in events if name_of(event.id).startswith(f"{name}-")}
     numbers = {int(id.split("-e")[1].split("-")[0]) for id in stored}
     assert told <= numbers
     assert len(stored) == 3 * len(numbers)
-    messages = await store.read(lambda tx: tx.messages("s", limit=100_000))
-    assert {m.id for m in messages if m.id.startswith(f"{name}-")} == {
+    messages = await store.read(lambda tx: tx.messages(named_id("s"), limit=100_000))
+    assert {name_of(m.id) for m in messages if name_of(m.id).startswith(f"{name}-")} == {
         f"{name}-m{n}-{k}" for n in numbers for k in range(2)
     }
-    executions = await store.read(lambda tx: tx.executions(session_id="s", limit=100_000))
-    assert {x.id for x in executions if x.id.startswith(f"{name}-")} == {
+    executions = await store.read(lambda tx: tx.executions(session_id=named_id("s"), limit=100_000))
+    assert {name_of(x.id) for x in executions if name_of(x.id).startswith(f"{name}-")} == {
         f"{name}-x{n}" for n in numbers
     }
     return len(numbers)

@@ -17,15 +17,18 @@ from stepwell.testing.stores_rows import (
     an_execution,
     at,
     make,
+    name_of,
+    named_id,
     write,
 )
 from tests.integration.stores.databases import run_sql
+
+X = named_id("x")
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ("UPDATE agent_executions SET status = 'sleeping'", "status"),
         ("UPDATE agent_executions SET pending = '{}'", "pending"),
         ('UPDATE agent_executions SET token_details = \'{"input": "many"}\'', "token_details"),
         ("UPDATE agent_executions SET agent_config = '[1]'", "agent_config"),
@@ -36,13 +39,14 @@ async def test_a_row_that_does_not_fit_is_refused_by_name(
 ) -> None:
     await make(store, a_session(), an_execution())
     run_sql(database, change)
-    with pytest.raises(DamagedDataError, match=rf"agent_executions \(id 'x'\).*{field}"):
-        await store.read(lambda tx: tx.execution("x"))
+    with pytest.raises(DamagedDataError, match=rf"agent_executions \(id '{X}'\).*{field}"):
+        await store.read(lambda tx: tx.execution(X))
 
 
 @pytest.mark.parametrize(
     "change",
     [
+        "UPDATE agent_session_messages SET role = 'robot'",
         "UPDATE agent_session_messages SET created_at = 'yesterday'",
         "UPDATE agent_session_messages SET metadata = '{broken'",
         "UPDATE agent_session_messages SET content = x'ff00'",
@@ -56,7 +60,7 @@ async def test_sqlite_takes_any_value_but_we_do_not(sqlite_file: Path, change: s
     await write(store, lambda tx: tx.add_messages(a_session(), [a_message("m")]))
     run_sql(url, change)
     with pytest.raises(DamagedDataError, match="agent_session_messages"):
-        await store.read(lambda tx: tx.message("m"))
+        await store.read(lambda tx: tx.message(named_id("m")))
     await store.close()
 
 
@@ -125,23 +129,24 @@ async def test_the_file_is_private_and_its_folders_are_made(
 # Lists that people look at
 
 List = Callable[[Transaction, int], Awaitable[Sequence[Any]]]
+S0 = named_id("s0")
 ALL = SessionFilter(tenant_id=TENANT)
 FOUND = SessionFilter(tenant_id=TENANT, search="talk")
-BREAK_SESSION = "UPDATE agent_sessions SET metadata = '[1]' WHERE id = 's{n}'"
-BREAK_EXECUTION = "UPDATE agent_executions SET input = '[1]' WHERE id = 'x{n}'"
-BREAK_MESSAGE = "UPDATE agent_session_messages SET role = 'robot' WHERE content = 'Talk {n}'"
+BREAK_SESSION = "UPDATE agent_sessions SET metadata = '[1]' WHERE id = '{id}'"
+BREAK_EXECUTION = "UPDATE agent_executions SET input = '[1]' WHERE id = '{id}'"
+BREAK_MESSAGE = "UPDATE agent_session_messages SET metadata = '[1]' WHERE id = '{id}'"
 LISTS: dict[str, tuple[str, List]] = {
     "sessions": (BREAK_SESSION, lambda tx, most: tx.sessions(ALL, limit=most)),
     "sessions with a word": (BREAK_SESSION, lambda tx, most: tx.sessions(FOUND, limit=most)),
-    "executions": (BREAK_EXECUTION, lambda tx, most: tx.executions(session_id="s0", limit=most)),
+    "executions": (BREAK_EXECUTION, lambda tx, most: tx.executions(session_id=S0, limit=most)),
     "newest executions": (
         BREAK_EXECUTION,
         lambda tx, most: tx.newest_executions(ExecutionFilter(tenant_id=TENANT), limit=most),
     ),
-    "messages": (BREAK_MESSAGE, lambda tx, most: tx.messages("s0", limit=most)),
+    "messages": (BREAK_MESSAGE, lambda tx, most: tx.messages(S0, limit=most)),
     "first messages": (
         BREAK_MESSAGE,
-        lambda tx, most: tx.messages("s0", after=(at(-1), "m"), limit=most),
+        lambda tx, most: tx.messages(S0, after=(at(-1), S0), limit=most),
     ),
 }
 
@@ -162,28 +167,32 @@ async def test_b116_a_list_leaves_out_what_is_damaged_and_reports_it(
     """It is as long as it would be: who pages takes a shorter one for the end."""
     statement, look = LISTS[which]
     await _made_six_of_each(store)
-    order = [record.id for record in await store.read(lambda tx: look(tx, 6))]
+    order = [name_of(record.id) for record in await store.read(lambda tx: look(tx, 6))]
     for n in broken:
-        run_sql(database, statement.format(n=n))
+        run_sql(database, statement.format(id=named_id(f"{order[0][0]}{n}")))
 
-    found = [record.id for record in await store.read(lambda tx: look(tx, 4))]
+    found = [name_of(record.id) for record in await store.read(lambda tx: look(tx, 4))]
 
     sound = [id for id in order if id[1] not in broken]
     assert found == (sound[-4:] if which == "messages" else sound[:4])
     reports = " ".join(it.getMessage() for it in caplog.records if it.levelname == "ERROR")
-    assert all(f"(id '{order[0][0]}{n}') does not fit" in reports for n in broken)
+    ids = [named_id(f"{order[0][0]}{n}") for n in broken]
+    assert all(f"(id '{id}') does not fit" in reports for id in ids)
 
 
 async def test_b116_a_session_of_a_damaged_execution_is_listed_without_its_status(
-    database: str, store: Store, caplog: pytest.LogCaptureFixture
+    sqlite_file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    store = await open_store(f"sqlite:///{sqlite_file}")
     for n in "01":
         session = a_session(f"s{n}", last_execution_id=f"x{n}")
         await make(store, session, an_execution(f"x{n}", f"s{n}"))
-    run_sql(database, "UPDATE agent_executions SET status = 'sleeping' WHERE id = 'x0'")
+    damage = f"UPDATE agent_executions SET status = 'sleeping' WHERE id = '{named_id('x0')}'"
+    run_sql(f"sqlite:///{sqlite_file}", damage)
 
-    found = await store.read(lambda tx: tx.session_statuses(["s0", "s1"]))
+    found = await store.read(lambda tx: tx.session_statuses([S0, named_id("s1")]))
 
-    assert found == {"s1": "pending"}
-    assert "'s0'" in caplog.text
+    assert found == {named_id("s1"): "pending"}
+    assert repr(S0) in caplog.text
     assert "'sleeping'" in caplog.text
+    await store.close()

@@ -15,7 +15,6 @@ from stepwell.stores.errors import SchemaVersionError
 from stepwell.stores.migrating import NEWEST, VERSION_TABLE, alembic_config
 from stepwell.stores.opening import open_store
 from stepwell.stores.tables import metadata
-from stepwell.testing.stores_rows import a_session, an_execution, make
 from tests.integration.stores.databases import run_sql
 
 # Two processes that open a database at once; both have loaded all that they need before.
@@ -62,7 +61,7 @@ def test_migrations_give_exactly_the_tables_of_the_code(database: str) -> None:
 
 def test_a_table_that_was_forgotten_is_noticed(database: str) -> None:
     run_sql(database, "DROP TABLE agent_api_keys")
-    run_sql(database, "DROP INDEX agent_events_in_order")
+    run_sql(database, "DROP INDEX agent_journal_of_message")
     engine = create_engine(_sync(database))
     with engine.connect() as connection:
         kinds = {difference[0] for difference in _differences(connection)}
@@ -96,32 +95,3 @@ def test_processes_that_start_at_once_migrate_once(
     command = [sys.executable, "-c", _OPEN_TWICE, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_a_database_of_the_first_version_keeps_what_it_has(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    url = f"sqlite:///{tmp_path}/old.db"
-    if kind == "postgres":
-        url = request.getfixturevalue("empty_postgres")
-    store = await open_store(url)
-    await make(store, a_session(), an_execution())
-    await store.close()
-    run_sql(url, "DROP TABLE agent_open_texts")
-    for index in ("of_user", "of_tenant", "waiting", "waiting_of_tenant", "to_end", "held"):
-        run_sql(url, f"DROP INDEX agent_executions_{index}")
-    run_sql(url, "DROP TABLE agent_workers")
-    kind_of_time = "timestamptz" if kind == "postgres" else "BIGINT"
-    run_sql(url, f"ALTER TABLE agent_executions ADD COLUMN lease_until {kind_of_time}")
-    run_sql(url, "CREATE INDEX agent_executions_claimable ON agent_executions (created_at, id)")
-    run_sql(url, f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
-    with pytest.raises(SchemaVersionError, match=r"'0001'.*migrate=True"):
-        await open_store(url, migrate=False)
-    store = await open_store(url)
-    assert await store.read(lambda tx: tx.execution("x")) == an_execution()
-    await store.close()
-    engine = create_engine(_sync(url))
-    with engine.connect() as connection:
-        assert _differences(connection) == []
-    engine.dispose()

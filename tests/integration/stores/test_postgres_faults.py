@@ -13,7 +13,14 @@ from stepwell.sessions.ports import Store, Transaction, session_topic
 from stepwell.stores.opening import open_store
 from stepwell.stores.postgres import connecting
 from stepwell.testing import FakeClock
-from stepwell.testing.stores_rows import a_session, an_event, make, write
+from stepwell.testing.stores_rows import (
+    a_session,
+    an_event,
+    make,
+    name_of,
+    named_id,
+    write,
+)
 from tests.servers.postgres_server import PostgresServer, postgres_programs, postgres_running
 
 
@@ -30,7 +37,7 @@ def server() -> Iterator[PostgresServer]:
 async def own_store(server: PostgresServer) -> AsyncIterator[Store]:
     """A store on that server; its one session is new."""
     opened = await open_store(server.url)
-    await write(opened, lambda tx: tx.delete_session("s"))
+    await write(opened, lambda tx: tx.delete_session(named_id("s")))
     await make(opened, a_session())
     yield opened
     await opened.close()
@@ -42,26 +49,26 @@ async def test_a_restart_is_waited_for(
 ) -> None:
     session = a_session()
     # Several connections of each kind, all of which will be dead.
-    looks = [own_store.read(lambda tx: tx.session("s")) for _ in range(4)]
+    looks = [own_store.read(lambda tx: tx.session(named_id("s"))) for _ in range(4)]
     writes = [
         write(own_store, lambda tx, n=n: tx.append_events(session, [an_event(f"a{n}")]))
         for n in range(4)
     ]
     await asyncio.gather(*looks, *writes)
-    async with own_store.bus.subscribe(session_topic("s")) as news:
+    async with own_store.bus.subscribe(session_topic(named_id("s"))) as news:
         await asyncio.to_thread(server.stop, how)
         late = asyncio.gather(
             *(
                 write(own_store, lambda tx, n=n: tx.append_events(session, [an_event(f"b{n}")]))
                 for n in range(4)
             ),
-            own_store.read(lambda tx: tx.session("s")),
+            own_store.read(lambda tx: tx.session(named_id("s"))),
         )
         await asyncio.sleep(0.3)
         assert not late.done()
         await asyncio.to_thread(server.start)
         await late
-        events = await own_store.read(lambda tx: tx.events_after("s", 0, limit=99))
+        events = await own_store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
         assert [event.seq for event in events] == list(range(1, 9))
         # The bus is back as well, and told of what may have been missed.
         assert await news.wait(90)
@@ -78,11 +85,11 @@ async def test_patience_ends_by_the_clock(server: PostgresServer, own_store: Sto
     finally:
         await asyncio.to_thread(server.start)
         await store.close()
-    assert await own_store.read(lambda tx: tx.session("late")) is None
+    assert await own_store.read(lambda tx: tx.session(named_id("late"))) is None
 
 
 async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
-    await write(own_store, lambda tx: tx.delete_session("t"))
+    await write(own_store, lambda tx: tx.delete_session(named_id("t")))
     await make(own_store, a_session("t"))
     both, one_is_through = asyncio.Barrier(2), asyncio.Event()
     tries = 0
@@ -94,10 +101,10 @@ async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
             if tries > 2:
                 # It could have its row again before the one that waits for it has woken up.
                 await one_is_through.wait()
-            await tx.session(first, lock=True)
+            await tx.session(named_id(first), lock=True)
             if tries <= 2:
                 await both.wait()
-            session = await tx.session(second, lock=True)
+            session = await tx.session(named_id(second), lock=True)
             assert session is not None
             await tx.save_session(replace(session, title=first))
 
@@ -118,7 +125,7 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
     sessions: list[str] = []
 
     async def frozen(tx: Transaction) -> None:
-        session = await tx.session("s", lock=True)
+        session = await tx.session(named_id("s"), lock=True)
         assert session is not None
         sessions.append(str(session.title))
         begun.set()
@@ -130,7 +137,7 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
     await begun.wait()
 
     async def other(tx: Transaction) -> None:
-        session = await tx.session("s", lock=True)
+        session = await tx.session(named_id("s"), lock=True)
         assert session is not None
         await tx.save_session(replace(session, title="taken over"))
 
@@ -144,8 +151,8 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
 
 async def test_a_read_can_write_nothing(own_store: Store) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        await own_store.read(lambda tx: tx.delete_session("s"))
-    assert await own_store.read(lambda tx: tx.session("s")) is not None
+        await own_store.read(lambda tx: tx.delete_session(named_id("s")))
+    assert await own_store.read(lambda tx: tx.session(named_id("s"))) is not None
 
 
 async def test_a_caller_that_is_cancelled_leaves_nothing_and_no_word(
@@ -154,10 +161,10 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_and_no_word(
     blocker = await psycopg.AsyncConnection.connect(
         str(own_store._writers.engine.url).replace("+psycopg", "")  # type: ignore[attr-defined]
     )
-    await blocker.execute("SELECT * FROM agent_sessions WHERE id = 's' FOR UPDATE")
+    await blocker.execute("SELECT * FROM agent_sessions WHERE id = %s FOR UPDATE", [named_id("s")])
 
     async def change(tx: Transaction) -> None:
-        session = await tx.session("s", lock=True)
+        session = await tx.session(named_id("s"), lock=True)
         assert session is not None
         await tx.save_session(replace(session, title="cancelled"))
 
@@ -174,8 +181,10 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_and_no_word(
     assert {type(end) for end in ends} == {asyncio.CancelledError}
     await blocker.close()
     async with asyncio.timeout(90):
-        await asyncio.gather(*(write(own_store, lambda tx: tx.session("s")) for _ in range(14)))
-    session = await own_store.read(lambda tx: tx.session("s"))
+        await asyncio.gather(
+            *(write(own_store, lambda tx: tx.session(named_id("s"))) for _ in range(14))
+        )
+    session = await own_store.read(lambda tx: tx.session(named_id("s")))
     assert session is not None
     assert session.title is None
     assert caplog.records == []
@@ -197,9 +206,9 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_store_in_orde
     for round in range(4):
         await asyncio.gather(*(say(round * 20 + n, n * 0.0004) for n in range(20)))
     await write(own_store, lambda tx: tx.append_events(session, [an_event("last")]))
-    events = await own_store.read(lambda tx: tx.events_after("s", 0, limit=99))
+    events = await own_store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert events[-1].id == "last"
+    assert name_of(events[-1].id) == "last"
     assert caplog.records == []
 
 
@@ -232,6 +241,6 @@ async def test_what_a_queue_writes_is_part_of_the_transaction(
         await write(own_store, work)
     with psycopg.connect(server.url) as connection:
         jobs = connection.execute("SELECT count(*) FROM own_jobs").fetchone()
-        events = connection.execute("SELECT count(*) FROM agent_events").fetchone()
+        events = connection.execute("SELECT count(*) FROM agent_journal").fetchone()
     assert jobs == (0 if fails else 1,)
     assert events == (0 if fails or when == "only" else 1,)

@@ -15,10 +15,10 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from stepwell.sessions.ports import ExecutionFilter, Store
 from stepwell.sessions.records import ExecutionStatus
 from stepwell.stores import claim_queries, execution_rows, session_rows
-from stepwell.stores.codec import stored_id, written
+from stepwell.stores.codec import bind_value
 from stepwell.stores.lane import Statements
 from stepwell.stores.listing import executions_query
-from stepwell.testing.stores_rows import TENANT, a_session, an_execution, at, make
+from stepwell.testing.stores_rows import TENANT, a_session, an_execution, at, make, named_id
 from tests.integration.stores.databases import run_sql
 
 _KEY = "(agent_executions_pkey|sqlite_autoindex_agent_executions_1)"
@@ -40,8 +40,8 @@ _STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     "steering": (session_rows._SPOKEN_TO, {_MESSAGES}),
 }
 _VALUES = {
-    "row_key": "x1",
-    "execution": stored_id("x1"),
+    "row_key": named_id("x1"),
+    "execution": named_id("x1"),
     "own_attempt": 1,
     "now": at(0),
     "most": 9,
@@ -50,7 +50,7 @@ _VALUES = {
     "started_at": at(0),
     "updated_at": at(0),
     "agents": '["helper"]',
-    "ids": '["x1", "p1"]',
+    "ids": f'["{named_id("x1")}", "{named_id("p1")}"]',
 }
 
 
@@ -59,16 +59,17 @@ _COLUMNS = (
     "input, step_count, token_usage, token_details, cost, pending, metadata, attempt, crashes"
 )
 _ROW = (
-    "'many' || n, 'tenant' || (n % 7), 'helper', 'h', {time}, {time}, 'pending', '{{}}', '{{}}', "
+    "{id}, 'tenant' || (n % 7), 'helper', 'h', {time}, {time}, 'pending', '{{}}', '{{}}', "
     "0, 0, '{{}}', 0, '[]', '{{}}', 0, 0"
 )
+_TIME_OF_ROW = "'2026-01-01T00:00:00.' || printf('%06d', n) || 'Z'"
 _MANY = {
     "sqlite": f"INSERT INTO agent_executions ({_COLUMNS}) WITH RECURSIVE numbers (n) AS (SELECT 1 "
     "UNION ALL SELECT n + 1 FROM numbers WHERE n < %d) SELECT "
-    + _ROW.format(time="n").replace("%", "%%")
+    + _ROW.format(id="'many' || n", time=_TIME_OF_ROW).replace("%", "%%")
     + " FROM numbers",
     "postgresql": f"INSERT INTO agent_executions ({_COLUMNS}) SELECT "
-    + _ROW.format(time="to_timestamp(n)").replace("%", "%%")
+    + _ROW.format(id="gen_random_uuid()", time="to_timestamp(n)").replace("%", "%%")
     + " FROM generate_series(1, %d) AS n",
 }
 
@@ -78,7 +79,7 @@ def plan_of(url: str, statement: Any, given: Mapping[str, Any] = _VALUES) -> str
     statements = Statements(SQLiteDialect_pysqlite() if is_file else PGDialect_psycopg())
     prepared = statements.written(statement)
     values = prepared.values(
-        {name: written(value, statements.dialect) for name, value in given.items()}
+        {name: bind_value(value, statements.dialect) for name, value in given.items()}
     )
     if is_file:
         connection = sqlite3.connect(url.removeprefix("sqlite:///"))
@@ -155,7 +156,7 @@ async def test_a_list_of_executions_is_read_by_its_index(
         ),
     )
     wanted = ExecutionFilter(tenant_id=TENANT, **which)
-    statement, values = executions_query(wanted, (at(9), "x9"), 9)
+    statement, values = executions_query(wanted, (at(9), named_id("x9")), 9)
     plan = plan_of(database, statement, values)
     used = re.findall(r"(?:using|on|INDEX) (agent_executions_\w+)", plan)
     assert len(used) == 1, plan

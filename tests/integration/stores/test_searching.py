@@ -12,7 +12,14 @@ from stepwell.sessions.records import Session
 from stepwell.stores import rows, search_turns
 from stepwell.stores.opening import open_store
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
-from stepwell.testing.stores_rows import TENANT, a_message, a_session, make, write
+from stepwell.testing.stores_rows import (
+    TENANT,
+    a_message,
+    a_session,
+    make,
+    named_id,
+    write,
+)
 
 WORD = "b" + "a" * 49
 """Found nowhere, but almost, at every place."""
@@ -41,7 +48,7 @@ async def test_searches_do_not_hold_up_other_reads(
     await long_talk(store)
     searches = [asyncio.create_task(found(store, WORD)) for _ in range(12)]
     await asyncio.sleep(0.01)
-    assert await store.read(lambda tx: tx.session("s")) is not None
+    assert await store.read(lambda tx: tx.session(named_id("s"))) is not None
     waiting = sum(not search.done() for search in searches)
     assert await asyncio.gather(*searches) == [[]] * 12
     # Without a way of their own the last of them would have begun before the read.
@@ -68,7 +75,7 @@ async def test_the_limit_of_a_search_is_for_nothing_else(postgres_database: str)
 
     async def look(tx: Transaction) -> None:
         await tx.sessions(SessionFilter(tenant_id=TENANT, search="x"), limit=9)
-        await tx.session("s")
+        await tx.session(named_id("s"))
         shown = await tx.connection.execute(text("SHOW statement_timeout"))
         limits.append(shown.scalar())
 

@@ -10,7 +10,11 @@ from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.stores.errors import DamagedDataError, SchemaVersionError
 from stepwell.stores.opening import open_store
-from stepwell.testing.stores_rows import a_session, make
+from stepwell.testing.stores_rows import (
+    a_session,
+    make,
+    named_id,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +27,7 @@ def content(file: Path) -> bytes:
 
 def has(id: str) -> Callable[[Transaction], Awaitable[bool]]:
     async def work(tx: Transaction) -> bool:
-        return await tx.session(id) is not None
+        return await tx.session(named_id(id)) is not None
 
     return work
 
@@ -65,7 +69,7 @@ async def test_what_was_read_while_a_writer_came_is_read_again(
             writers.append(writer)
             if not stays:
                 await writer.close()
-        seen.append(await tx.session("new") is not None)
+        seen.append(await tx.session(named_id("new")) is not None)
         return seen[-1]
 
     writers: list[Store] = []

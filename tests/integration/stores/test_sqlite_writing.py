@@ -14,7 +14,13 @@ from stepwell.stores.opening import open_store
 from stepwell.stores.retrying import PassingFault
 from stepwell.stores.sqlite import file_lock
 from stepwell.stores.sqlite.file_lock import FileLock
-from stepwell.testing.stores_rows import a_session, an_event, make, write
+from stepwell.testing.stores_rows import (
+    a_session,
+    an_event,
+    make,
+    named_id,
+    write,
+)
 
 
 async def test_writes_that_wait_share_a_commit(sqlite_file: Path) -> None:
@@ -25,7 +31,7 @@ async def test_writes_that_wait_share_a_commit(sqlite_file: Path) -> None:
 
     def committed() -> int:
         connection = sqlite3.connect(sqlite_file)
-        count = connection.execute("SELECT count(*) FROM agent_events").fetchone()[0]
+        count = connection.execute("SELECT count(*) FROM agent_journal").fetchone()[0]
         connection.close()
         return count
 
@@ -63,8 +69,8 @@ async def test_a_read_can_write_nothing(sqlite_file: Path) -> None:
     store = await open_store(f"sqlite:///{sqlite_file}")
     await make(store, a_session())
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        await store.read(lambda tx: tx.delete_session("s"))
-    assert await store.read(lambda tx: tx.session("s")) is not None
+        await store.read(lambda tx: tx.delete_session(named_id("s")))
+    assert await store.read(lambda tx: tx.session(named_id("s"))) is not None
     await store.close()
 
 
@@ -75,7 +81,7 @@ async def test_every_write_holds_the_lock_beside_the_file(sqlite_file: Path) -> 
     writing = asyncio.create_task(make(store, a_session()))
     await asyncio.sleep(0.2)
     # Readers and the loop go on meanwhile.
-    assert await store.read(lambda tx: tx.session("s")) is None
+    assert await store.read(lambda tx: tx.session(named_id("s"))) is None
     assert not writing.done()
     lock.close()
     await asyncio.wait_for(writing, 90)

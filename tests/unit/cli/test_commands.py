@@ -10,7 +10,8 @@ from stepwell.cli import main as cli
 from stepwell.cli.exit_codes import ExitCode
 
 NAMES = (
-    *("demo", "init", "run", "chat", "serve", "worker", "sessions", "why", "trace", "replay"),
+    *("demo", "init", "run", "chat", "serve", "worker", "sessions", "why", "trace"),
+    *("snapshots", "replay"),
     *("tools", "models", "keys", "doctor"),
 )
 

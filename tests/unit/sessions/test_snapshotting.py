@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stepwell.messages import Message
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.records import Execution, Snapshot
-from stepwell.sessions.snapshotting import SnapshotChain
+from stepwell.sessions.snapshotting import LARGEST_WHOLE, SnapshotChain
 from stepwell.state import AgentState
 from stepwell.testing import FakeClock
 
@@ -118,6 +118,28 @@ async def test_both_ways_store_as_much() -> None:
     for rows in (in_one_run, each_time):
         assert 1 < sum(it.is_whole for it in rows.all.values()) < 40
     assert each_time.size == pytest.approx(in_one_run.size, rel=0.1)
+
+
+async def test_ends_are_whole_as_long_as_whole_ones_at_most_double_what_is_stored() -> None:
+    rows, chain, state = Rows(), SnapshotChain(GROWTH), AgentState.empty()
+    for number in range(200):
+        state = state.with_message(Message.user("ü" * 200))
+        ends = number % 2 == 1
+        snapshot = chain.next(EXECUTION, state, id=f"s{number}", at=NOW, is_final=ends)
+        rows.add(snapshot)
+        chain.stored(snapshot, state)
+    whole = [number for number, it in enumerate(rows.all.values()) if it.is_whole]
+    assert whole[:2] == [0, 1]
+    assert 5 < len(whole) < 15
+    assert rows.size < 5 * len(AgentStateSerializer().to_json(state).decode())
+    assert await loaded(rows, 199) == state
+
+
+async def test_a_large_state_is_not_stored_whole_again() -> None:
+    chain, state = SnapshotChain(GROWTH), AgentState.empty().with_message(Message.user("a"))
+    chain.stored(chain.next(EXECUTION, state, id="s0", at=NOW, is_final=False), state)
+    state = state.with_message(Message.user("b" * LARGEST_WHOLE))
+    assert not chain.next(EXECUTION, state, id="s1", at=NOW, is_final=True).is_whole
 
 
 async def test_a_chain_that_was_cut_meanwhile_is_noticed() -> None:

@@ -1,7 +1,8 @@
 """The parts of stores that need no database."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
+import msgspec
 import pytest
 from msgspec import json
 
@@ -11,23 +12,36 @@ from stepwell.sessions.errors import ConflictError, RefusedError, StoreUnavailab
 from stepwell.sessions.records import Execution, Session
 from stepwell.stores import tables
 from stepwell.stores.bus.frames import Frame, encode_frames
-from stepwell.stores.codec import RecordCodec, clean_text, json_of
+from stepwell.stores.codec import RecordCodec, clean_text, iso_time, json_of
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.opening import open_store
 from stepwell.stores.retrying import Clash, PassingFault, patiently
 from stepwell.stores.searching import contains, words_of
-from stepwell.stores.types import SQLITE, microseconds_of, time_of
+from stepwell.stores.types import SQLITE
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import an_execution
 
 
-def test_times_are_exact_to_the_microsecond() -> None:
-    for time in (
-        datetime(2026, 1, 1, 12, 0, 0, 123457, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+def test_times_are_exact_to_the_microsecond_and_sort_as_texts() -> None:
+    east = timezone(timedelta(hours=2))
+    times = [
+        datetime(1, 1, 2, tzinfo=UTC),
         datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-    ):
-        assert time_of(microseconds_of(time)) == time
+        datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC),
+        datetime(2026, 1, 1, 14, 0, 0, 123457, tzinfo=east),
+        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ]
+    texts = [iso_time(time) for time in times]
+    assert [datetime.fromisoformat(text) for text in texts] == times
+    assert texts == sorted(texts)
+    assert texts[2] == "2026-01-01T12:00:00.000000Z"
+
+
+def test_documents_hold_no_nul() -> None:
+    value = {"a\x00": ["\x00\x00b", "\\u0000", "\\\x00"]}
+    assert msgspec.json.decode(json_of(value)) == {
+        "a\ufffd": ["\ufffd\ufffdb", "\\u0000", "\\\ufffd"]
+    }
 
 
 def test_a_record_survives_its_row() -> None:

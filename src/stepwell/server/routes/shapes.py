@@ -107,7 +107,6 @@ class SnapshotShape(Shape):
     agent_name: str | None
     step_number: int
     is_final: bool
-    debug_mode: bool
     created_at: datetime
 
 

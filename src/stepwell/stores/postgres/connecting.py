@@ -13,6 +13,7 @@ from msgspec import Struct
 from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
+from psycopg.types.string import TextLoader
 from sqlalchemy import URL, NullPool, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -142,7 +143,11 @@ class Pool:
             await held.connection.close()
 
     def _prepare(self, connection: Any, _record: Any) -> None:
-        set_json_loads(msgspec.json.decode, connection.driver_connection)
+        driver = connection.driver_connection
+        set_json_loads(msgspec.json.decode, driver)
+        # Ids are texts everywhere else; a state comes back to the letter (see ``stores.types``).
+        for name in ("uuid", "json"):
+            driver.adapters.register_loader(name, TextLoader)
         connection.run_async(self._set_isolation)
 
     async def _set_isolation(self, driver: "psycopg.AsyncConnection[Any]") -> None:

@@ -4,11 +4,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-
-from stepwell.stores.types import JsonText, PackedId, PackedJson, PackedText, UtcTime
+from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
+
+_TIME = sa.BigInteger().with_variant(postgresql.TIMESTAMP(timezone=True), "postgresql")
+_JSON = sa.Text().with_variant(postgresql.JSON(), "postgresql")
+_PACKED = sa.LargeBinary()
 
 
 def upgrade() -> None:
@@ -37,11 +40,11 @@ def _api_keys() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("prefix", sa.Text(), nullable=False),
         sa.Column("secret_hash", sa.Text(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
         sa.Column("is_admin", sa.Boolean(), nullable=False),
-        sa.Column("expires_at", UtcTime(), nullable=True),
-        sa.Column("revoked_at", UtcTime(), nullable=True),
-        sa.Column("last_used_at", UtcTime(), nullable=True),
+        sa.Column("expires_at", _TIME, nullable=True),
+        sa.Column("revoked_at", _TIME, nullable=True),
+        sa.Column("last_used_at", _TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name="agent_api_keys_pkey"),
     )
     op.create_index(
@@ -60,19 +63,19 @@ def _sessions() -> None:
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("agent_type", sa.Text(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("updated_at", UtcTime(), nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
+        sa.Column("updated_at", _TIME, nullable=False),
         sa.Column("title", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("when_busy", sa.Text(), nullable=False),
         sa.Column("related_type", sa.Text(), nullable=True),
         sa.Column("related_id", sa.Text(), nullable=True),
         sa.Column("initial_context_url", sa.Text(), nullable=True),
-        sa.Column("metadata", JsonText(), nullable=False),
+        sa.Column("metadata", _JSON, nullable=False),
         sa.Column("last_execution_id", sa.Text(), nullable=True),
         sa.Column("last_snapshot_id", sa.Text(), nullable=True),
         sa.Column("last_seq", sa.BigInteger(), nullable=False),
-        sa.Column("last_message_at", UtcTime(), nullable=True),
+        sa.Column("last_message_at", _TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name="agent_sessions_pkey"),
     )
     op.create_index("agent_sessions_by_age", "agent_sessions", ["updated_at", "id"], unique=False)
@@ -93,14 +96,14 @@ def _sessions() -> None:
 def _events() -> None:
     op.create_table(
         "agent_events",
-        sa.Column("id", PackedId(), nullable=False),
+        sa.Column("id", _PACKED, nullable=False),
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("type", sa.Text(), nullable=False),
-        sa.Column("payload", PackedJson(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("execution_id", PackedId(), nullable=True),
+        sa.Column("payload", _PACKED, nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
+        sa.Column("execution_id", _PACKED, nullable=True),
         sa.Column("payload_length", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session_id"],
@@ -120,32 +123,32 @@ def _executions() -> None:
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("agent_type", sa.Text(), nullable=False),
         sa.Column("definition_hash", sa.Text(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("updated_at", UtcTime(), nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
+        sa.Column("updated_at", _TIME, nullable=False),
         sa.Column("session_id", sa.Text(), nullable=True),
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.Column("parent_execution_id", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("agent_config", JsonText(), nullable=False),
-        sa.Column("input", JsonText(), nullable=False),
-        sa.Column("output", JsonText(), nullable=True),
+        sa.Column("agent_config", _JSON, nullable=False),
+        sa.Column("input", _JSON, nullable=False),
+        sa.Column("output", _JSON, nullable=True),
         sa.Column("step_count", sa.BigInteger(), nullable=False),
         sa.Column("token_usage", sa.BigInteger(), nullable=False),
-        sa.Column("token_details", JsonText(), nullable=False),
+        sa.Column("token_details", _JSON, nullable=False),
         sa.Column("cost", sa.Float(precision=53), nullable=False),
         sa.Column("stop_reason", sa.Text(), nullable=True),
-        sa.Column("decision", JsonText(), nullable=True),
-        sa.Column("pending", JsonText(), nullable=False),
+        sa.Column("decision", _JSON, nullable=True),
+        sa.Column("pending", _JSON, nullable=False),
         sa.Column("error_message", sa.Text(), nullable=True),
         sa.Column("last_snapshot_id", sa.Text(), nullable=True),
-        sa.Column("metadata", JsonText(), nullable=False),
+        sa.Column("metadata", _JSON, nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("crashes", sa.Integer(), nullable=False),
         sa.Column("worker_id", sa.Text(), nullable=True),
-        sa.Column("lease_until", UtcTime(), nullable=True),
+        sa.Column("lease_until", _TIME, nullable=True),
         sa.Column("cancel_requested", sa.Text(), nullable=True),
-        sa.Column("started_at", UtcTime(), nullable=True),
-        sa.Column("completed_at", UtcTime(), nullable=True),
+        sa.Column("started_at", _TIME, nullable=True),
+        sa.Column("completed_at", _TIME, nullable=True),
         sa.ForeignKeyConstraint(
             ["session_id"],
             ["agent_sessions.id"],
@@ -213,17 +216,17 @@ def _indexes_of_executions() -> None:
 def _session_messages() -> None:
     op.create_table(
         "agent_session_messages",
-        sa.Column("id", PackedId(), nullable=False),
+        sa.Column("id", _PACKED, nullable=False),
         sa.Column("tenant_id", sa.Text(), nullable=False),
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
-        sa.Column("agent_execution_id", PackedId(), nullable=True),
+        sa.Column("created_at", _TIME, nullable=False),
+        sa.Column("agent_execution_id", _PACKED, nullable=True),
         sa.Column("related_type", sa.Text(), nullable=True),
         sa.Column("related_id", sa.Text(), nullable=True),
         sa.Column("context_url", sa.Text(), nullable=True),
-        sa.Column("metadata", PackedJson(), nullable=False),
+        sa.Column("metadata", _PACKED, nullable=False),
         sa.Column("idempotency_key", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["session_id"],
@@ -266,8 +269,8 @@ def _ledger_calls() -> None:
         sa.Column("effect", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("started_at", UtcTime(), nullable=False),
-        sa.Column("finished_at", UtcTime(), nullable=True),
+        sa.Column("started_at", _TIME, nullable=False),
+        sa.Column("finished_at", _TIME, nullable=True),
         sa.Column("result", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["execution_id"],
@@ -288,7 +291,7 @@ def _ledger_turns() -> None:
         sa.Column("execution_id", sa.Text(), nullable=False),
         sa.Column("step_number", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("response", sa.Text(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
         sa.ForeignKeyConstraint(
             ["execution_id"],
             ["agent_executions.id"],
@@ -308,8 +311,8 @@ def _state_snapshots() -> None:
         sa.Column("chain_id", sa.Text(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("step_number", sa.Integer(), nullable=False),
-        sa.Column("state_json", PackedText(), nullable=False),
-        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("state_json", _PACKED, nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
         sa.Column("is_final", sa.Boolean(), nullable=False),
         sa.Column("debug_mode", sa.Boolean(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=True),

@@ -5,10 +5,10 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from stepwell.stores.types import JsonText, UtcTime
+from stepwell.stores.migrations.tables_0003 import JSON, TIME
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 
 _WAITING = "status = 'pending' AND parent_execution_id IS NULL"
 
@@ -18,10 +18,10 @@ def upgrade() -> None:
     op.create_table(
         "agent_workers",
         sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("lease_until", UtcTime(), nullable=False),
-        sa.Column("started_at", UtcTime(), nullable=False),
+        sa.Column("lease_until", TIME, nullable=False),
+        sa.Column("started_at", TIME, nullable=False),
         sa.Column("version", sa.Text(), nullable=False),
-        sa.Column("agents", JsonText(), nullable=False),
+        sa.Column("agents", JSON, nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
         sa.Column("pid", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="agent_workers_pkey"),
