@@ -23,7 +23,7 @@ from chaos.harness import TOOL_POINTS, Harness
 from chaos.settings import ChaosSettings, Place
 from stepwell.stores.opening import open_store
 
-WRITES = ("claim", "step", "finish", "send", "answer", "cancel", "fork")
+WRITES = ("claim", "intent", "step", "finish", "send", "answer", "cancel", "fork")
 """Writes that every run comes by; the names of others are learned from the processes."""
 POINTS = (*TOOL_POINTS, *(f"{when}:{name}" for name in WRITES for when in ("before", "after")))
 

@@ -45,6 +45,27 @@ class Watch(Protocol):
         ...
 
 
+class RunAttempt(Protocol):
+    """What the host of a run keeps of it beyond this process, such as the app server. The library
+    only carries it, and has it record the runs of subagents."""
+
+    def for_subagent(self, *, name: str, call_id: str) -> "SubagentAttempt":
+        """Return the attempt of a subagent that the call of that id runs."""
+        ...
+
+
+class SubagentAttempt(RunAttempt, Protocol):
+    """The same for the run of a subagent."""
+
+    async def begin(self, state: Any, /) -> None:
+        """Record that the run begins with this state."""
+        ...
+
+    async def end(self, state: Any, /) -> None:
+        """Record the state that the run came to."""
+        ...
+
+
 class Guard:
     """Around one awaited call: ends it on timeout, deadline or cancellation.
 
@@ -176,7 +197,8 @@ class RunScope:
 
     __slots__ = (
         *("_cancellation", "_overdue", "_thread", "_timer"),
-        *("backstops", "batches", "cancel_grace", "emitter", "guards", "loop", "model_retries"),
+        *("attempt", "backstops", "batches", "cancel_grace", "emitter", "guards", "loop"),
+        "model_retries",
         *("shared", "watch"),
     )
 
@@ -187,8 +209,11 @@ class RunScope:
         *,
         cancel_grace: float = CANCEL_GRACE,
         model_retries: int = 0,
+        attempt: RunAttempt | None = None,
     ) -> None:
         self.emitter = emitter
+        self.attempt = attempt
+        """What the host of the run keeps of it; None where nobody does."""
         self.model_retries = model_retries
         """How often a model turn that failed before any output is asked again."""
         self.cancel_grace = cancel_grace

@@ -158,7 +158,7 @@ async def run_told_child(
         call_id=context.call_id,
         child_agent_id=state.agent_id,
     )
-    ended = await run_child(plan, state, context)
+    ended = await run_child(plan, state, context, name=name)
     emitter.emit(
         SubagentCompleted,
         name=name,
@@ -173,8 +173,10 @@ async def run_told_child(
     return ended
 
 
-async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) -> AgentState:
-    """Run the child inside the call of its parent.
+async def run_child(
+    plan: AgentPlan, state: AgentState, context: ToolContext, *, name: str
+) -> AgentState:
+    """Run the child inside the call of its parent, and have the host of the run record it.
 
     When the call is ended, by a cancellation or the deadline, the child is cancelled and ends in
     good order, so that its last event is told and what it spent is known. One that does not end
@@ -189,10 +191,18 @@ async def run_child(plan: AgentPlan, state: AgentState, context: ToolContext) ->
 
     async def to_the_end() -> AgentState:
         nonlocal reached
-        tap = context.state.scope.emitter.tap
-        steps = agent.loop.iterator(state, cancellation=cancellation, tap=tap)
+        scope = context.state.scope
+        attempt, tap = None, scope.emitter.tap
+        if scope.attempt is not None:
+            attempt = scope.attempt.for_subagent(name=name, call_id=context.call_id)
+            if reached.execution is None or reached.is_finished:
+                reached = reached.with_execution_started(plan.new_id(), plan.clock.now())
+            await attempt.begin(reached)
+        steps = agent.loop.iterator(reached, cancellation=cancellation, tap=tap, attempt=attempt)
         async for after_step in steps:
             reached = after_step
+        if attempt is not None:
+            await attempt.end(reached)
         return reached
 
     run = asyncio.create_task(to_the_end())

@@ -265,9 +265,9 @@ async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Sessi
     from stepwell.cli.stored import find_session
     from stepwell.clock import SystemClock
     from stepwell.ids import new_id
-    from stepwell.sessions.cancelling import Ending
     from stepwell.sessions.changing import SessionChange
-    from stepwell.sessions.ending import Means
+    from stepwell.sessions.endings.end import EndDeps
+    from stepwell.sessions.endings.requests import EndRequest
     from stepwell.sessions.records import SessionStatus
     from stepwell.sessions.settings import SessionSettings
     from stepwell.worker.jobs import PolledJobs
@@ -275,7 +275,7 @@ async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Sessi
     if "status" in change:
         change = {**change, "status": SessionStatus(change["status"])}
     session = await find_session(store, given)
-    means = Means(jobs=PolledJobs(), clock=SystemClock(), settings=SessionSettings())
-    ending = Ending(reason="session closed", means=means)
-    work = SessionChange(**change).checked().work(session.id, new_id(), ending)
+    deps = EndDeps(jobs=PolledJobs(), clock=SystemClock(), settings=SessionSettings())
+    request = EndRequest(reason="session closed", deps=deps)
+    work = SessionChange(**change).checked().work(session.id, new_id(), request)
     return await store.write(work, name="change_session")

@@ -58,7 +58,7 @@ from stepwell.loop.votes import (
     still_waiting,
     vote_or_fault,
 )
-from stepwell.scope import RunScope
+from stepwell.scope import RunAttempt, RunScope
 from stepwell.state import UNLIMITED, AgentState, AgentStep, Budget, ErrorInfo, StepExecution
 from stepwell.tools import ToolExecutor
 
@@ -134,10 +134,11 @@ class AgentLoop:
         *,
         cancellation: Cancellation | None = None,
         tap: Tap | None = None,
+        attempt: RunAttempt | None = None,
     ) -> AsyncGenerator[AgentState, None]:
-        """The state after each step; the last one is the result of the run."""
+        """The state after each step, at last the result. For ``attempt`` see ``RunScope``."""
         state = self._entered(state)
-        scope = self._scope(state, cancellation, tap)
+        scope = self._scope(state, cancellation, tap, attempt)
         first, is_over = True, False
         try:
             state = await self._begun(state, scope)
@@ -175,31 +176,32 @@ class AgentLoop:
         return state.with_run_entered(self._clock.monotonic())
 
     def _scope(
-        self, state: AgentState, cancellation: Cancellation | None, tap: Tap | None = None
+        self,
+        state: AgentState,
+        cancellation: Cancellation | None,
+        tap: Tap | None = None,
+        attempt: RunAttempt | None = None,
     ) -> RunScope:
         source = EventSource(
             agent_id=state.agent_id,
             parent_agent_id=state.parent_agent_id,
             execution_id="" if state.execution is None else state.execution.id,
         )
-        emitter = Emitter(self.events, source, self._clock, tap)
         scope = RunScope(
-            emitter,
+            Emitter(self.events, source, self._clock, tap),
             cancellation,
             cancel_grace=self._cancel_grace,
             model_retries=self._model_retries,
+            attempt=attempt,
         )
-        left = self._seconds_left(state)
-        if left is not None:
+        if (left := self._seconds_left(state)) is not None:
             scope.set_deadline(left)
         return scope
 
     def _seconds_left(self, state: AgentState) -> float | None:
         try:
-            return min(
-                (limit.allowed(state) - limit.current(state) for limit in self._time_limits),
-                default=None,
-            )
+            left = (limit.allowed(state) - limit.current(state) for limit in self._time_limits)
+            return min(left, default=None)
         except Exception:  # noqa: BLE001 - the first checkpoint will name the limit that raised
             return None
 

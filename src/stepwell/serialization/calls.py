@@ -61,7 +61,7 @@ def finished_to_json(finished: Finished) -> str:
         raise SerializationError(f"the result of {ran.call.name!r}: {error}") from None
 
 
-def finished_from_json(text: str) -> Finished:
+def finished_from_json(text: str | bytes) -> Finished:
     """What ``finished_to_json`` wrote; of what a tool raised only the text is known."""
     try:
         stored = convert(RESTORED.restored(json.decode(text)), _StoredCall)

@@ -10,8 +10,8 @@ from stepwell.protocols.client_input import check_json
 from stepwell.protocols.client_stream import ClientInputError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
+from stepwell.sessions.ledger.recovery import why_no_choice
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.recovery import why_no_choice
 from stepwell.sessions.taking_up import Decide, TakenUp
 from stepwell.sessions.telling import told_pending
 from stepwell.state import AgentState, Approval, PendingKind, Question

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stepwell.journal.envelope import timestamp
-from stepwell.sessions.cancelling import Ending, end_all
+from stepwell.sessions.endings.requests import EndRequest, request_ends
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.intake_checks import RESERVED, checked_metadata, checked_title
 from stepwell.sessions.ports import NewEvent, Transaction
@@ -30,7 +30,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
         return replace(self, title=title, metadata=metadata)
 
     def work(
-        self, session_id: str, event_id: str, ending: Ending
+        self, session_id: str, event_id: str, request: EndRequest
     ) -> Callable[[Transaction], Awaitable[Session]]:
         """The work of the transaction."""
 
@@ -42,10 +42,10 @@ class SessionChange(Struct, frozen=True, kw_only=True):
             if changed.status is SessionStatus.CLOSED is not session.status:
                 # Closed first: what ends now leaves nothing behind that would run.
                 await transaction.save_session(changed)
-                await end_all(transaction, await transaction.unfinished(session_id), ending)
+                await request_ends(transaction, await transaction.unfinished(session_id), request)
                 session = await _locked(transaction, session_id)
                 changed = self._applied(session)
-            changed = replace(changed, updated_at=max(ending.means.clock.now(), session.updated_at))
+            changed = replace(changed, updated_at=max(request.deps.clock.now(), session.updated_at))
             await transaction.save_session(changed)
             logged = await transaction.append_events(changed, [_event(changed, event_id)])
             return replace(changed, last_seq=logged[-1].seq) if logged else changed

@@ -65,8 +65,8 @@ class ClaimRows(Protocol):
         ...
 
     async def fence(self, execution: Execution, /) -> Fenced:
-        """Lock the row and return it as it is now. Raises ``LostLeaseError`` if the attempt is not
-        the newest."""
+        """Lock the row and return it as it is now. Raises ``LostLeaseError`` unless this attempt
+        runs the execution."""
         ...
 
     async def disown(self, execution: Execution, /) -> None:

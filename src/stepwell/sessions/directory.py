@@ -16,9 +16,8 @@ from stepwell.agent.plan import AgentPlan
 from stepwell.drivers import BindableDriver
 from stepwell.errors import AgentNotFoundError, ConfigurationError
 from stepwell.models.attempts import name_of
-from stepwell.sessions.ledger import SessionLedger
-from stepwell.sessions.steering import steering_hooks
-from stepwell.sessions.subagents import subagent_hooks
+from stepwell.sessions.attempt.steering import steering_hooks
+from stepwell.sessions.ledger.session_ledger import SessionLedger
 from stepwell.tools import ToolEffect, ToolExecutor, Tools
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -142,7 +141,7 @@ def _built(given: Any, name: str) -> Agent:
 
 def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
     ledger = SessionLedger()
-    hooks = (*plan.hooks, *steering_hooks(), *subagent_hooks())
+    hooks = (*plan.hooks, *steering_hooks())
     plan = replace(plan, hooks=hooks)
     if plan.driver is None or isinstance(plan.driver, BindableDriver):
         plan = replace(plan, ledger=ledger, hooks=(*hooks, *ledger.hooks()))

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from stepwell.continuation import AgentStatus
 from stepwell.ids import IdFactory
 from stepwell.messages import Message
-from stepwell.sessions.cancelling import cancelled
-from stepwell.sessions.ending import ended_state
+from stepwell.sessions.endings.end import cancelled_end
+from stepwell.sessions.endings.final_state import end_state
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake_checks import MAX_TITLE_CHARACTERS, checked_content
@@ -216,8 +216,8 @@ class Forking:
         state = replace(self._state, agent_id=derived_id(self._session_id, "agent"))
         if not self._goes_on:
             if state.status is AgentStatus.PAUSED:
-                ended = cancelled("the fork went on without an answer")
-                state = ended_state(state, ended.outcome, self._desk.clock)
+                end = cancelled_end("the fork went on without an answer")
+                state = end_state(state, end.outcome, self._desk.clock)
             return state
         if state.execution is not None:
             state = replace(state, execution=replace(state.execution, id=self._execution_id))

@@ -12,9 +12,9 @@ from msgspec import UNSET, UnsetType
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.answering import answered_by
-from stepwell.sessions.cancelling import end
 from stepwell.sessions.changing import SessionChange
 from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.endings.requests import request_end
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.forking import Forking
 from stepwell.sessions.intake_checks import checked_text
@@ -58,7 +58,7 @@ class Lifecycle:
 
     async def cancel(self, execution_id: str, *, reason: str = "") -> Execution:
         """End it: at once if it waits, else as soon as its worker hears of it."""
-        ending = self._desk.ending(checked_text(reason, "the reason"))
+        request = self._desk.end_request(checked_text(reason, "the reason"))
 
         async def work(transaction: Transaction) -> Execution:
             _, execution = await locked(transaction, execution_id)
@@ -71,7 +71,7 @@ class Lifecycle:
                     "cancel",
                     code="already_over",
                 )
-            return await end(transaction, execution, ending)
+            return await request_end(transaction, execution, request)
 
         return await self._store.write(work, name="cancel")
 
@@ -140,7 +140,7 @@ class Lifecycle:
         """
         change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
         work = change.checked().work(
-            session_id, self._new_id(), self._desk.ending("session closed")
+            session_id, self._new_id(), self._desk.end_request("session closed")
         )
         return await self._store.write(work, name="change_session")
 

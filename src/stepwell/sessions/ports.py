@@ -11,18 +11,17 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from stepwell.sessions.bus import Bus, OpenText
-from stepwell.sessions.claim_ports import ClaimRows
+from stepwell.sessions.claim_ports import ClaimRows, Fenced
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
     ExecutionStatus,
-    LedgerCall,
-    LedgerTurn,
     LoggedEvent,
     Session,
     SessionMessage,
     SessionStatus,
     Snapshot,
+    StepIntent,
 )
 
 Result = TypeVar("Result")
@@ -150,6 +149,11 @@ class ExecutionRows(Protocol):
         another worker has it."""
         ...
 
+    async def save_progress(self, execution: Execution, /) -> Fenced:
+        """Save what a step changes: counts, newest snapshot, crashes, metadata. Raises
+        ``LostLeaseError`` unless this attempt runs the execution."""
+        ...
+
     async def unfinished(self, session_id: str, /) -> Sequence[Execution]:
         """The executions of a session that are not over, subagents' left out, oldest first; the
         first is the head."""
@@ -190,7 +194,7 @@ class ExecutionRows(Protocol):
 
 
 class SnapshotRows(Protocol):
-    """Snapshots and the tool ledger."""
+    """Snapshots and the intents of open steps."""
 
     async def add_snapshot(self, snapshot: Snapshot, /) -> None:
         """A new snapshot."""
@@ -216,22 +220,17 @@ class SnapshotRows(Protocol):
         """Characters of the whole document, and of all increments on it."""
         ...
 
-    async def ledger(
-        self, execution_id: str, step_number: int, /
-    ) -> tuple[LedgerTurn | None, Sequence[LedgerCall]]:
-        """What is known of a step that was not stored."""
+    async def intent(self, execution_id: str, /) -> StepIntent | None:
+        """The open step of an execution, or one that was stored since: compare its number."""
         ...
 
-    async def add_turn(self, turn: LedgerTurn, /) -> None:
-        """A response that asks for tools; one that is there already stays."""
+    async def save_intent(self, intent: StepIntent, attempt: int, /) -> None:
+        """Add or replace it. Raises ``LostLeaseError`` if that attempt does not run the execution
+        any more."""
         ...
 
-    async def save_call(self, call: LedgerCall, /) -> None:
-        """A call that begins, begins again, or has its result."""
-        ...
-
-    async def settle(self, execution_id: str, up_to_step: int, /) -> None:
-        """The steps up to that number are stored, so the ledger can forget them."""
+    async def delete_intent(self, execution_id: str, /) -> None:
+        """The execution is over."""
         ...
 
 

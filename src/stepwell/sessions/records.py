@@ -1,4 +1,4 @@
-"""What the app server keeps: sessions, messages, executions, snapshots, events, tool calls, keys.
+"""What the app server keeps: sessions, messages, executions, snapshots, events, intents, keys.
 
 Rows as values; field names are column names. Every one belongs to a tenant. What can be asked of a
 database about them is in ``ports``.
@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from stepwell.continuation import AgentStatus
 from stepwell.state import Pending, PendingKind, Question
-from stepwell.tools import ToolEffect
 
 
 class SessionStatus(StrEnum):
@@ -91,13 +90,6 @@ class EventType(StrEnum):
     EXECUTION_FAILED = "execution.failed"
     EXECUTION_CANCELLED = "execution.cancelled"
     SESSION_UPDATED = "session.updated"
-
-
-class CallStatus(StrEnum):
-    """What the ledger knows of a tool call."""
-
-    STARTED = "started"
-    FINISHED = "finished"
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -260,33 +252,18 @@ class LoggedEvent(Struct, frozen=True, kw_only=True):
     id: str
 
 
-class LedgerTurn(Struct, frozen=True, kw_only=True):
-    """A model's response that asks for tools, kept from before the first of them runs until their
-    step is stored."""
+class StepIntent(Struct, frozen=True, kw_only=True):
+    """The open step of an execution: the model's turn and its calls, stored before the first call
+    that is not pure begins. It counts while ``step_number`` is the step that comes next."""
 
-    tenant_id: str
     execution_id: str
+    tenant_id: str
     step_number: int
-    response: str
+    calls: str
+    """A JSON list: id, tool, effect, attempt, time and, once known, result of each call."""
     created_at: datetime
-
-
-class LedgerCall(Struct, frozen=True, kw_only=True):
-    """A tool call: there before it runs, with its result once it has one."""
-
-    tenant_id: str
-    execution_id: str
-    step_number: int
-    call_id: str
-    tool_name: str
-    effect: ToolEffect
-    attempt: int
-    """Which claim of the execution began it."""
-    status: CallStatus
-    started_at: datetime
-    finished_at: datetime | None = None
-    result: str | None = None
-    """What ``serialization.calls.finished_to_json`` wrote."""
+    response: str | None = None
+    """The model's response as JSON; None for a driver of its own, and for answered calls."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):

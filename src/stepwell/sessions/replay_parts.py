@@ -17,7 +17,7 @@ from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
-from stepwell.sessions.recovery import as_result
+from stepwell.sessions.ledger.recovery import as_result
 from stepwell.sessions.replay_metadata import MetadataOfTools
 from stepwell.sessions.replay_stored import Stored
 from stepwell.sessions.replay_votes import outside_signals, signal_of_call, with_votes_of

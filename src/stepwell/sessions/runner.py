@@ -1,5 +1,5 @@
 """Runs a claimed execution: loads its state, iterates the agent's loop, and commits at every step
-boundary. Called by a worker, which holds the lease; what a step commits is in ``committing``.
+boundary. Called by a worker, which holds the lease; what a boundary commits is in ``attempt``.
 """
 
 import asyncio
@@ -11,22 +11,37 @@ from msgspec.structs import replace
 from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus, Cancellation
 from stepwell.errors import SerializationError
-from stepwell.ids import IdFactory, new_id, running_as
-from stepwell.sessions.committing import Commits, unstorable
+from stepwell.ids import IdFactory, RunIds, new_id, running_as
+from stepwell.sessions.attempt.attempt import Attempt, AttemptDeps
+from stepwell.sessions.attempt.boundaries import Boundaries
+from stepwell.sessions.attempt.inbox import Inbox
+from stepwell.sessions.attempt.start import has_changed
+from stepwell.sessions.attempt.writer import Writer
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
-from stepwell.sessions.finishing import PASSED_ON
-from stepwell.sessions.live_text import LiveText
-from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import CallStatus, Execution, ExecutionStatus, SessionMessage
-from stepwell.sessions.recovery import (
-    Recovered,
-    SetAside,
+from stepwell.sessions.endings.close import PASSED_ON, TOLD_STATUS
+from stepwell.sessions.endings.end import (
+    End,
+    cancelled_end,
     set_aside_by_change,
     set_aside_by_crashes,
+    set_aside_by_state,
 )
-from stepwell.sessions.running import Running
+from stepwell.sessions.ledger.open_step import NOTHING_KNOWN, KnownStep, OpenStep, calls_begun
+from stepwell.sessions.live_text import LiveText
+from stepwell.sessions.log import LogBuffer
+from stepwell.sessions.ports import Jobs, Store, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus, SessionMessage, StepIntent
 from stepwell.sessions.settings import SessionSettings, WhenChanged
-from stepwell.sessions.steering import as_message
+from stepwell.sessions.snapshotting import SnapshotChain
+from stepwell.sessions.stored_state import (
+    agent_id_of,
+    first_state,
+    load_session_state,
+    messages_to_answer,
+    user_message_ids,
+    with_messages,
+)
+from stepwell.sessions.telling import Narrator
 from stepwell.state import AgentState
 
 STANDARD = SessionSettings()
@@ -63,6 +78,7 @@ class RunControl:
 class _Loaded(Struct, frozen=True, eq=False):
     state: AgentState | None
     sent: Sequence[SessionMessage]
+    intent: StepIntent | None
     is_own: bool
     """The state is one that this execution stored itself."""
 
@@ -81,12 +97,12 @@ class Runner:
         new_id: IdFactory = new_id,
     ) -> None:
         self._store = store
-        self._jobs = jobs
         self._agents = agents
         self._settings = settings
-        self._clock = clock or SystemClock()
-        self._new_id = new_id
-        self._live_text = LiveText(store, self._clock)
+        self._deps = AttemptDeps(
+            jobs=jobs, settings=settings, clock=clock or SystemClock(), new_id=new_id
+        )
+        self._live_text = LiveText(store, self._deps.clock)
 
     @property
     def agents(self) -> Collection[str]:
@@ -100,139 +116,144 @@ class Runner:
         has it, ``AgentNotFoundError``, and whatever kept it from being written; then it is left
         for takeover.
         """
-        running = Running(
-            self._store,
-            execution,
-            settings=self._settings,
-            clock=self._clock,
-            new_id=self._new_id,
-            live_text=self._live_text,
+        attempt = self._attempt(execution, control.cancellation)
+        with running_as(attempt.ids):
+            run = asyncio.create_task(self._run(attempt, control))
+            attempt.writer.bind(run)
+            control.bind(attempt.writer.abandon)
+            try:
+                await asyncio.wait([run])
+            finally:
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+                await self._live_text.end_run(execution.id)
+            if attempt.writer.failure is not None:
+                raise attempt.writer.failure
+            return run.result()
+
+    def _attempt(self, execution: Execution, cancellation: Cancellation) -> Attempt:
+        settings = self._settings
+        return Attempt(
+            deps=self._deps,
+            execution=execution,
+            ids=RunIds(execution.id, execution.session_id, execution.attempt),
+            writer=Writer(self._store, settings.heartbeat_seconds),
+            journal=LogBuffer(
+                execution,
+                agent_id_of(execution),
+                settings.broadcast,
+                told_status=execution.metadata.get(TOLD_STATUS),
+                clock=self._deps.clock,
+                new_id=self._deps.new_id,
+                live_text=self._live_text,
+            ),
+            narrator=Narrator(execution),
+            inbox=Inbox(execution.id, cancellation),
+            snapshots=SnapshotChain(settings.snapshot_growth),
+            known_step=NOTHING_KNOWN,
+            open_step=OpenStep(),
         )
-        running.cancellation = control.cancellation
-        with running_as(running.ids):
-            return await self._seen_through(running, control)
 
-    async def _seen_through(self, running: Running, control: RunControl) -> ExecutionStatus:
-        task = running.task = asyncio.create_task(self._worked(running, control))
-        control.bind(running.abandon)
-        logging = asyncio.create_task(running.log_now_and_then())
-        try:
-            await asyncio.wait([task])
-        finally:
-            logging.cancel()
-            task.cancel()
-            await asyncio.gather(task, logging, return_exceptions=True)
-            await running.settled()
-            await self._live_text.end_run(running.execution.id)
-        if running.failure is not None:
-            raise running.failure
-        return task.result()
-
-    async def _worked(self, running: Running, control: RunControl) -> ExecutionStatus:
-        running.become_current()
-        execution = running.execution
+    async def _run(self, attempt: Attempt, control: RunControl) -> ExecutionStatus:
+        execution = attempt.execution
         if execution.cancel_requested is not None:
-            return await Commits(running, self._jobs, None).cancel(execution.cancel_requested)
+            return await Boundaries(attempt, None).end(cancelled_end(execution.cancel_requested))
         agent = self._agents.get(execution.agent_type)
-        commits = Commits(running, self._jobs, agent)
-        aside = await self._why_aside(running, agent)
-        if aside is not None:
-            return await commits.set_aside(aside)
+        end = await self._end_before_it_runs(attempt, agent)
+        if end is not None:
+            return await Boundaries(attempt, agent).end(end)
         try:
-            state, is_new = await self._begun(running)
+            attempt, state, is_new = await self._load(attempt)
         except SerializationError as error:
-            return await commits.set_aside(unstorable(error, "read"))
-        await commits.start(state, is_new=is_new)
+            return await Boundaries(attempt, agent).end(set_aside_by_state(error, "read"))
+        boundaries = Boundaries(attempt, agent)
+        await boundaries.start(state, is_new=is_new)
+        flushing = asyncio.create_task(boundaries.flush_in_long_steps())
         try:
-            return await _iterated(agent, state, commits, control, running)
+            return await _iterate(agent, state, boundaries, control, attempt)
         except SerializationError as error:
-            return await commits.set_aside(unstorable(error, "stored"))
+            return await boundaries.end(set_aside_by_state(error, "stored"))
+        finally:
+            flushing.cancel()
 
-    # Whether it is taken up
+    # Whether it runs at all
 
-    async def _why_aside(self, running: Running, agent: RegisteredAgent) -> SetAside | None:
-        execution = running.execution
-        if execution.crashes >= self._settings.max_crashes:
-            number = execution.step_count + 1
-            _, calls = await running.read(lambda tx: tx.ledger(execution.id, number))
-            begun = [call.tool_name for call in calls if call.status is CallStatus.STARTED]
-            return set_aside_by_crashes(execution, tuple(begun))
-        has_changed = execution.definition_hash != agent.definition_hash
-        has_begun = execution.last_snapshot_id is not None
-        if has_changed and has_begun and self._settings.when_changed is WhenChanged.STOP:
+    async def _end_before_it_runs(self, attempt: Attempt, agent: RegisteredAgent) -> End | None:
+        """Why it is set aside instead; None if it may run."""
+        execution, settings = attempt.execution, self._settings
+        if execution.crashes >= settings.max_crashes:
+            intent = await attempt.writer.read(lambda tx: tx.intent(execution.id))
+            return set_aside_by_crashes(execution, calls_begun(intent, execution.step_count + 1))
+        if settings.when_changed is WhenChanged.STOP and has_changed(execution, agent):
             return set_aside_by_change(execution)
         return None
 
     # Where it begins
 
-    async def _begun(self, running: Running) -> tuple[AgentState, bool]:
-        """The state to go on from, and whether it is one that is not stored yet."""
-        execution, at = running.execution, running.clock.now()
+    async def _load(self, attempt: Attempt) -> tuple[Attempt, AgentState, bool]:
+        """The attempt with what an earlier one left, the state to go on from, and whether that
+        state is not stored yet. Raises ``SerializationError``."""
+        execution, at = attempt.execution, attempt.clock.now()
 
         async def look(tx: Transaction) -> _Loaded | SerializationError:
             try:
-                return await self._found(tx, running)
-            except SerializationError as error:  # a value: told as it is, not taken for a crash
+                return await _find(tx, attempt)
+            except SerializationError as error:  # a value: no fault of the database
                 return error
 
-        found = await running.read(look)
+        found = await attempt.writer.read(look)
         if isinstance(found, SerializationError):
             raise found
-        state = found.state or AgentState.empty(agent_id=running.agent_id, at=at)
-        goes_on = found.is_own and state.execution is not None and not state.is_finished
-        known = {message.id for message in state.messages if message.is_user()}
-        is_new = not goes_on
-        if goes_on and state.execution is not None and state.execution.id != execution.id:
-            # A fork: the same steps, and from here on another execution.
-            state = replace(state, execution=replace(state.execution, id=execution.id))
-            is_new = True
-        unsaid = [as_message(sent) for sent in found.sent if sent.id not in known]
-        if unsaid:
-            state, is_new = state.with_message(*unsaid), True
-        if not goes_on:
-            state = state.with_execution_started(execution.id, at)
+        state, is_new = found.state, False
+        if state is None or state.execution is None or not found.is_own or state.is_finished:
+            state, is_new = first_state(execution, state, found.sent, at), True
+        else:
+            if state.execution.id != execution.id:
+                # A fork: the same steps, and from here on another execution.
+                state = replace(state, execution=replace(state.execution, id=execution.id))
+            state = with_messages(state, found.sent)
+            is_new = state is not found.state
         passed_on: Sequence[str] = execution.metadata.get(PASSED_ON, ())
-        running.seen = known | {message.id for message in unsaid} | set(passed_on)
-        running.execution_ids[state.agent_id] = execution.id
-        return state, is_new
-
-    async def _found(self, tx: Transaction, running: Running) -> _Loaded:
-        execution = running.execution
-        own, source = execution.last_snapshot_id, execution.last_snapshot_id
-        session_id = execution.session_id
-        if own is None and session_id is not None:
-            session = await tx.session(session_id)
-            source = None if session is None else session.last_snapshot_id
-        state = None if source is None else await running.snapshots.load(tx, source)
-        ids: Sequence[str] = execution.input.get("message_ids", ())
-        found = [sent for id in ids if (sent := await tx.message(id)) is not None]
-        running.heard = sum(sent.agent_execution_id == execution.id for sent in found)
-        if execution.attempt > 1 and own is not None and state is not None:
-            turn, calls = await tx.ledger(execution.id, state.step_number)
-            running.recovered = Recovered.of(state.step_number, turn, calls)
-            running.open_step = state.step_number if calls else 0
-        return _Loaded(state, found, own is not None)
+        own = sum(sent.agent_execution_id == execution.id for sent in found.sent)
+        attempt.inbox.begin({*user_message_ids(state), *passed_on}, own)
+        known_step = KnownStep.of(found.intent, state.step_number)
+        attempt.open_step.resume(known_step)
+        return replace(attempt, known_step=known_step), state, is_new
 
 
-async def _iterated(
+async def _find(tx: Transaction, attempt: Attempt) -> _Loaded:
+    execution, chain = attempt.execution, attempt.snapshots
+    own = execution.last_snapshot_id
+    if own is not None:
+        state = await chain.load(tx, own)
+    else:
+        state = await load_session_state(tx, execution, chain)
+    sent = await messages_to_answer(tx, execution)
+    intent = await tx.intent(execution.id) if execution.attempt > 1 else None
+    return _Loaded(state, sent, intent, own is not None)
+
+
+async def _iterate(
     agent: RegisteredAgent,
     state: AgentState,
-    commits: Commits,
+    boundaries: Boundaries,
     control: RunControl,
-    running: Running,
+    attempt: Attempt,
 ) -> ExecutionStatus:
-    """The loop, with a transaction after each step."""
-    states = agent.agent.loop.iterator(state, cancellation=control.cancellation, tap=running.hear)
+    """Run the loop, with a transaction after each step."""
+    states = agent.agent.loop.iterator(
+        state, cancellation=control.cancellation, tap=attempt.hear, attempt=attempt
+    )
     try:
         async for reached in states:
             if reached.status is AgentStatus.PAUSED:
-                return await commits.pause(reached)
+                return await boundaries.pause(reached)
             if reached.status is not AgentStatus.IN_PROGRESS:
-                return await commits.finish(reached)
-            hands_over = control.hands_back
-            await commits.step(reached, hands_over=hands_over)
-            if hands_over:
+                return await boundaries.finish(reached)
+            if control.hands_back:
+                await boundaries.hand_over(reached)
                 return ExecutionStatus.PENDING
+            await boundaries.step(reached)
     finally:
         await states.aclose()
     raise RuntimeError("the loop ended without a result")

@@ -12,9 +12,9 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
-from stepwell.sessions.cancelling import Ending, end_all
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
-from stepwell.sessions.ending import Means
+from stepwell.sessions.endings.end import EndDeps
+from stepwell.sessions.endings.requests import EndRequest, request_ends
 from stepwell.sessions.errors import ConflictError, NotThereError, TooManyError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake_checks import title_of
@@ -59,10 +59,10 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     settings: SessionSettings
     clock: Clock
 
-    def ending(self, reason: str) -> Ending:
+    def end_request(self, reason: str) -> EndRequest:
         """What ends executions for that reason."""
-        means = Means(jobs=self.jobs, clock=self.clock, settings=self.settings)
-        return Ending(reason=reason, means=means)
+        deps = EndDeps(jobs=self.jobs, clock=self.clock, settings=self.settings)
+        return EndRequest(reason=reason, deps=deps)
 
 
 class SentMeanwhile(Exception):
@@ -196,8 +196,8 @@ class Sending:
                     code="busy",
                 )
             case WhenBusy.INTERRUPT:
-                ending = self._desk.ending("interrupted by a new message")
-                await end_all(transaction, unfinished, ending)
+                request = self._desk.end_request("interrupted by a new message")
+                await request_ends(transaction, unfinished, request)
             case WhenBusy.STEER:
                 is_seen = head.status is ExecutionStatus.RUNNING and head.cancel_requested is None
                 if is_seen:

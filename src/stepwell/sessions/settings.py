@@ -49,8 +49,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Executions that one worker runs at the same time."""
     when_unknown: WhenUnknown = WhenUnknown.TELL
     when_changed: WhenChanged = WhenChanged.CONTINUE
-    flush_seconds: float = 0.075
-    """Chatter of a running step, such as streamed text, is logged so often."""
+    flush_seconds: float = 0.2
+    """What happens within a running step is stored so often, with the results so far."""
     snapshot_growth: float = 4.0
     """A whole snapshot is written when a chain, the whole one with its increments, is so many times
     the size of the state that it leads to."""

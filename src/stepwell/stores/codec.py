@@ -1,7 +1,7 @@
 """Records to rows and back. A row that does not fit its record is an error, never a wrong value."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -89,11 +89,12 @@ class RecordCodec(Generic[Record]):
             if (convert := _reader(column, dialect)) is not None
         ]
 
-    def values(self, record: Record) -> dict[str, Any]:
-        """By column, as the driver takes them."""
+    def values(self, record: Record, names: Collection[str] | None = None) -> dict[str, Any]:
+        """By column, as the driver takes them; of these columns only, if they are named."""
         return {
             name: None if (value := getattr(record, name)) is None else write(value)
             for name, write in self._writers
+            if names is None or name in names
         }
 
     def record(self, row: Sequence[Any]) -> Record:

@@ -74,15 +74,28 @@ _USER_MESSAGES = (
     .where(t.messages.c.agent_execution_id == given("execution"))
     .where(t.messages.c.role == literally("'user'"))
 )
-_FENCE = (
-    records_of(t.executions)
-    .add_columns(_USER_MESSAGES.scalar_subquery())
-    .where(_OWN)
-    .with_for_update(key_share=True, of=t.executions)
-)
 _DISOWN = update(t.executions).where(_OWN, _RUNNING).values(worker_id=literally("NULL"))
 _HELD = select(_C.id, _C.attempt, _C.cancel_requested).where(
     _C.worker_id == given("worker"), _RUNNING, _TOP
+)
+_IS_RUN_HERE = and_(_OWN, _RUNNING)
+_WITH_COUNT = (*t.executions.c, _USER_MESSAGES.scalar_subquery())
+_FENCE = select(*_WITH_COUNT).where(_IS_RUN_HERE).with_for_update(key_share=True, of=t.executions)
+_MOVED_BY_STEPS = (
+    "updated_at",
+    "step_count",
+    "token_usage",
+    "token_details",
+    "cost",
+    "last_snapshot_id",
+    "metadata",
+    "crashes",
+)
+_SAVE_PROGRESS = (
+    update(t.executions)
+    .where(_IS_RUN_HERE)
+    .values({name: bound(t.executions, name) for name in _MOVED_BY_STEPS})
+    .returning(*_WITH_COUNT)
 )
 _OPEN = (
     records_of(t.executions)
@@ -184,16 +197,28 @@ class ExecutionRowsMixin(SessionRowsMixin):
 
     async def fence(self, execution: Execution, /) -> Fenced:
         """Lock the row and return it as it is now. Raises ``LostLeaseError``."""
-        rows = await self._run(
-            _FENCE,
-            own_attempt=execution.attempt,
-            execution=execution.id,
-            **{KEY: execution.id},
-        )
+        return await self._fenced(_FENCE, execution, {})
+
+    async def save_progress(self, execution: Execution, /) -> Fenced:
+        """Save what a step changes. Raises ``LostLeaseError`` unless this attempt runs it."""
+        values = self._codecs.execution.values(execution, _MOVED_BY_STEPS)
+        return await self._fenced(_SAVE_PROGRESS, execution, values)
+
+    async def _fenced(
+        self, statement: Any, execution: Execution, values: Mapping[str, Any]
+    ) -> Fenced:
+        own = {
+            **values,
+            KEY: execution.id,
+            "own_attempt": execution.attempt,
+            "execution": execution.id,
+        }
+        rows = await self._lane.rows(statement, own)
         if not rows:
             raise LostLeaseError(execution.id, execution.attempt)
         *row, user_messages = rows[0]
-        (now,) = self._codecs.execution.records([row])
+        # Read whole: nothing is saved over a row that was damaged meanwhile.
+        now = self._codecs.execution.record(row)
         return Fenced(execution=now, user_messages=user_messages)
 
     async def disown(self, execution: Execution, /) -> None:

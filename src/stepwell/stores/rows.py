@@ -25,12 +25,11 @@ from sqlalchemy import (
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
-    LedgerCall,
-    LedgerTurn,
     LoggedEvent,
     Session,
     SessionMessage,
     Snapshot,
+    StepIntent,
     WorkerRecord,
 )
 from stepwell.stores import tables
@@ -50,8 +49,7 @@ class Codecs(Struct, frozen=True, eq=False):
     execution: RecordCodec[Execution]
     snapshot: RecordCodec[Snapshot]
     event: RecordCodec[LoggedEvent]
-    turn: RecordCodec[LedgerTurn]
-    call: RecordCodec[LedgerCall]
+    intent: RecordCodec[StepIntent]
     key: RecordCodec[ApiKey]
     worker: RecordCodec[WorkerRecord]
     time: Callable[[Any], datetime]
@@ -66,8 +64,7 @@ class Codecs(Struct, frozen=True, eq=False):
             execution=RecordCodec(Execution, tables.executions, dialect),
             snapshot=RecordCodec(Snapshot, tables.snapshots, dialect),
             event=RecordCodec(LoggedEvent, tables.journal, dialect),
-            turn=RecordCodec(LedgerTurn, tables.ledger_turns, dialect),
-            call=RecordCodec(LedgerCall, tables.ledger_calls, dialect),
+            intent=RecordCodec(StepIntent, tables.step_intents, dialect),
             key=RecordCodec(ApiKey, tables.api_keys, dialect),
             worker=RecordCodec(WorkerRecord, tables.workers, dialect),
             time=time_reader(dialect),

@@ -1,19 +1,20 @@
-"""Snapshots in their chains, and the tool ledger."""
+"""Snapshots in their chains, and the intents of open steps."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Insert, Table, delete, func, select
+from sqlalchemy import Insert, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
+from stepwell.sessions.errors import LostLeaseError
+from stepwell.sessions.records import Snapshot, StepIntent
 from stepwell.stores import tables as t
 from stepwell.stores.codec import RecordCodec
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.increments import compress_increment, expand_increment
 from stepwell.stores.lane import Row
-from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
+from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
@@ -40,43 +41,35 @@ _SIZE = (
 )
 
 
-def _of_step(table: Table) -> Any:
-    return records_of(table).where(
-        table.c.execution_id == given("execution"), table.c.step_number == given("step")
+_I, _X = t.step_intents, t.executions.c
+_INTENT = records_of(_I).where(_I.c.execution_id == given("execution"))
+_DELETE_INTENT = delete(_I).where(_I.c.execution_id == given("execution"))
+# Locked, so that a claim that is under way is waited for and its new attempt seen.
+_OWNED = (
+    select(*(bound(_I, column.name) for column in _I.c))
+    .where(
+        _X.id == given("execution"),
+        _X.attempt == given("attempt"),
+        _X.status == literally("'running'"),
     )
+    .with_for_update(key_share=True)
+)
 
 
-_TURN = _of_step(t.ledger_turns)
-_CALLS = _of_step(t.ledger_calls).order_by(t.ledger_calls.c.started_at, t.ledger_calls.c.call_id)
-
-
-def _settled(table: Table) -> Any:
-    return delete(table).where(
-        table.c.execution_id == given("execution"), table.c.step_number <= given("step")
-    )
-
-
-_SETTLE_TURNS, _SETTLE_CALLS = _settled(t.ledger_turns), _settled(t.ledger_calls)
-
-
-def _add_turn(insert: Any) -> Insert:
-    return insert(t.ledger_turns).on_conflict_do_nothing()
-
-
-def _save_call(insert: Any) -> Insert:
-    keys = ("execution_id", "step_number", "call_id")
-    adding = insert(t.ledger_calls)
+def _save_intent(insert: Any) -> Insert:
+    adding = insert(_I).from_select([column.name for column in _I.c], _OWNED)
     changed = {
-        column.name: adding.excluded[column.name]
-        for column in t.ledger_calls.c
-        if column.name not in {*keys, "tenant_id"}
+        name: adding.excluded[name] for name in ("step_number", "calls", "created_at", "response")
     }
-    return adding.on_conflict_do_update(index_elements=keys, set_=changed)
+    return adding.on_conflict_do_update(index_elements=["execution_id"], set_=changed).returning(
+        _I.c.execution_id
+    )
 
 
-_INSERTS = {SQLITE: sqlite.insert, POSTGRESQL: postgresql.insert}
-_ADD_TURN = {dialect: _add_turn(insert) for dialect, insert in _INSERTS.items()}
-_SAVE_CALL = {dialect: _save_call(insert) for dialect, insert in _INSERTS.items()}
+_SAVE_INTENT = {
+    SQLITE: _save_intent(sqlite.insert),
+    POSTGRESQL: _save_intent(postgresql.insert),
+}
 
 
 class SnapshotRowsMixin(Rows):
@@ -124,30 +117,24 @@ class SnapshotRowsMixin(Rows):
         sizes = {bool(whole): int(size) for whole, size in await self._scan(_SIZE, chain=chain_id)}
         return sizes.get(True, 0), sizes.get(False, 0)
 
-    async def ledger(
-        self, execution_id: str, step_number: int, /
-    ) -> tuple[LedgerTurn | None, Sequence[LedgerCall]]:
-        """What is known of a step that was not stored."""
-        step = {"execution": execution_id, "step": step_number}
-        turn = await self._one(self._codecs.turn, _TURN, **step)
-        return turn, await self._all(self._codecs.call, _CALLS, **step)
+    async def intent(self, execution_id: str, /) -> StepIntent | None:
+        """The open step of an execution, or one that was stored since."""
+        return await self._one(self._codecs.intent, _INTENT, execution=execution_id)
 
-    async def add_turn(self, turn: LedgerTurn, /) -> None:
-        """A response that asks for tools; one that is there already stays."""
-        adding = _ADD_TURN[self._lane.dialect]
-        await self._lane.rows(adding, self._codecs.turn.values(turn))
+    async def save_intent(self, intent: StepIntent, attempt: int, /) -> None:
+        """Add or replace it. Raises ``LostLeaseError``."""
+        values = {
+            **self._codecs.intent.values(intent),
+            "execution": intent.execution_id,
+            "attempt": attempt,
+        }
+        run = self._lane.rows if len(intent.calls) < _LARGE else self._lane.scan
+        if not await run(_SAVE_INTENT[self._lane.dialect], values):
+            raise LostLeaseError(intent.execution_id, attempt)
 
-    async def save_call(self, call: LedgerCall, /) -> None:
-        """A call that begins, begins again, or has its result."""
-        saving = _SAVE_CALL[self._lane.dialect]
-        run = self._lane.rows if len(call.result or "") < _LARGE else self._lane.scan
-        await run(saving, self._codecs.call.values(call))
-
-    async def settle(self, execution_id: str, up_to_step: int, /) -> None:
-        """The steps up to that number are stored, so the ledger can forget them."""
-        step = {"execution": execution_id, "step": up_to_step}
-        await self._run(_SETTLE_CALLS, **step)
-        await self._run(_SETTLE_TURNS, **step)
+    async def delete_intent(self, execution_id: str, /) -> None:
+        """The execution is over."""
+        await self._run(_DELETE_INTENT, execution=execution_id)
 
 
 def snapshot_values(codec: RecordCodec[Snapshot], snapshot: Snapshot) -> dict[str, Any]:

@@ -32,14 +32,12 @@ from sqlalchemy import (
 )
 
 from stepwell.sessions.records import (
-    CallStatus,
     ExecutionStatus,
     MessageRole,
     SessionStatus,
     WhenBusy,
 )
 from stepwell.stores.types import Document, ExactDocument, Id, UtcTime
-from stepwell.tools import ToolEffect
 
 metadata = MetaData(
     naming_convention={
@@ -351,32 +349,15 @@ journal = Table(
     Index("agent_journal_of_message", "message_id", **_where("message_id IS NOT NULL")),
 )
 
-ledger_turns = Table(
-    "agent_ledger_turns",
+step_intents = Table(
+    "agent_step_intents",
     metadata,
-    _text("tenant_id"),
     _of("execution_id", "agent_executions", key=True),
-    Column("step_number", Integer, primary_key=True, autoincrement=False),
-    _text("response"),
+    _text("tenant_id"),
+    Column("step_number", Integer, nullable=False),
+    _text("calls"),
     _time("created_at"),
-)
-
-ledger_calls = Table(
-    "agent_ledger_calls",
-    metadata,
-    _text("tenant_id"),
-    _of("execution_id", "agent_executions", key=True),
-    Column("step_number", Integer, primary_key=True, autoincrement=False),
-    Column("call_id", Text, primary_key=True),
-    _text("tool_name"),
-    _text("effect"),
-    Column("attempt", Integer, nullable=False),
-    _text("status"),
-    _time("started_at"),
-    _time("finished_at", null=True),
-    _text("result", null=True),
-    _words("effect", ToolEffect),
-    _words("status", CallStatus),
+    _text("response", null=True),
 )
 
 api_keys = Table(

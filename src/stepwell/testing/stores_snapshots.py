@@ -1,11 +1,12 @@
-"""What a store does with snapshots and the tool ledger."""
+"""What a store does with snapshots and the intents of open steps."""
 
 import pytest
 from msgspec.structs import replace
 
 from stepwell.errors import StepwellError
+from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import CallStatus, LedgerCall, LedgerTurn
+from stepwell.sessions.records import Execution, ExecutionStatus, StepIntent
 from stepwell.testing.stores_rows import (
     TENANT,
     a_session,
@@ -17,25 +18,14 @@ from stepwell.testing.stores_rows import (
     named_id,
     write,
 )
-from stepwell.tools import ToolEffect
 
-_CALL = LedgerCall(
-    tenant_id=TENANT,
+_INTENT = StepIntent(
     execution_id=named_id("x"),
-    step_number=2,
-    call_id="k1",
-    tool_name="send",
-    effect=ToolEffect.EXTERNAL,
-    attempt=1,
-    status=CallStatus.STARTED,
-    started_at=at(1),
-)
-_TURN = LedgerTurn(
     tenant_id=TENANT,
-    execution_id=named_id("x"),
     step_number=2,
-    response='{"a": 1}',
-    created_at=at(0),
+    calls='[{"call_id": "k1"}]',
+    created_at=at(1),
+    response='{"text": "I send."}',
 )
 
 
@@ -107,37 +97,62 @@ class SnapshotConformance:
         assert await write(store, lambda tx: tx.delete_snapshots(named_id("x"), keep=())) == 0
         assert len(await store.read(lambda tx: tx.chain(later))) == 4
 
-    async def test_the_ledger_knows_what_began_and_what_ended(self, store: Store) -> None:
-        await make(store, a_session(), an_execution())
-        second = replace(_CALL, call_id="k2", started_at=at(2))
+    async def test_an_intent_is_added_replaced_and_deleted(self, store: Store) -> None:
+        await self._claimed(store)
+        assert await store.read(lambda tx: tx.intent(named_id("x"))) is None
+        await write(store, lambda tx: tx.save_intent(_INTENT, 1))
+        assert await store.read(lambda tx: tx.intent(named_id("x"))) == _INTENT
+        later = replace(_INTENT, step_number=3, calls="[]", response=None, created_at=at(2))
+        await write(store, lambda tx: tx.save_intent(later, 1))
+        assert await store.read(lambda tx: tx.intent(named_id("x"))) == later
+        await write(store, lambda tx: tx.delete_intent(named_id("x")))
+        assert await store.read(lambda tx: tx.intent(named_id("x"))) is None
 
-        async def begin(tx: Transaction) -> None:
-            await tx.add_turn(_TURN)
-            await tx.add_turn(replace(_TURN, response="another"))
-            await tx.save_call(second)
-            await tx.save_call(_CALL)
+    async def test_only_the_attempt_that_runs_it_writes_to_an_execution(self, store: Store) -> None:
+        claimed = await self._claimed(store)
+        await self._assert_fenced(store, replace(claimed, attempt=claimed.attempt - 1))
+        released = replace(claimed, status=ExecutionStatus.PENDING, worker_id=None)
+        await write(store, lambda tx: tx.save_execution(released))
+        await self._assert_fenced(store, claimed)
+        assert await store.read(lambda tx: tx.intent(named_id("x"))) is None
+        row = await store.read(lambda tx: tx.execution(named_id("x")))
+        assert row is not None
+        assert row.step_count == 0
 
-        await write(store, begin)
-        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (_TURN, [_CALL, second])
-        done = replace(
-            _CALL, status=CallStatus.FINISHED, attempt=2, finished_at=at(3), result='{"r": 1}'
+    async def test_a_step_changes_its_own_columns_and_learns_of_the_others(
+        self, store: Store
+    ) -> None:
+        claimed = await self._claimed(store)
+        wanted = replace(claimed, cancel_requested="enough")
+        await write(store, lambda tx: tx.save_execution(wanted))
+        stepped = replace(
+            claimed,
+            step_count=3,
+            token_usage=7,
+            token_details={"input": 7},
+            cost=0.5,
+            metadata={"told_status": "processing"},
+            crashes=0,
+            updated_at=at(5),
         )
-        await write(store, lambda tx: tx.save_call(done))
-        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (_TURN, [done, second])
+        fenced = await write(store, lambda tx: tx.save_progress(stepped))
+        assert fenced.execution == replace(stepped, cancel_requested="enough")
+        assert fenced.user_messages == 0
+        assert await write(store, lambda tx: tx.fence(stepped)) == fenced
+        assert await store.read(lambda tx: tx.execution(named_id("x"))) == fenced.execution
 
-    async def test_a_stored_step_is_forgotten_by_the_ledger(self, store: Store) -> None:
+    async def _assert_fenced(self, store: Store, execution: Execution) -> None:
+        with pytest.raises(LostLeaseError):
+            await write(store, lambda tx: tx.save_intent(_INTENT, execution.attempt))
+        with pytest.raises(LostLeaseError):
+            await write(store, lambda tx: tx.fence(execution))
+        with pytest.raises(LostLeaseError):
+            await write(store, lambda tx: tx.save_progress(replace(execution, step_count=9)))
+
+    async def _claimed(self, store: Store) -> Execution:
         await make(store, a_session(), an_execution())
-        later = replace(_CALL, step_number=3)
-
-        async def work(tx: Transaction) -> None:
-            await tx.add_turn(_TURN)
-            await tx.save_call(_CALL)
-            await tx.save_call(later)
-            await tx.settle(named_id("x"), 2)
-
-        await write(store, work)
-        assert await store.read(lambda tx: tx.ledger(named_id("x"), 2)) == (None, [])
-        assert await store.read(lambda tx: tx.ledger(named_id("x"), 3)) == (None, [later])
+        [claim] = await write(store, lambda tx: tx.claim([named_id("x")], worker_id="w", now=at(1)))
+        return claim.execution
 
     async def _chain(self, store: Store, length: int) -> None:
         await make(store, a_session(), an_execution())

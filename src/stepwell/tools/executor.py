@@ -59,6 +59,7 @@ class _Ready(Struct, frozen=True):
     tool: Tool
     call: ToolCall
     arguments: dict[str, Any]
+    entry: LedgerEntry | None = None
 
 
 class ToolExecutor:
@@ -231,37 +232,43 @@ class ToolExecutor:
 
     async def _invoke_all(self, ready: list[_Ready], batch: Batch) -> list[_Ready]:
         """Run these calls at once, finish each as it comes in, and return the empty list."""
+        if ready and self.ledger is not None and not batch.is_halted:
+            ready = await self._enter(ready, batch, self.ledger)
         if len(ready) == 1:
             await self._finish(await self._invoke(ready[0], batch), batch)
         elif ready:
             await self._invoke_in_parallel(ready, batch)
         return []
 
+    async def _enter(self, ready: list[_Ready], batch: Batch, ledger: CallLedger) -> list[_Ready]:
+        """Enter the calls into the ledger together, and finish those that must not run."""
+        state, shown, answer = batch.state, self.tools.shown, batch.answer_to
+        entries = [
+            LedgerEntry(call=shown(it.call), tool=it.tool, state=state, answered=answer(it.call.id))
+            for it in ready
+        ]
+        known = await ledger.begin(entries)
+        entered: list[_Ready] = []
+        for it, entry in zip(ready, entries, strict=True):
+            if (finished := known.get(it.call.id)) is None:
+                entered.append(replace(it, entry=entry))
+            else:
+                self._tell_started(it.call, batch)
+                await self._finish(finished, batch)
+        return entered
+
     async def _invoke(self, ready: _Ready, batch: Batch) -> Finished:
-        """Run the tool, unless the ledger knows already what came of the call."""
-        call = ready.call
-        if batch.is_halted:
-            return self._unrun(call, batch)
-        if self.ledger is None:
-            return await self._ran(ready, batch)
-        entry = LedgerEntry(
-            call=self.tools.shown(call),
-            tool=ready.tool,
-            state=batch.state,
-            answered=batch.answer_to(call.id),
-        )
-        known = await self.ledger.begin(entry)
-        if known is not None:
-            self._tell_started(call, batch)
-            return known
-        # The run may have been ended while the ledger wrote.
-        finished = self._unrun(call, batch) if batch.is_halted else await self._ran(ready, batch)
-        await self.ledger.end(entry, self._limits.bound(self._without_secrets(finished)))
+        """Run the tool, unless the run was ended while the ledger wrote."""
+        finished = await self._ran(ready, batch)
+        if self.ledger is not None and ready.entry is not None:
+            self.ledger.end(ready.entry, self._limits.bound(self._without_secrets(finished)))
         return finished
 
     async def _ran(self, ready: _Ready, batch: Batch) -> Finished:
         """What the tool came to, whatever it did; only outside cancellation passes."""
         tool, call = ready.tool, ready.call
+        if batch.is_halted:
+            return self._unrun(call, batch)
         self._tell_started(call, batch)
         begun, started = blank(call, self.clock.now()), self.clock.monotonic()
         finished: Finished | None = None

@@ -1,9 +1,10 @@
-"""What remembers calls across a crash: asked before a tool runs and told what came of it.
+"""What remembers calls across a crash: asked before tools run and told what came of them.
 
-The executor calls it around the tool itself, behind hooks and validation, which simply run again.
-The app server keeps one in its database; without one nothing is remembered.
+The executor calls it around the tools themselves, behind hooks and validation, which simply run
+again. The app server keeps one in its database; without one nothing is remembered.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -27,11 +28,11 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, eq=False):
 class CallLedger(Protocol):
     """Remembers which calls began and how they ended."""
 
-    async def begin(self, entry: LedgerEntry, /) -> Finished | None:
-        """Note that the call begins. What it came to, if it must not run: it ran already, or
-        nobody knows whether it did."""
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
+        """Record that these calls of one response are about to run. Return, by call id, the results
+        of those that must not run: they ran already, or their outcome is unknown."""
         ...
 
-    async def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
-        """Note what it came to, without its secret arguments."""
+    def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
+        """Record what a call came to, without its secret arguments."""
         ...

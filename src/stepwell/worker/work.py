@@ -15,14 +15,14 @@ from msgspec import Struct, field
 from stepwell.clock import Clock, SystemClock
 from stepwell.foreign import abandon
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
-from stepwell.sessions.ending import Means
+from stepwell.sessions.endings.end import EndDeps
+from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Store, execution_topic
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.claims import Claims
-from stepwell.worker.failure import mark_failed
 from stepwell.worker.heartbeat import Heartbeat, HeartbeatReport
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.lease import WorkerLease
@@ -330,10 +330,10 @@ class Work:
             error_id,
             exc_info=error,
         )
-        means = Means(jobs=self._jobs, clock=self._clock, settings=self._settings)
+        deps = EndDeps(jobs=self._jobs, clock=self._clock, settings=self._settings)
         try:
             await self._store.write(
-                lambda tx: mark_failed(tx, means, execution, error_id), name="fail"
+                lambda tx: mark_failed(tx, execution, error_id, deps), name="fail"
             )
         except Exception:
             # It is disowned, another worker tries, and three times is the limit.

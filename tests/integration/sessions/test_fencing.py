@@ -82,7 +82,7 @@ async def test_an_abandoned_run_ends_at_once_and_writes_nothing(
     assert tuple(store.names) == before
     assert await here.events() == events
     assert (await here.execution(id)).status == "running"
-    assert await here.statuses() == ["processing"]
+    assert await here.statuses() == []
 
 
 async def test_a_run_that_was_abandoned_before_it_began_does_not_begin(here: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_run_that_was_abandoned_before_it_began_does_not_begin(here: Wor
     assert store.names == []
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_database_that_does_not_answer_leaves_the_execution_for_takeover(
     here: World, frozen: Frozen, at: int
 ) -> None:
@@ -111,7 +111,7 @@ async def test_a_database_that_does_not_answer_leaves_the_execution_for_takeover
     assert (await here.texts("assistant")) == ["Done."]
 
 
-async def test_chatter_that_cannot_be_logged_ends_the_run_as_well(tmp_path: Path) -> None:
+async def test_a_flush_that_fails_ends_the_run_as_well(tmp_path: Path) -> None:
     class Endless(ScriptedModel):
         async def stream(self, request: Any) -> Any:
             async for part in super().stream(request):
@@ -124,7 +124,7 @@ async def test_chatter_that_cannot_be_logged_ends_the_run_as_well(tmp_path: Path
 
         class Mute(CrashingStore):
             async def write(self, work: Any, /, *, name: str) -> Any:
-                if name == "chatter":
+                if name == "flush":
                     raise StoreUnavailableError("gone")
                 return await super().write(work, name=name)
 

@@ -16,8 +16,10 @@ from stepwell.drivers.react import ReActDriver
 from stepwell.ids import new_id
 from stepwell.messages import Role
 from stepwell.models import ModelRequest, ModelResponse
-from stepwell.sessions.ending import Means
+from stepwell.sessions.endings.end import EndDeps
+from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import LostLeaseError
+from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.reading import Reader
 from stepwell.sessions.runner import RunControl, Runner
@@ -26,8 +28,8 @@ from stepwell.state import AgentState, ToolOutcome
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import FunctionTool
 from stepwell.worker.claims import Claims
-from stepwell.worker.failure import mark_failed
 from stepwell.worker.lease import WorkerLease
+from tests.integration.sessions.tried import Held, died_with_stored_results
 from tests.integration.sessions.world import CLOCK, Crash, CrashingStore, World, world
 
 QUICK = SessionSettings(flush_seconds=5.0)
@@ -39,14 +41,17 @@ class Payer:
     def __init__(self, *, is_react: bool = False, amount: Any = 100) -> None:
         self.paid: list[Any] = []
         self.amount = amount
+        self.held = Held()
         tools = [
             FunctionTool(self._pay, name="pay", effect="external"),
             FunctionTool(self._look, name="look", effect="pure"),
         ]
         if is_react:
-            self.agent = Agent(driver=ReActDriver(ScriptedModel(self._decide)), tools=tools)
+            self.agent = Agent(
+                driver=ReActDriver(ScriptedModel(self._decide)), tools=tools, hooks=[self.held.hook]
+            )
         else:
-            self.agent = Agent(ScriptedModel(self._turn), tools=tools)
+            self.agent = Agent(ScriptedModel(self._turn), tools=tools, hooks=[self.held.hook])
 
     async def _pay(self, amount: int | str) -> str:
         """Pay."""
@@ -73,17 +78,12 @@ class Payer:
         )
 
 
-async def died(here: World, id: str, at: str, *, after: bool, dead: bool = False) -> None:
-    """A worker that dies at the first write of that name."""
-
-    class Dying(CrashingStore):
-        async def write(self, work: Any, /, *, name: str) -> Any:
-            if name == at:
-                self._at = len(self.names) + 1
-            return await super().write(work, name=name)
-
+async def died(here: World, id: str) -> None:
+    """A worker that dies before it stores a step, and nothing of its results is stored."""
+    store = CrashingStore(here.store)
+    store.crash_at("step")
     with pytest.raises(Crash):
-        await here.run(id, store=Dying(here.store, after=after), dead=dead)
+        await here.run(id, store=store)
 
 
 async def set_aside(here: World, id: str) -> None:
@@ -127,8 +127,8 @@ async def released_and_cancelled(here: World, id: str) -> None:
 
 async def broken(here: World, id: str) -> None:
     claimed = await here.claim(id, dead=True)
-    means = Means(jobs=here.jobs, clock=CLOCK, settings=here.settings)
-    assert await here.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
+    deps = EndDeps(jobs=here.jobs, clock=CLOCK, settings=here.settings)
+    assert await here.store.write(lambda tx: mark_failed(tx, claimed, "e1", deps), name="fail")
 
 
 WAYS = [
@@ -150,14 +150,18 @@ async def final_state(here: World, id: str) -> AgentState:
 
 @pytest.mark.parametrize("ends", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("is_react", [False, True], ids=["", "react"])
-@pytest.mark.parametrize("at", ["call.end", "step"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "known"])
 async def test_what_began_before_the_end_is_known_to_the_next_message(
-    tmp_path: Path, ends: Callable[[World, str], Awaitable[None]], is_react: bool, at: str
+    tmp_path: Path, ends: Callable[[World, str], Awaitable[None]], is_react: bool, is_known: bool
 ) -> None:
     payer = Payer(is_react=is_react)
     async with world(tmp_path, payer.agent, settings=QUICK) as here:
         id = await here.send("Pay the bill.")
-        await died(here, id, at, after=False)
+        if is_known:
+            texts = ("paid 100",) if is_react else ("paid 100", "trees")
+            await died_with_stored_results(here, payer.held, id, *texts)
+        else:
+            await died(here, id)
         assert len(payer.paid) == 1
         await ends(here, id)
         row = await here.execution(id)
@@ -167,11 +171,10 @@ async def test_what_began_before_the_end_is_known_to_the_next_message(
         state = await final_state(here, id)
         assert state.current_step is not None
         by_tool = {ran.call.name: ran for ran in state.current_step.tool_executions}
-        is_known = at == "step"
         wanted = ToolOutcome.COMPLETED if is_known else ToolOutcome.UNKNOWN
         assert by_tool["pay"].outcome is wanted
         assert by_tool["pay"].call.arguments == {"amount": 100}
-        assert (await here.store.read(lambda tx: tx.ledger(id, 1))) == (None, [])
+        assert await here.store.read(lambda tx: tx.intent(id)) is None
         _assert_sound(state)
         told = [text for text in await here.texts("notification") if "not known" in text]
         assert len(told) == (0 if is_known else len(state.current_step.tool_executions))
@@ -201,7 +204,7 @@ async def test_an_execution_that_was_set_aside_goes_on_behind_its_last_calls(
     payer = Payer()
     async with world(tmp_path, payer.agent, settings=QUICK) as here:
         id = await here.send("Pay the bill.")
-        await died(here, id, "call.end", after=False)
+        await died(here, id)
         await set_aside(here, id)
         await Lifecycle(here.store, here.jobs, here.agents).resume(id)
         assert await here.run(id) == "completed"
@@ -225,8 +228,10 @@ async def test_an_answered_call_that_ran_keeps_its_result(tmp_path: Path) -> Non
             else request.messages[-1].text or "Done."
         )
     )
+    held = Held()
     agent = Agent(
         model,
+        hooks=[held.hook],
         tools=[FunctionTool(pay, name="pay", effect="external")],
         capabilities=[UseApprovals("pay")],
     )
@@ -236,7 +241,7 @@ async def test_an_answered_call_that_ran_keeps_its_result(tmp_path: Path) -> Non
         [asked] = (await here.execution(id)).questions
         lifecycle = Lifecycle(here.store, here.jobs, here.agents)
         await lifecycle.answer(id, asked["question_id"], True)
-        await died(here, id, "call.end", after=True)
+        await died_with_stored_results(here, held, id, "paid")
         await cancelled_and_taken_over(here, id)
         assert ran == [1]
         state = await final_state(here, id)
@@ -251,10 +256,10 @@ async def test_a_turn_with_half_a_letter_is_in_the_ledger_before_its_tool_runs(
     payer = Payer(amount="1\ud800")
     async with world(tmp_path, payer.agent, settings=QUICK) as here:
         id = await here.send("Pay.")
-        await died(here, id, "call.end", after=False)
-        turn, calls = await here.store.read(lambda tx: tx.ledger(id, 1))
-        assert turn is not None
-        assert [it.call_id for it in calls] == ["p0", "l"]
+        await died(here, id)
+        known = KnownStep.of(await here.store.read(lambda tx: tx.intent(id)), 1)
+        assert known.response is not None
+        assert list(known.calls) == ["p0", "l"]
         await here.run(id, dead=True)
         assert len(payer.paid) == 1
 
@@ -296,8 +301,8 @@ async def test_a_paused_execution_does_not_fail_by_a_run_that_broke_behind_it(
         claimed = await here.claim(await here.send("go"))
         runner = Runner(here.store, here.jobs, here.agents, settings=QUICK)
         assert await runner.run(claimed, RunControl()) == "paused"
-        means = Means(jobs=here.jobs, clock=CLOCK, settings=QUICK)
+        deps = EndDeps(jobs=here.jobs, clock=CLOCK, settings=QUICK)
         assert not await here.store.write(
-            lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail"
+            lambda tx: mark_failed(tx, claimed, "e1", deps), name="fail"
         )
         assert (await here.execution(claimed.id)).status == "paused"

@@ -8,7 +8,8 @@ import pytest
 
 from stepwell.agent import Agent
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.sessions.ending import Means
+from stepwell.sessions.endings.end import EndDeps
+from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.lifecycle import Lifecycle
@@ -17,7 +18,6 @@ from stepwell.sessions.records import SessionStatus, WhenBusy
 from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import ScriptedModel, call
-from stepwell.worker.failure import mark_failed
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.integration.sessions.test_subagents import children, parent
 from tests.integration.sessions.world import CLOCK, Crash, CrashingStore, World, world
@@ -96,8 +96,8 @@ async def test_an_unseen_message_is_answered_after_its_execution_broke(
     claimed = await desk.claim(sent.execution.id)
     assert claimed is not None
     await desk.send("too late", session.id)
-    means = Means(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
-    assert await desk.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
+    deps = EndDeps(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
+    assert await desk.store.write(lambda tx: mark_failed(tx, claimed, "e1", deps), name="fail")
     await assert_the_late_message_is_next(desk, session.id)
 
 
@@ -125,8 +125,8 @@ async def test_a_broken_execution_is_explained_as_any_other(desk: FrontDesk) -> 
     assert broken.execution is not None
     claimed = await desk.claim(broken.execution.id)
     assert claimed is not None
-    means = Means(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
-    await desk.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
+    deps = EndDeps(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
+    await desk.store.write(lambda tx: mark_failed(tx, claimed, "e1", deps), name="fail")
     row = await desk.execution(claimed.id)
     assert row.decision is not None
     assert row.decision["stop_reason"] == row.stop_reason == "error"
@@ -148,8 +148,8 @@ async def test_without_statuses_no_end_tells_one(tmp_path: Path) -> None:
         lifecycle = Lifecycle(here.store, here.jobs, here.agents, settings=quiet)
         await lifecycle.cancel(third)
         claimed = await here.claim(first)
-        means = Means(jobs=here.jobs, clock=CLOCK, settings=quiet)
-        await here.store.write(lambda tx: mark_failed(tx, means, claimed, "e1"), name="fail")
+        deps = EndDeps(jobs=here.jobs, clock=CLOCK, settings=quiet)
+        await here.store.write(lambda tx: mark_failed(tx, claimed, "e1", deps), name="fail")
         await lifecycle.cancel(second)
         assert await here.events("agent.status") == []
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions import snapshotting
+from stepwell.sessions.endings.close import close_execution
+from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.errors import ConflictError
-from stepwell.sessions.finishing import finish
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
@@ -192,7 +193,8 @@ async def set_aside(desk: FrontDesk, session_id: str | None) -> Execution:
         assert row is not None
         row = replace(row, status=ExecutionStatus.FAILED, metadata={"set_aside": "crashes"})
         session = None if session_id is None else await tx.session(session_id, lock=True)
-        await finish(tx, desk.jobs, row, session, JournalBatch(), unseen=())
+        deps = EndDeps(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
+        await close_execution(tx, row, session, JournalBatch(), deps, unseen=())
 
     await desk.store.write(work, name="test")
     return await desk.execution(paused.id)

@@ -216,7 +216,7 @@ async def test_a_wish_to_cancel_in_the_row_is_enough(tmp_path: Path) -> None:
 
         class Wishing(CrashingStore):
             async def write(self, work: Any, /, *, name: str) -> Any:
-                if name == "call.end":
+                if name == "step":
                     lifecycle = Lifecycle(here.store, here.jobs, here.agents)
                     await lifecycle.cancel(id, reason="too slow")
                 return await super().write(work, name=name)
@@ -374,7 +374,7 @@ async def test_a_secret_argument_is_nowhere_in_the_database(tmp_path: Path) -> N
 
         await here.run(id, store=Looking(here.store))
         assert (await here.execution(id)).status == "completed"
-        assert any("agent_ledger_turns" in line and "ada" in line for line in seen)
+        assert any("agent_step_intents" in line and "ada" in line for line in seen)
         assert not any("hunter2" in line for line in seen)
 
 

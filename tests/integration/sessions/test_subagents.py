@@ -90,7 +90,7 @@ async def test_a_subagent_that_waits_is_paused_with_its_parent_and_goes_on(tmp_p
         assert (child.status, child.output) == ("completed", "The dark one.")
 
 
-@pytest.mark.parametrize("at", range(3, 8))
+@pytest.mark.parametrize("at", range(2, 6))
 async def test_after_a_crash_no_subagent_is_left_running_and_none_is_repeated(
     tmp_path: Path, at: int
 ) -> None:

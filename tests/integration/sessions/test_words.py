@@ -36,7 +36,7 @@ async def test_a_takeover_is_told_kept_and_logged(
     async with world(tmp_path, tried.agent, settings=QUICK) as here:
         id = await here.send("go")
         with pytest.raises(Crash):  # in step 2
-            await here.run(id, store=CrashingStore(here.store, at=7), settings=PATIENT)
+            await here.run(id, store=CrashingStore(here.store, at=4), settings=PATIENT)
         later = FakeClock(CLOCK.now() + timedelta(minutes=5))
         with caplog.at_level(logging.WARNING, "stepwell.worker"):
             assert await worker(here, "worker-2", later).take(id)

@@ -1,9 +1,13 @@
 """An agent that is run through crashes, and what it did: for the tests of recovery."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pytest
+
 from stepwell.agent import Agent
+from stepwell.hooks import Hook, HookContext, HookTrigger
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest
 from stepwell.sessions.reading import Reader
@@ -13,6 +17,7 @@ from stepwell.tools import FunctionTool, ToolContext
 from tests.integration.sessions.world import Crash, CrashingStore, World
 
 Turns = Sequence[str | Sequence[ToolCall]]
+FLUSHES = SessionSettings(flush_seconds=0.01, max_crashes=50)
 QUICK = SessionSettings(flush_seconds=5.0, max_crashes=50)
 """Without chatter in between, so that writes can be counted."""
 
@@ -21,8 +26,7 @@ TURNS: Turns = (
     [call("save", id="b1", at="z")],
     "All done.",
 )
-FIRST_STEP = ("call.begin", "call.begin", "call.end", "call.end", "step")
-WRITES = ("start", *FIRST_STEP, "call.begin", "call.end", "step", "finish")
+WRITES = ("intent", "step", "intent", "step", "finish")
 
 
 class Tried:
@@ -37,7 +41,9 @@ class Tried:
             FunctionTool(self._noting("look"), name="look", effect="pure"),
             FunctionTool(self._noting("save"), name="save", effect="idempotent"),
             FunctionTool(self._noting("pay"), name="pay", effect="external"),
+            FunctionTool(self._linger, name="linger", effect="pure"),
         ]
+        self.linger_until: Callable[[], Awaitable[bool]] | None = None
         self.agent = Agent(ScriptedModel(self._turn), tools=tools)
 
     def _noting(self, name: str) -> Any:
@@ -48,6 +54,12 @@ class Tried:
 
         return note
 
+    async def _linger(self) -> str:
+        "Take as long as it is told to."
+        while self.linger_until is not None and not await self.linger_until():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        return "lingered"
+
     def _turn(self, request: ModelRequest) -> Any:
         self.asked += 1
         answered = sum(1 for message in request.messages if message.is_assistant())
@@ -55,6 +67,41 @@ class Tried:
 
     def times(self, name: str) -> int:
         return sum(1 for ran, _ in self.ran if ran == name)
+
+
+class Held:
+    """A hook that holds the end of a step's tool calls until a flush has stored their results."""
+
+    def __init__(self) -> None:
+        self.hook = Hook(function=self._hold, triggers=frozenset({HookTrigger.AFTER_TOOL}))
+        self._here: World | None = None
+        self._id, self._texts = "", ("",)
+
+    def until_stored(self, here: World, id: str, *texts: str) -> None:
+        """From now on, until these texts are in the stored intent of that execution."""
+        self._here, self._id, self._texts = here, id, texts
+
+    def let_go(self) -> None:
+        self._here = None
+
+    async def _hold(self, context: HookContext) -> None:
+        while self._here is not None:
+            intent = await self._here.store.read(lambda tx: tx.intent(self._id))
+            if intent is not None and all(text in intent.calls for text in self._texts):
+                return
+            await asyncio.sleep(0.005)
+
+
+async def died_with_stored_results(
+    here: World, held: Held, id: str, *texts: str, dead: bool = False
+) -> None:
+    """A worker that dies before it stores a step whose results a flush has stored."""
+    held.until_stored(here, id, *texts)
+    store = CrashingStore(here.store)
+    store.crash_at("step", "finish")
+    with pytest.raises(Crash):
+        await here.run(id, store=store, settings=FLUSHES, dead=dead)
+    held.let_go()
 
 
 async def taken_over(here: World, id: str, crashes: Sequence[tuple[int, bool]]) -> int:

@@ -54,6 +54,11 @@ class CrashingStore:
         self._after = after
         self.names: list[str] = []
         self.error: BaseException = Crash()
+        self._at_names: tuple[str, ...] = ()
+
+    def crash_at(self, *names: str) -> None:
+        """Fail at the first write of one of these names, instead of at a number."""
+        self._at_names = names
 
     @property
     def bus(self) -> Any:
@@ -64,7 +69,7 @@ class CrashingStore:
 
     async def write(self, work: Any, /, *, name: str) -> Any:
         self.names.append(name)
-        dies = len(self.names) == self._at
+        dies = len(self.names) == self._at or name in self._at_names
         if dies and not self._after:
             raise self.error
         result = await self._store.write(work, name=name)

@@ -13,11 +13,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
-from stepwell.sessions.finishing import finish
+from stepwell.sessions.endings.close import close_execution
+from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.sessions.runner import RunControl
+from stepwell.sessions.settings import SessionSettings
 
 MAX_CRASHES = 3
 LOOK_SECONDS = 0.01
@@ -105,7 +107,8 @@ class StepRunner:
         async def finished(tx: Transaction) -> None:
             session_id = over.session_id
             session = None if session_id is None else await tx.session(session_id, lock=True)
-            await finish(tx, self._jobs, over, session, JournalBatch(), unseen=[])
+            deps = EndDeps(jobs=self._jobs, clock=self._clock, settings=SessionSettings())
+            await close_execution(tx, over, session, JournalBatch(), deps, unseen=[])
 
         await self._store.write(finished, name="finish")
         self._note("finished", over)

@@ -9,9 +9,9 @@ from stepwell.agent import Agent
 from stepwell.messages import TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelResponse
 from stepwell.serialization.calls import finished_from_json
-from stepwell.sessions import ledger as module
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.ledger import SessionLedger
+from stepwell.sessions.ledger import open_step
+from stepwell.sessions.ledger.session_ledger import SessionLedger
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool, Tools
 from stepwell.tools.results import Finished, blank
@@ -71,7 +71,7 @@ def test_a_result_that_json_cannot_hold_is_kept_as_text() -> None:
     odd: Any = Finished(
         execution=ran.__class__(**{**_fields(ran), "text": "it", "value": object()})
     )
-    stored = finished_from_json(module._stored(odd))  # pyright: ignore[reportPrivateUsage]
+    stored = finished_from_json(open_step._result_document(odd))  # pyright: ignore[reportPrivateUsage]
     assert (stored.execution.text, stored.execution.value) == ("it", None)
 
 

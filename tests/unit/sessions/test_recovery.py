@@ -9,16 +9,10 @@ from msgspec.structs import replace
 from stepwell.errors import SerializationError
 from stepwell.messages import ToolCall
 from stepwell.serialization.calls import finished_to_json
-from stepwell.sessions.records import CallStatus, Execution, LedgerCall, LedgerTurn
-from stepwell.sessions.recovery import (
-    UNKNOWN_OUTCOME,
-    Asked,
-    Recovered,
-    as_result,
-    set_aside_by_change,
-    set_aside_by_crashes,
-    what_it_came_to,
-)
+from stepwell.sessions.endings.end import set_aside_by_change, set_aside_by_crashes
+from stepwell.sessions.ledger.open_step import IntendedCall, KnownStep, calls_begun
+from stepwell.sessions.ledger.recovery import UNKNOWN_OUTCOME, Asked, as_result, what_it_came_to
+from stepwell.sessions.records import Execution, StepIntent
 from stepwell.sessions.settings import WhenUnknown
 from stepwell.state import Answered, ToolOutcome
 from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
@@ -26,26 +20,32 @@ from stepwell.tools.results import Finished, blank, completed
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CALL = ToolCall(id="c", name="pay", arguments={"to": "ada"})
-STARTED = LedgerCall(
-    tenant_id="t",
-    execution_id="e",
-    step_number=2,
-    call_id="c",
-    tool_name="pay",
-    effect=ToolEffect.EXTERNAL,
-    attempt=1,
-    status=CallStatus.STARTED,
-    started_at=AT,
+STARTED = IntendedCall(
+    call_id="c", tool_name="pay", effect=ToolEffect.EXTERNAL, attempt=1, started_at=AT
 )
 
 
-def ended(value: Any = "paid") -> LedgerCall:
-    result = finished_to_json(completed(blank(CALL, AT), value))
-    return replace(STARTED, status=CallStatus.FINISHED, result=result)
+def ended(value: Any = "paid") -> IntendedCall:
+    return replace(STARTED, finished=completed(blank(CALL, AT), value))
+
+
+def intent(*, step_number: int = 2, response: str | None = None, result: str) -> StepIntent:
+    stored = (
+        '{"call_id": "c", "tool_name": "pay", "effect": "external", "attempt": 1, '
+        f'"started_at": "2026-01-01T12:00:00Z", "result": {result}}}'
+    )
+    return StepIntent(
+        execution_id="e",
+        tenant_id="t",
+        step_number=step_number,
+        calls=f"[{stored}]",
+        created_at=AT,
+        response=response,
+    )
 
 
 def came_to(
-    row: LedgerCall | None,
+    known: IntendedCall | None,
     *,
     call: ToolCall = CALL,
     effect: ToolEffect = ToolEffect.EXTERNAL,
@@ -53,7 +53,6 @@ def came_to(
     when: WhenUnknown = WhenUnknown.TELL,
     replayed: bool = True,
 ) -> Finished | None:
-    found = Recovered.of(2, None, [] if row is None else [row])
     answered = None
     if answer is not None:
         kept = {UNKNOWN_OUTCOME: {"began_at": "noon"}}
@@ -62,7 +61,7 @@ def came_to(
         call=call,
         effect=effect,
         answered=answered,
-        known=found.call(2, call),
+        known=known,
         is_replayed=replayed,
     )
     return what_it_came_to(asked, when, AT)
@@ -85,10 +84,20 @@ def test_without_the_models_turn_other_arguments_are_another_call() -> None:
     assert came_to(ended(), replayed=False) is not None
 
 
-def test_a_call_of_another_tool_or_step_is_another_call() -> None:
-    assert came_to(ended(), call=replace(CALL, name="look")) is None
-    found = Recovered.of(2, None, [STARTED])
-    assert found.call(3, CALL) is None
+def test_an_intent_says_what_its_calls_came_to() -> None:
+    paid = finished_to_json(completed(blank(CALL, AT), "paid"))
+    known = KnownStep.of(intent(result=paid), 2)
+    found = known.calls["c"].finished
+    assert found is not None
+    assert found.execution.text == "paid"
+    assert calls_begun(intent(result=paid), 2) == ()
+    assert calls_begun(intent(result="null"), 2) == ("pay",)
+
+
+def test_an_intent_of_another_step_says_nothing() -> None:
+    assert KnownStep.of(intent(result="null"), 3).is_empty
+    assert KnownStep.of(None, 3).is_empty
+    assert calls_begun(intent(result="null"), 3) == ()
 
 
 @pytest.mark.parametrize("effect", [ToolEffect.PURE, ToolEffect.IDEMPOTENT])
@@ -166,11 +175,21 @@ def test_a_hook_can_give_the_same_result() -> None:
 
 
 def test_what_cannot_be_read_is_an_error_before_anything_runs() -> None:
-    turn = LedgerTurn(tenant_id="t", execution_id="e", step_number=2, response="{", created_at=AT)
+    damaged = intent(response="{", result="null")
     with pytest.raises(SerializationError):
-        Recovered.of(2, turn, [])
+        KnownStep.of(damaged, 2)
     with pytest.raises(SerializationError):
-        Recovered.of(2, None, [replace(ended(), result="[]")])
+        KnownStep.of(intent(result="[]"), 2)
+    with pytest.raises(SerializationError):
+        KnownStep.of(replace(damaged, calls="{"), 2)
+
+
+def test_of_an_execution_that_ends_what_is_damaged_is_not_known() -> None:
+    for damaged in (intent(response="{", result="null"), intent(result="[]")):
+        known = KnownStep.as_far_as_readable(damaged, 2)
+        assert known.response is None
+        assert known.calls["c"].finished is None
+    assert KnownStep.as_far_as_readable(replace(intent(result="1"), calls="{"), 2).is_empty
 
 
 def test_what_was_set_aside_says_how_to_go_on() -> None:

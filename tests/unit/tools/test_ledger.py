@@ -1,5 +1,7 @@
 """The executor and its ledger, and hooks that answer in the model's place."""
 
+from collections.abc import Mapping, Sequence
+
 from msgspec.structs import replace
 from pydantic import SecretStr
 
@@ -22,11 +24,12 @@ class Book:
         self.notes: list[str] = []
         self.ended: list[Finished] = []
 
-    async def begin(self, entry: LedgerEntry, /) -> Finished | None:
-        self.notes.append(f"begin {entry.call.id} {dict(entry.call.arguments)}")
-        return self.known.get(entry.call.id)
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
+        calls = [entry.call for entry in entries]
+        self.notes.append("begin " + " ".join(f"{it.id} {dict(it.arguments)}" for it in calls))
+        return {it.id: self.known[it.id] for it in calls if it.id in self.known}
 
-    async def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
+    def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
         self.notes.append(f"end {entry.call.id} {finished.execution.text}")
         self.ended.append(finished)
 
@@ -41,6 +44,14 @@ async def test_each_call_is_noted_before_it_runs_and_after() -> None:
     state = await with_book(Agent(model, tools=[tool_]), book).run("Look")
     assert state.final_response == "Done."
     assert book.notes == ["begin c1 {'path': 'a'}", "end c1 seen"]
+
+
+async def test_the_calls_of_a_response_are_noted_together_before_any_of_them_runs() -> None:
+    book, look = Book(), MockTool.returning("look", "seen")
+    model = ScriptedModel([[call("look", id="c1"), call("look", id="c2")], "Done."])
+    await with_book(Agent(model, tools=[look]), book).run("Look")
+    assert book.notes[0] == "begin c1 {} c2 {}"
+    assert sorted(book.notes[1:]) == ["end c1 seen", "end c2 seen"]
 
 
 async def test_what_the_ledger_knows_is_not_run_again() -> None:
@@ -63,9 +74,9 @@ async def test_a_run_that_is_cancelled_while_the_ledger_writes_does_not_run_the_
     cancellation, look = Cancellation(), MockTool.returning("look", "seen")
 
     class Slow(Book):
-        async def begin(self, entry: LedgerEntry, /) -> Finished | None:
+        async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
             cancellation.request("enough")
-            return await super().begin(entry)
+            return await super().begin(entries)
 
     book = Slow()
     agent = with_book(Agent(ScriptedModel([call("look", id="c1"), "Done."]), tools=[look]), book)

@@ -25,11 +25,11 @@ from stepwell.journal.envelope import (
 )
 from stepwell.messages import Message
 from stepwell.protocols.client_stream import ClientTranslator, WireEvent, encode_sse
-from stepwell.serialization.calls import finished_from_json, response_from_json
 from stepwell.server.live.feed import LiveSubscription, Reset
 from stepwell.server.live.response import LiveResponse
 from stepwell.server.live.sse import KEEP_ALIVE, is_ending
 from stepwell.sessions.errors import NotThereError, RefusedError
+from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, ExecutionStatus, LoggedEvent, SessionMessage
 from stepwell.state import AgentState, ToolOutcome
@@ -220,8 +220,8 @@ class CallDetails:
     async def _arguments(
         self, call_id: str, step: int, reached: AgentState
     ) -> Mapping[str, Any] | None:
-        turn, _ = await self._services.store.read(lambda tx: tx.ledger(self._execution_id, step))
-        calls = () if turn is None else response_from_json(turn.response).tool_calls
+        response = (await self._known_step(step)).response
+        calls = () if response is None else response.tool_calls
         if not calls and (state := await self.state_after(step)) is not None:
             made = () if state.current_step is None else state.current_step.tool_executions
             calls = [ran.call for ran in made]
@@ -230,14 +230,17 @@ class CallDetails:
         return next((call.arguments for call in reversed(calls) if call.id == call_id), None)
 
     async def _value(self, call_id: str, step: int) -> tuple[Any] | None:
-        _, calls = await self._services.store.read(lambda tx: tx.ledger(self._execution_id, step))
-        result = next((one.result for one in calls if one.call_id == call_id), None)
-        if result is not None:
-            return (finished_from_json(result).execution.value,)
+        intended = (await self._known_step(step)).calls.get(call_id)
+        if intended is not None and intended.finished is not None:
+            return (intended.finished.execution.value,)
         state = await self.state_after(step)
         step_made = None if state is None else state.current_step
         made = () if step_made is None else step_made.tool_executions
         return next(((ran.value,) for ran in made if ran.call.id == call_id), None)
+
+    async def _known_step(self, step: int) -> KnownStep:
+        intent = await self._services.store.read(lambda tx: tx.intent(self._execution_id))
+        return KnownStep.of(intent, step)
 
 
 def stream_response(

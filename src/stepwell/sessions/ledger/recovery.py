@@ -1,19 +1,16 @@
-"""What an attempt finds that an earlier one left: a model's turn, calls that ended, calls of which
-nobody knows whether they took effect. Says what each call comes to; writes nothing.
+"""What becomes of a call that an earlier attempt began: its result, that it may run again, or that
+its outcome is unknown. Writes nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, cast
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from stepwell.continuation import StopReason
 from stepwell.messages import ToolCall
-from stepwell.models import ModelResponse
-from stepwell.serialization.calls import finished_from_json, response_from_json
-from stepwell.sessions.records import CallStatus, Execution, LedgerCall, LedgerTurn
+from stepwell.sessions.ledger.open_step import IntendedCall
 from stepwell.sessions.settings import WhenUnknown
 from stepwell.state import Answered, Pending, PendingKind, ToolOutcome
 from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
@@ -24,63 +21,13 @@ UNKNOWN_OUTCOME = "unknown_outcome"
 CHOICES = ("done", "retry", "failed")
 
 
-class Recovered(Struct, frozen=True, kw_only=True):
-    """What the ledger knew of the step that an earlier attempt did not store."""
-
-    step_number: int = 0
-    turn: ModelResponse | None = None
-    calls: Mapping[str, "KnownCall"] = {}
-
-    @classmethod
-    def of(
-        cls, step_number: int, turn: LedgerTurn | None, calls: Sequence[LedgerCall]
-    ) -> "Recovered":
-        """What the rows say; raises ``SerializationError`` here, and not inside a step."""
-        return cls(
-            step_number=step_number,
-            turn=None if turn is None else response_from_json(turn.response),
-            calls={call.call_id: KnownCall.of(call) for call in calls},
-        )
-
-    def call(self, step_number: int, call: ToolCall) -> "KnownCall | None":
-        """What is known of that call of that step."""
-        known = self.calls.get(call.id) if step_number == self.step_number else None
-        return known if known is not None and known.tool_name == call.name else None
-
-    def turn_of(self, step_number: int) -> ModelResponse | None:
-        """The model's response that the step had, if it is that step."""
-        return self.turn if step_number == self.step_number else None
-
-
-class KnownCall(Struct, frozen=True, kw_only=True, eq=False):
-    """A call that an earlier attempt began, and what it came to, if that is known."""
-
-    tool_name: str
-    effect: ToolEffect
-    attempt: int
-    started_at: datetime
-    finished: Finished | None
-
-    @classmethod
-    def of(cls, call: LedgerCall) -> "KnownCall":
-        """What the row says."""
-        has_ended = call.status is CallStatus.FINISHED and call.result is not None
-        return cls(
-            tool_name=call.tool_name,
-            effect=call.effect,
-            attempt=call.attempt,
-            started_at=call.started_at,
-            finished=finished_from_json(call.result or "") if has_ended else None,
-        )
-
-
 class Asked(Struct, frozen=True, kw_only=True, eq=False):
     """A call that is about to run, and what must be known to say whether it may."""
 
     call: ToolCall
     effect: ToolEffect
     answered: Answered | None
-    known: KnownCall | None
+    known: IntendedCall | None
     is_replayed: bool
     """Whether the model's own turn was kept, so that call ids mean the same calls."""
     stopped: Collection[int] = ()
@@ -205,43 +152,3 @@ def _as_answered(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finish
             return None
         case _:
             return _question(asked.call, str(kept.get("began_at", "")), now)
-
-
-class SetAside(Struct, frozen=True, kw_only=True):
-    """Why an execution is not taken up, for its row and for a person."""
-
-    why: str
-    is_failure: bool
-    text: str
-    stop_reason: StopReason
-    is_resumable: bool = True
-
-
-def set_aside_by_crashes(execution: Execution, running: tuple[str, ...]) -> SetAside:
-    """Its worker died too often in one step."""
-    where = f"step {execution.step_count + 1}"
-    if running:
-        where += f" while running {', '.join(running)}"
-    return SetAside(
-        why="crashes",
-        is_failure=True,
-        stop_reason=StopReason.ERROR,
-        text=(
-            f"Set aside: the worker died {execution.crashes} times in {where}. Find out what kills "
-            f"it, then take it up again with POST /agent/executions/{execution.id}/resume."
-        ),
-    )
-
-
-def set_aside_by_change(execution: Execution) -> SetAside:
-    """The agent is not the one that it began with, and such executions are to stop."""
-    return SetAside(
-        why="definition_changed",
-        is_failure=False,
-        stop_reason=StopReason.STOP_REQUESTED,
-        text=(
-            f"Stopped before step {execution.step_count + 1}: the definition of agent "
-            f"{execution.agent_type!r} changed since it began. To go on with the new one: POST "
-            f"/agent/executions/{execution.id}/resume with accept_change."
-        ),
-    )

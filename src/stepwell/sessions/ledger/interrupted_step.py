@@ -1,6 +1,6 @@
-"""A step whose calls began and that was never stored, put into the state from what the ledger knows
-of it: the model's turn, and for each call its result, that it was not run, or that nobody knows.
-For executions that end without running the step again, so that whoever reads the state later knows.
+"""A step whose calls began and that was never stored, recorded in the state from what the ledger
+knows of it: the model's turn, and for each call its result, that it was not run, or that its
+outcome is unknown. For executions that end without running the step again.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,38 +11,31 @@ from msgspec.structs import replace
 from stepwell.continuation import ContinuationOutcome
 from stepwell.drivers.react_decision import THOUGHT_ORIGIN, ReActDecision, read_decision
 from stepwell.drivers.tool_calling import spent, step_messages, with_usable_ids
-from stepwell.errors import SerializationError
 from stepwell.messages import Part, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelResponse
-from stepwell.serialization.calls import response_from_json
-from stepwell.sessions.records import LedgerCall, LedgerTurn
-from stepwell.sessions.recovery import KnownCall, outcome_unknown
+from stepwell.sessions.ledger.open_step import IntendedCall, KnownStep
+from stepwell.sessions.ledger.recovery import outcome_unknown
 from stepwell.state import AgentState, AgentStep, StepExecution, ToolOutcome
 from stepwell.tools.results import Finished, blank, refused
 
-Ledger = tuple[LedgerTurn | None, Sequence[LedgerCall]]
-"""What the ledger has of one step."""
 
-
-def with_unstored_step(
+def with_interrupted_step(
     state: AgentState,
-    ledger: Ledger,
+    known: KnownStep,
     outcome: ContinuationOutcome,
     now: datetime,
     *,
     stopped: Collection[int] = (),
 ) -> AgentState:
-    """The state with the step that the ledger tells of, recorded with that decision; the same state
-    if it tells of none. ``stopped`` are the attempts whose worker was shut down."""
-    turn, rows = ledger
-    if turn is None and not rows:
+    """Record the step that the ledger knows with that decision; return the same state if it knows
+    none. ``stopped`` are the attempts whose worker was shut down."""
+    response, begun = known.response, tuple(known.calls.values())
+    if response is None and not begun:
         return state
-    response = _response(turn)
     # Calls that ran again after an answer: their results take the placeholders' places.
-    again = () if response is not None else _made_before(state, rows)
-    calls = again or _calls(state, response, rows)
-    known = {row.call_id: row for row in rows}
-    came_to = [_came_to(call, known.get(call.id), now, stopped) for call in calls]
+    again = () if response is not None else _made_before(state, begun)
+    calls = again or _calls(state, response, begun)
+    came_to = [_came_to(call, known.calls.get(call.id), now, stopped) for call in calls]
     executions = tuple([finished.execution for finished in came_to])
     said = response or ModelResponse()
     usage, cost = spent(said.usage, said.cost, executions)
@@ -58,7 +51,7 @@ def with_unstored_step(
         number=state.step_number,
         step=step,
         outcome=outcome,
-        started_at=min([row.started_at for row in rows], default=now),
+        started_at=min([call.started_at for call in begun], default=now),
         completed_at=now,
         duration_seconds=0.0,
     )
@@ -68,39 +61,31 @@ def with_unstored_step(
     return state.with_step_recorded(record)
 
 
-def _response(turn: LedgerTurn | None) -> ModelResponse | None:
-    try:
-        return None if turn is None else response_from_json(turn.response)
-    except SerializationError:  # the calls are known all the same
-        return None
-
-
-def _made_before(state: AgentState, rows: Sequence[LedgerCall]) -> tuple[ToolCall, ...]:
-    """The calls of earlier steps that the unstored step ran again, or was to."""
+def _made_before(state: AgentState, begun: Sequence[IntendedCall]) -> tuple[ToolCall, ...]:
+    """The calls of earlier steps that the interrupted step ran again, or was to."""
     earlier = {ran.call.id: ran.call for it in state.steps for ran in it.step.tool_executions}
-    begun = {row.call_id: earlier[row.call_id] for row in rows if row.call_id in earlier}
-    return tuple({**{it.call.id: it.call for it in state.answered}, **begun}.values())
+    again = {it.call_id: earlier[it.call_id] for it in begun if it.call_id in earlier}
+    return tuple({**{it.call.id: it.call for it in state.answered}, **again}.values())
 
 
 def _calls(
-    state: AgentState, response: ModelResponse | None, rows: Sequence[LedgerCall]
+    state: AgentState, response: ModelResponse | None, begun: Sequence[IntendedCall]
 ) -> tuple[ToolCall, ...]:
     """Those of the model's turn, and those that only the ledger knows: written as text, or made by
     a driver of its own."""
     made = with_usable_ids(() if response is None else response.tool_calls, state)
     decided = None if response is None else _decision(response).call
     ids = {call.id for call in made}
-    others = [_call(row, decided) for row in rows if row.call_id not in ids]
+    others = [_call(it, decided) for it in begun if it.call_id not in ids]
     return (*made, *others)
 
 
-def _call(row: LedgerCall, decided: ToolCall | None) -> ToolCall:
-    known = _known(row)
-    if known.finished is not None:
-        return known.finished.execution.call
-    if decided is not None and decided.name == row.tool_name:
-        return replace(decided, id=row.call_id)
-    return ToolCall(id=row.call_id, name=row.tool_name, arguments={})
+def _call(begun: IntendedCall, decided: ToolCall | None) -> ToolCall:
+    if begun.finished is not None:
+        return begun.finished.execution.call
+    if decided is not None and decided.name == begun.tool_name:
+        return replace(decided, id=begun.call_id)
+    return ToolCall(id=begun.call_id, name=begun.tool_name, arguments={})
 
 
 def _decision(response: ModelResponse) -> ReActDecision:
@@ -108,20 +93,12 @@ def _decision(response: ModelResponse) -> ReActDecision:
     return decision if isinstance(decision, ReActDecision) else ReActDecision()
 
 
-def _known(row: LedgerCall) -> KnownCall:
-    try:
-        return KnownCall.of(row)
-    except SerializationError:
-        return KnownCall.of(replace(row, result=None))
-
-
 def _came_to(
-    call: ToolCall, row: LedgerCall | None, now: datetime, stopped: Collection[int]
+    call: ToolCall, known: IntendedCall | None, now: datetime, stopped: Collection[int]
 ) -> Finished:
-    if row is None:
+    if known is None:
         why = "Not run, because the run ended before"
         return refused(blank(call, now), ToolOutcome.NOT_RUN, why)
-    known = _known(row)
     if known.finished is None:
         return outcome_unknown(call, known.started_at, now, was_stopped=known.attempt in stopped)
     if known.finished.waits_for is not None:

@@ -1,0 +1,1 @@
+"""One claimed execution in this process: what it is made of, and the transactions of its run."""

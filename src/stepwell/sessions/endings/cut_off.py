@@ -1,0 +1,77 @@
+"""Subagents that never told how they ended, because the execution that ran them is over or its
+worker died; and the terminal status of an execution that no run tells.
+"""
+
+from datetime import datetime
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from stepwell.continuation import StopReason, StopSignal, resolve
+from stepwell.journal.envelope import BroadcastStatus, EnvelopeType, StatusPayload
+from stepwell.sessions.log import status_event_id
+from stepwell.sessions.ports import NewEvent, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.stored_state import agent_id_of
+from stepwell.sessions.telling import AGENT_ID, decided
+
+MOST_SUBAGENTS = 10_000
+"""More than any execution has."""
+
+
+async def cut_off_subagents(
+    tx: Transaction, execution: Execution, *, but_paused: bool = False, told_ends: bool = False
+) -> list[NewEvent]:
+    """End those that never told how they ended: their parent is over, or its worker died. Returns
+    the last statuses that clients may not have heard; unless it ``told_ends``, a worker may have
+    died between a subagent's end and telling it."""
+    events: list[NewEvent] = []
+    why = "its worker died" if but_paused else "the execution that ran it ended"
+    signal = StopSignal(reason=StopReason.USER_REQUESTED, message=f"It was cut off: {why}.")
+    for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
+        if but_paused and child.status is ExecutionStatus.PAUSED:
+            continue
+        if child.status.is_over:
+            if not told_ends:
+                events.append(status_event(child, BroadcastStatus.PROCESSING, child.updated_at))
+            continue
+        events += await cut_off_subagents(tx, child, but_paused=but_paused, told_ends=told_ends)
+        is_paused = child.status is ExecutionStatus.PAUSED
+        ended = replace(
+            decided(child, resolve([signal.as_evaluation()])),
+            status=ExecutionStatus.CANCELLED,
+            error_message=signal.message,
+            pending=(),
+            completed_at=execution.updated_at,
+            updated_at=execution.updated_at,
+        )
+        await tx.save_execution(ended)
+        before = BroadcastStatus.PAUSED if is_paused else BroadcastStatus.PROCESSING
+        events.append(status_event(ended, before, execution.updated_at))
+    return events
+
+
+def status_event(execution: Execution, before: BroadcastStatus, at: datetime) -> NewEvent:
+    """The one terminal status that live clients wait for, of a row that is over."""
+    status, reason = BroadcastStatus(execution.status.value), execution.stop_reason
+    is_child = execution.parent_execution_id is not None
+    payload = StatusPayload(
+        agent_id=execution.metadata.get(AGENT_ID, execution.id)
+        if is_child
+        else agent_id_of(execution),
+        agent_name=execution.agent_type if is_child else None,
+        parent_execution_id=execution.parent_execution_id,
+        status=status,
+        previous_status=before,
+        step_count=execution.step_count,
+        stop_reason=None if reason is None else StopReason(reason),
+        reason=execution.error_message or execution.cancel_requested,
+        error_message=execution.error_message if status is BroadcastStatus.FAILED else None,
+    )
+    return NewEvent(
+        id=status_event_id(execution.id, status, execution.attempt),
+        type=EnvelopeType.STATUS.value,
+        payload=to_builtins(payload),
+        created_at=at,
+        execution_id=execution.id,
+    )
