@@ -51,7 +51,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
 
 class ExecutionFilter(Struct, frozen=True, kw_only=True):
     """Which executions to list; subagents' are never. None for a field means all. Those of a user
-    are the ones that they started in their own sessions, or without a session."""
+    are all in their own sessions, whoever started them, and their own without a session."""
 
     tenant_id: str
     user_id: str | None = None
