@@ -152,6 +152,8 @@ class AgUiTranslator:
                 if event.outcome == ToolOutcome.PENDING:
                     return []  # It waits for a person; what is shown for it comes with the state.
                 content = as_text(event.value) if event.error is None else event.error
+                if event.note and event.error is None:
+                    content += f"\n\n{event.note}"
                 return speaker.gets(event.call_id, content, prefix)
             case ToolCallProgressed():
                 progress = {
