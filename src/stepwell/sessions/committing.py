@@ -2,7 +2,9 @@
 row, stores the state and logs what was told, or does nothing. Called by the runner.
 """
 
+import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -47,7 +49,7 @@ class Commits:
         """It begins, or goes on; what an earlier attempt told is not told again."""
         running, agent, at = self._running, self._agent, self._running.clock.now()
         claimed = running.execution
-        snapshot = self._snapshot(state) if is_new else None
+        snapshot = await self._snapshot(state) if is_new else None
         note = running.narrator.note
         running.say(note(EventType.EXECUTION_STARTED, "Execution started", at))
         if (takeover := takeover_of(claimed)) is not None:
@@ -92,7 +94,7 @@ class Commits:
     async def step(self, state: AgentState, *, hands_over: bool = False) -> None:
         """A step is done and the run goes on, here or with another worker."""
         running = self._running
-        snapshot = self._snapshot(state)
+        snapshot = await self._snapshot(state)
         running.say_more(state)
         if hands_over:
             parts = ("handed over", running.execution.attempt)
@@ -120,7 +122,7 @@ class Commits:
         """It waits for a person; nothing of it stays in memory. If somebody wanted its end
         meanwhile, nobody would hear of that any more, so it ends."""
         running, status = self._running, ExecutionStatus.PAUSED
-        snapshot = self._snapshot(state)
+        snapshot = await self._snapshot(state)
         running.say_more(state)
         running.say(running.narrator.paused(state, running.clock.now()))
 
@@ -152,7 +154,7 @@ class Commits:
         running, at = self._running, self._running.clock.now()
         status = ExecutionStatus.after(state.status)
         state = await self._with_unstored(state)
-        snapshot = self._snapshot(state, is_final=True)
+        snapshot = await self._snapshot(state, is_final=True)
         running.say_more(state)
         running.say(*running.narrator.ended(state, status, at))
 
@@ -239,15 +241,17 @@ class Commits:
         running.say(*unknown_outcomes(running.execution, state))
         return state
 
-    def _snapshot(self, state: AgentState, *, is_final: bool = False) -> Snapshot:
+    async def _snapshot(self, state: AgentState, *, is_final: bool = False) -> Snapshot:
         running = self._running
-        return running.snapshots.next(
+        make = partial(
+            running.snapshots.next,
             running.execution,
             state,
             id=running.new_id(),
             at=running.clock.now(),
             is_final=is_final,
         )
+        return await asyncio.to_thread(make) if running.snapshots.is_large(state) else make()
 
     async def _save(self, tx: Transaction, row: Execution, snapshot: Snapshot | None) -> Execution:
         row = replace(row, metadata=self._running.with_told_status(row.metadata))

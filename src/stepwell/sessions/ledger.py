@@ -5,6 +5,7 @@ One per registered agent; which execution a call belongs to says ``running_of``.
 pass: the call of their parent is in the ledger.
 """
 
+import asyncio
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, convert, json, to_builtins
@@ -30,6 +31,8 @@ from stepwell.tools.secrets import what_is_hidden
 Value = TypeVar("Value", bound=Struct)
 
 FIRST = 1_000_000
+_LARGE = 256_000
+"""Characters of a result that is encoded beside the loop."""
 """Before all other hooks, which then do to a kept turn what they did to the first one."""
 
 
@@ -71,12 +74,14 @@ class SessionLedger:
         if running is None:
             return
         ran = finished.execution
+        is_large = len(ran.text) >= _LARGE
+        result = await asyncio.to_thread(_stored, finished) if is_large else _stored(finished)
         call = replace(
             _started(running, entry),
             status=CallStatus.FINISHED,
             started_at=ran.started_at,
             finished_at=ran.completed_at,
-            result=_stored(finished),
+            result=result,
         )
         running.say(running.narrator.came_to(ran))
 

@@ -14,6 +14,8 @@ from stepwell.sessions.records import Execution, Snapshot
 from stepwell.state import AgentState
 
 _SERIALIZER = AgentStateSerializer()
+_LARGE = 1_000_000
+"""Characters of a state, roughly: some milliseconds to encode."""
 
 
 class SnapshotChain:
@@ -55,6 +57,12 @@ class SnapshotChain:
         now = await tx.snapshot(self._newest.id)
         place = (self._newest.chain_id, self._newest.position)
         return now is not None and (now.chain_id, now.position) == place
+
+    def is_large(self, state: AgentState) -> bool:
+        """Whether to write that state takes so long that it is done beside the loop."""
+        step = state.current_step
+        new = 0 if step is None else sum(len(it.text) for it in step.tool_executions)
+        return sum(self._sizes) + new >= _LARGE
 
     def next(
         self, execution: Execution, state: AgentState, *, id: str, at: datetime, is_final: bool

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Insert, Table, delete, func, select
+from sqlalchemy import Insert, Table, delete, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.records import LedgerCall, LedgerTurn, Snapshot
@@ -12,7 +12,7 @@ from stepwell.stores import tables as t
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.lane import Row
 from stepwell.stores.packing import packed, unpacked
-from stepwell.stores.rows import KEY, Rows, adding, by_id, given, literally, records_of
+from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, given, literally, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
@@ -27,6 +27,15 @@ _SNAPSHOT = _WITHOUT_TEXT.where(by_id(t.snapshots))
 _IN_ORDER = (_C.created_at, _C.step_number, _C.position, _C.id)
 _OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == given("execution"))
 _OF_EXECUTION = _OF_ONE.order_by(*_IN_ORDER)
+_BEHIND = tuple_(*_IN_ORDER) > tuple_(
+    *(bound(t.snapshots, column.name, f"after_{column.name}") for column in _IN_ORDER)
+)
+_LISTINGS = {
+    (False, False): _OF_EXECUTION,
+    (False, True): _OF_EXECUTION.limit(given("most")),
+    (True, False): _OF_EXECUTION.where(_BEHIND),
+    (True, True): _OF_EXECUTION.where(_BEHIND).limit(given("most")),
+}
 _NEWEST = _OF_ONE.order_by(*(column.desc() for column in _IN_ORDER)).limit(literally("1"))
 _CHAIN = (
     select(_C.position, _C.state_json)
@@ -82,12 +91,15 @@ _SAVE_CALL = {dialect: _save_call(insert) for dialect, insert in _INSERTS.items(
 class SnapshotRowsMixin(Rows):
     """See ``sessions.ports.SnapshotRows``."""
 
+    _adds_large = False
+
     async def add_snapshot(self, snapshot: Snapshot, /) -> None:
         """A new snapshot."""
         values = self._codecs.snapshot.values
         if len(snapshot.state_json) < _LARGE:
             await self._lane.rows(_ADD, values(snapshot))
         else:
+            self._adds_large = True
             await self._lane.scan(_ADD, await asyncio.to_thread(values, snapshot))
 
     async def snapshot(self, snapshot_id: str, /) -> Snapshot | None:
@@ -100,9 +112,18 @@ class SnapshotRowsMixin(Rows):
         found = self._without_texts(await self._run(_NEWEST, execution=execution_id))
         return found[0] if found else None
 
-    async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
-        """All of an execution in order, with an empty ``state_json``."""
-        return self._without_texts(await self._scan(_OF_EXECUTION, execution=execution_id))
+    async def snapshots(
+        self, execution_id: str, /, *, after: Snapshot | None = None, limit: int | None = None
+    ) -> Sequence[Snapshot]:
+        """Those of an execution in order, with an empty ``state_json``: all, or the first ``limit``
+        behind ``after``."""
+        values: dict[str, Any] = {"execution": execution_id}
+        if after is not None:
+            values |= {f"after_{column.name}": getattr(after, column.name) for column in _IN_ORDER}
+        if limit is not None:
+            values["most"] = limit
+        query = _LISTINGS[after is not None, limit is not None]
+        return self._without_texts(await self._scan(query, **values))
 
     def _without_texts(self, rows: Sequence[Row]) -> list[Snapshot]:
         return self._codecs.snapshot.records(
@@ -140,14 +161,19 @@ class SnapshotRowsMixin(Rows):
     async def save_call(self, call: LedgerCall, /) -> None:
         """A call that begins, begins again, or has its result."""
         saving = _SAVE_CALL[self._lane.dialect]
-        run = self._lane.rows if len(call.result or "") < _LARGE else self._lane.scan
-        await run(saving, self._codecs.call.values(call))
+        values = self._codecs.call.values
+        if len(call.result or "") < _LARGE:
+            await self._lane.rows(saving, values(call))
+        else:
+            await self._lane.scan(saving, await asyncio.to_thread(values, call))
 
     async def settle(self, execution_id: str, up_to_step: int, /) -> None:
         """The steps up to that number are stored, so the ledger can forget them."""
         step = {"execution": execution_id, "step": up_to_step}
-        await self._run(_SETTLE_CALLS, **step)
-        await self._run(_SETTLE_TURNS, **step)
+        # What made the snapshot large is in the ledger as well, and takes as long to delete.
+        run = self._scan if self._adds_large else self._run
+        await run(_SETTLE_CALLS, **step)
+        await run(_SETTLE_TURNS, **step)
 
 
 def _document(snapshot: Snapshot, stored: bytes) -> str:
