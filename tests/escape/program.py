@@ -7,10 +7,11 @@ Told by a JSON file; writes what came of it to another, both outside of the proj
 import asyncio
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
-from stepwell import Agent, ExecutionPolicy, UseBash, UseFileTools
+from stepwell import Agent, ExecutionPolicy, McpServer, StepwellError, UseBash, UseFileTools
 from stepwell.capabilities.skills.arguments import SkillArguments
 from stepwell.capabilities.skills.shell import CommandRunner, ShellPreprocessing
 from stepwell.sandbox import Sandbox
@@ -40,14 +41,35 @@ def run_agent(order: dict, calls: list) -> list[str]:
     return [made.text for step in state.steps for made in step.step.tool_executions]
 
 
+async def started_server() -> str:
+    """An MCP server that the developer names by its program only; this one says nothing."""
+    try:
+        async with McpServer.stdio("npx", ["-y", "a-server"], connect_timeout=60):
+            return "connected"
+    except StepwellError as error:
+        return type(error).__name__
+
+
+def diagnosed() -> str:
+    """What `stepwell doctor` finds about sandboxes, as a process of its own in the project."""
+    command = [sys.executable, "-P", "-m", "stepwell", "doctor", "--json"]
+    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    found = [it for it in json.loads(ran.stdout)["findings"] if it["about"] == "sandbox"]
+    return str(found[0]["text"])
+
+
 def run_what_follows(order: dict) -> dict[str, str]:
-    """The next command, a command of a skill, and the imports, each with what came of it."""
+    """The next command, a command of a skill, an MCP server, the doctor, and the imports, each with
+    what came of it."""
     later: dict[str, str] = {}
     later["command"] = run_agent(order, [call("bash", command="echo next")])[0]
     policy = ExecutionPolicy.in_(PROJECT, timeout=60, **order.get("policy", {}))
     runner = CommandRunner(ShellPreprocessing(policy=policy, sandbox=sandbox_of(order)))
     filled = runner.filled("said !`echo skill`", SkillArguments(), seconds_left=None)
     later["skill"] = asyncio.run(filled)
+    later["mcp"] = asyncio.run(started_server())
+    if order["sandbox"] == "bubblewrap":
+        later["doctor"] = diagnosed()
     for name in order["imports"]:
         try:
             later[name] = str(importlib.import_module(name).__file__)

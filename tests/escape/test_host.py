@@ -79,7 +79,57 @@ def test_a_command_changes_nothing_that_the_host_executes(
     assert project.digest(*kept) == before
     assert told["results"][1::2] == ["still confined"] * len(ON_PROGRAMS | ON_IMPORTS)
     assert (told["later"]["command"], told["later"]["skill"]) == ("next", "said skill")
+    assert told["later"]["mcp"] == "McpConnectionError"
+    assert told["later"]["doctor"] == "bubblewrap proved that it confines"
     check_imports(told["later"], project)
+
+
+SERVERS_FILES = {"stepwell.toml": "key = 'SECRET'", "stepwell.db": "SECRET talk of others"}
+READ_SERVERS_FILES = (
+    "cat stepwell.toml stepwell.db stepwell.db-wal",
+    "cp stepwell.db copy; mv stepwell.db moved; ln stepwell.db linked; cat copy moved linked",
+    "chmod 644 stepwell.*; cat stepwell.*",
+    "rm -f stepwell.db; umount stepwell.db stepwell.toml; cat stepwell.db stepwell.toml",
+    "tar cf - . 2>&1 | grep -a SECRET; grep -ra SECRET .",
+    "ln -s stepwell.db soft; cat soft; cat /proc/self/cwd/stepwell.db /proc/*/root$PWD/stepwell.db",
+    "python3 -c 'print(open(\"stepwell.db\").read())'; dd if=stepwell.db",
+    "unshare -rm sh -c 'umount stepwell.db; cat stepwell.db'",
+    "for f in /proc/self/fd/* /proc/*/fd/*; do case $f in */[012]) ;; *) cat $f ;; esac; done",
+    "mkdir d; mv stepwell.toml d; cat d/*; echo x >stepwell.toml; cat stepwell.toml",
+)
+
+
+@pytest.mark.parametrize("opened", ["directory", "readable"])
+def test_commands_read_nothing_of_a_server_in_their_folder(
+    make_project: MakeProject, opened: str
+) -> None:
+    skip_without(BubblewrapSandbox)
+    project = make_project(environment_inside=False)
+    place = project.path if opened == "directory" else project.outside / "read"
+    place.mkdir(exist_ok=True)
+    for name in (*SERVERS_FILES, "stepwell.db-wal"):
+        (place / name).write_text(SERVERS_FILES.get(name, "SECRET"))
+    before = project.digest(*(place / name for name in SERVERS_FILES))
+    calls = [("bash", {"command": f"cd {place}; {script}"}) for script in READ_SERVERS_FILES]
+    policy: dict[str, Any] = {} if opened == "directory" else {"readable": [str(place)]}
+    told = project.run("bubblewrap", [*calls, ("bash", {"command": "echo on"})], policy=policy)
+    assert [it for it in told["results"] if "SECRET" in it] == []
+    assert told["results"][-1] == "on"
+    assert project.digest(*(place / name for name in SERVERS_FILES)) == before
+
+    allowed = project.run("bubblewrap", calls[:1], policy={**policy, "hidden": []})
+    assert "SECRET talk of others" in allowed["results"][0]
+
+
+def test_sandlock_refuses_a_folder_with_what_it_can_not_hide(make_project: MakeProject) -> None:
+    skip_without(SandlockSandbox)
+    project = make_project(environment_inside=False)
+    (project.path / "stepwell.db").write_text("SECRET")
+    calls = [("bash", {"command": "cat stepwell.db"})]
+    refused = project.run("sandlock", calls, policy={"protected": []})["results"][0]
+    assert "sandlock can't hide" in refused
+    allowed = project.run("sandlock", calls, policy={"protected": [], "hidden": []})["results"][0]
+    assert allowed == "SECRET"
 
 
 @pytest.mark.parametrize("sandbox", [BubblewrapSandbox, SandlockSandbox])

@@ -42,43 +42,47 @@ _WITHOUT_EFFECT = frozenset(
         "permission_mode",
         "permissions",
         "reasoning_effort",
-        "temperature",
-        "top_p",
     ]
 )
-_FOREIGN_FIELDS = _WITHOUT_EFFECT | frozenset(
-    [
-        "argument_hint",
-        "author",
-        "category",
-        "color",
-        "colour",
-        "compatibility",
-        "created",
-        "date",
-        "display_name",
-        "domain",
-        "emoji",
-        "examples",
-        "handoffs",
-        "hidden",
-        "icon",
-        "id",
-        "infer",
-        "keywords",
-        "license",
-        "mode",
-        "priority",
-        "role",
-        "tags",
-        "target",
-        "title",
-        "type",
-        "updated",
-        "user_invocable",
-        "version",
-        "when_to_use",
-    ]
+_SETTINGS = frozenset(["temperature", "top_p"])
+"""What other programs write beside the model and we write into it."""
+_FOREIGN_FIELDS = (
+    _WITHOUT_EFFECT
+    | _SETTINGS
+    | frozenset(
+        [
+            "argument_hint",
+            "author",
+            "category",
+            "color",
+            "colour",
+            "compatibility",
+            "created",
+            "date",
+            "display_name",
+            "domain",
+            "emoji",
+            "examples",
+            "handoffs",
+            "hidden",
+            "icon",
+            "id",
+            "infer",
+            "keywords",
+            "license",
+            "mode",
+            "priority",
+            "role",
+            "tags",
+            "target",
+            "title",
+            "type",
+            "updated",
+            "user_invocable",
+            "version",
+            "when_to_use",
+        ]
+    )
 )
 """What other programs write into such files: kept in the metadata, never acted upon."""
 
@@ -136,7 +140,7 @@ class SpecFields:
             system_prompt=self.fields["system_prompt"],
             tools=tools,
             denied_tools=(*denied, *_names(self.fields.get("denied_tools"), "denied_tools")),
-            model=_model(self.fields.get("model")),
+            model=self._model(),
             skills=_names(self.fields.get("skills"), "skills"),
             budget=self._budget(),
             metadata=self._metadata(),
@@ -185,6 +189,21 @@ class SpecFields:
                 f"{_listed(limited)}; name the tool alone to offer all of it"
             )
 
+    def _model(self) -> str | AgentModel | None:
+        """The model, with the settings that stand beside it; its own win."""
+        model = _model(self.fields.get("model"))
+        beside = {name: self.fields[name] for name in _SETTINGS if self._is_setting(name)}
+        if not beside:
+            return model
+        if not isinstance(model, AgentModel):
+            model = AgentModel(preset=model)
+        settings = _converted(beside, ModelSettings, "the definition")
+        return AgentModel(preset=model.preset, settings=model.settings.over(settings))
+
+    def _is_setting(self, name: str) -> bool:
+        value = self.fields.get(name)
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
     def _budget(self) -> Budget | None:
         given = self.fields.get("budget")
         steps = self.fields.get("max_steps")
@@ -207,8 +226,9 @@ class SpecFields:
         given = self.fields.get("metadata")
         if not isinstance(given, Mapping | None):
             raise DefinitionError(f"metadata is {given!r:.80}; write named values")
-        kept = {key: name for name, key in self._written.items() if name not in _FIELDS}
-        idle = [key for key, name in kept.items() if name in _WITHOUT_EFFECT]
+        used = [*_FIELDS, *(name for name in _SETTINGS if self._is_setting(name))]
+        kept = {key: name for name, key in self._written.items() if name not in used}
+        idle = [key for key, name in kept.items() if name in _WITHOUT_EFFECT | _SETTINGS]
         if idle:
             self.notes.append(f"without effect here: {_listed(idle)}")
         return {**(given or {}), **{key: self.fields[name] for key, name in kept.items()}}

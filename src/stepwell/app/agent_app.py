@@ -36,6 +36,7 @@ from stepwell.server.auth import (
     Authenticator,
     DevAuthenticator,
     KeyRing,
+    accepts_keys,
     as_authenticator,
     refuse_open_bind,
     several,
@@ -162,6 +163,13 @@ class AgentApp:
         """Whether executions run in this process; as a rule only on SQLite."""
         config = self.config
         return config.worker if config.worker is not None else config.db.startswith("sqlite")
+
+    @property
+    def accepts_keys(self) -> bool:
+        """Whether users can sign in with API keys."""
+        if self._authenticate is not None:
+            return accepts_keys(as_authenticator(self._authenticate))
+        return self.config.auth.mode is not AuthMode.DEV
 
     def refuse_open_bind(self, host: str) -> None:
         """Raise if the server would let in everybody who reaches that host."""

@@ -190,7 +190,7 @@ class Chat:
 
     def _follow(self, execution_id: str, is_interrupted: bool = False) -> None:
         from stepwell.cli.asking import Asking, answer_all
-        from stepwell.cli.following import Following, answer_text
+        from stepwell.cli.following import Following, answer_text, tell_incomplete
         from stepwell.cli.loaded import ending_lines
 
         following = Following(
@@ -204,6 +204,7 @@ class Chat:
             self._last = following.until_rest()
         trace = self._background.wait(self._talk.trace(execution_id))
         following.live.answer(answer_text(self._last, trace))
+        tell_incomplete(trace)
         if self._last.status.value != "completed":
             for line in ending_lines(trace):
                 click.echo(self._style.warm(line), err=True)

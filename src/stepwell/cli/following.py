@@ -11,6 +11,8 @@ import click
 
 from stepwell.cli.live_text import LiveText
 from stepwell.cli.terminal import line_of
+from stepwell.continuation import StopReason
+from stepwell.messages import INCOMPLETE
 
 if TYPE_CHECKING:
     from stepwell.cli.conversing import Conversation, InBackground
@@ -99,6 +101,21 @@ class Following:
         self.has_timed_out = True
         reason = f"the limit of --max-seconds {seconds:g} was reached"
         await self._talk.cancel(self._execution_id, reason)
+
+
+def is_incomplete(trace: Mapping[str, Any]) -> bool:
+    """Whether the answer was cut off by the end of the run or by a limit of the model."""
+    said = [m for m in trace["messages"] if m["role"] == "assistant"]
+    if not said:
+        return False
+    is_cut = trace["execution"]["stop_reason"] == StopReason.FINISH_REASON
+    return is_cut or said[-1]["metadata"].get(INCOMPLETE) is True
+
+
+def tell_incomplete(trace: Mapping[str, Any]) -> None:
+    """Mark an answer that was cut off, behind it and on standard error."""
+    if is_incomplete(trace):
+        click.echo("[incomplete: the answer was cut off here]", err=True)
 
 
 def answer_text(execution: "Execution", trace: Mapping[str, Any]) -> str | None:

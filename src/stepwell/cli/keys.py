@@ -85,6 +85,7 @@ def create(
 
     database = _Database.of(where, **place)
     database.require_meant()
+    _check_accepted(database)
     new_file = database.new_file
     # Whoever has the database in hand may make any key.
     who = Principal(user_id=user, tenant_id=tenant, is_admin=True)
@@ -135,6 +136,32 @@ def revoke(where: Where, key_id: str, tenant: str, as_json: bool, **place: Any) 
     click.echo(f"key {key_id} is revoked", err=True)
     if as_json or where.as_json:
         _tell_document(_view(revoked))
+
+
+def _check_accepted(database: _Database) -> None:
+    """Raise if the configured application accepts no key in any mode; warn if its mode is dev."""
+    from msgspec.structs import replace
+
+    from stepwell.app.config import AuthConfig, AuthMode, load_config
+    from stepwell.app.loading import load_app
+    from stepwell.errors import ConfigurationError
+
+    config = load_config({"db": database.db}, file=database.config)
+    app = None if config.app is None else load_app(config)
+    if config.auth.mode is not AuthMode.DEV if app is None else app.accepts_keys:
+        return
+    with_keys = replace(config, auth=AuthConfig(mode=AuthMode.KEYS))
+    if app is not None and not app.configured(with_keys).accepts_keys:
+        raise ConfigurationError(
+            f"{config.app} has an authenticator of its own that does not accept API keys, so a key "
+            "would be of no use. Give AgentApp an authenticator with accepts_keys = True that "
+            "verifies them, or none and auth.mode = keys"
+        )
+    click.echo(
+        "auth.mode is dev here, and a server in this mode does not accept the key; start it with "
+        "STEPWELL_AUTH__MODE=keys",
+        err=True,
+    )
 
 
 def _view(key: "ApiKey") -> dict[str, Any]:

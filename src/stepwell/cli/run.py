@@ -165,7 +165,7 @@ class _OneRun:
         return code_after(execution.status.value)
 
     def _tell_end(self, following: Any, execution: "Execution") -> None:
-        from stepwell.cli.following import answer_text
+        from stepwell.cli.following import answer_text, tell_incomplete
         from stepwell.cli.loaded import ending_lines
 
         if self._how.as_json:
@@ -174,6 +174,7 @@ class _OneRun:
             return
         trace = self._background.wait(self._talk.trace(execution.id))
         following.live.answer(answer_text(execution, trace))
+        tell_incomplete(trace)
         if execution.status.value == "paused":
             self._tell_waiting(execution)
         elif execution.status.value != "completed":
@@ -183,7 +184,7 @@ class _OneRun:
             click.echo(f"{execution.id}  {self._hints.why(execution.id)}", err=True)
 
     def _tell_document(self, execution: "Execution", *, is_sent: bool = True) -> None:
-        from stepwell.cli.following import answer_text
+        from stepwell.cli.following import answer_text, is_incomplete
         from stepwell.cli.terminal import document
         from stepwell.server.views import execution_view
 
@@ -192,6 +193,7 @@ class _OneRun:
             "sent": is_sent,
             "execution": execution_view(execution),
             "answer": answer_text(execution, trace) if is_sent else None,
+            "incomplete": is_sent and is_incomplete(trace),
             "stop": trace["stop"],
         }
         click.echo(document(told))

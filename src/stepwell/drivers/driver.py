@@ -13,7 +13,8 @@ class Driver(Protocol):
 
     It returns the state with ``with_current_step(step)`` called on it exactly once. What it
     raises becomes an error step, judged by the error policy. One with tools of its own shows them
-    as ``executor``, so that calls that waited for a person can be taken up again.
+    as ``executor``, so that calls that waited for a person can be taken up again. One that makes
+    no model requests says so with ``asks_model = False``: what only changes requests is refused.
     """
 
     async def use_tools(self, state: AgentState) -> AgentState:

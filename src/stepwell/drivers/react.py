@@ -93,7 +93,7 @@ class ReActDriver:
         """What runs around each model turn."""
         self._inference = Inference(model, hooks=self.hooks)
         self._context = context or CachedContext()
-        self._settings = replace(settings, tool_choice=None, parallel_tool_calls=None)
+        self._settings = _without_tool_settings(settings)
         self._max_extraction_retries = max_extraction_retries
         self._final_via_inference = final_via_inference
 
@@ -259,6 +259,22 @@ class ReActDriver:
             return replace(turns.decision, answer=turns.last.text)
         decision = self._read(turns.last)
         return decision if isinstance(decision, ReActDecision) else ReActDecision()
+
+
+def _without_tool_settings(settings: ModelSettings) -> ModelSettings:
+    """Raise for settings of native tool calling that a driver with one free decision per step can't
+    honour; those that it honours anyway are not sent."""
+    if settings.tool_choice not in (None, "auto"):
+        raise ConfigurationError(
+            f"ReActDriver can't honour tool_choice={settings.tool_choice!r}: its model decides in "
+            "text between a tool and the answer. Leave it out, or use a ToolCallingDriver"
+        )
+    if settings.parallel_tool_calls:
+        raise ConfigurationError(
+            "ReActDriver can't honour parallel_tool_calls=True: it runs one call per step. Leave "
+            "it out, or use a ToolCallingDriver"
+        )
+    return replace(settings, tool_choice=None, parallel_tool_calls=None)
 
 
 def _calls(decision: ReActDecision, state: AgentState) -> tuple[ToolCall, ...]:

@@ -135,7 +135,8 @@ class ToolCallProgressed(AgentEvent, frozen=True, kw_only=True):
 class ToolCallCompleted(AgentEvent, frozen=True, kw_only=True):
     """A tool call has its result; ``error`` is the text of a failure.
 
-    ``outcome`` is the word of ``ToolOutcome``: one that waits for a person is ``pending``.
+    ``outcome`` is the word of ``ToolOutcome``: one that waits for a person is ``pending``. ``note``
+    is what the model is told beside the value, such as that it repeats itself; an ``error`` has it.
     """
 
     tool: str
@@ -147,6 +148,7 @@ class ToolCallCompleted(AgentEvent, frozen=True, kw_only=True):
     completed_at: datetime
     duration_ms: float
     outcome: str = "completed"
+    note: str = ""
 
 
 class ToolCallBlocked(AgentEvent, frozen=True, kw_only=True):

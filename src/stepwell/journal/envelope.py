@@ -177,6 +177,8 @@ class ToolCompletedPayload(Payload, frozen=True, kw_only=True):
     error: str | None
     duration_ms: float
     result_summary: str | None
+    note: str | None = None
+    """What the model is told beside the result, such as that the call was repeated."""
 
 
 class StreamChunkPayload(Payload, frozen=True, kw_only=True):

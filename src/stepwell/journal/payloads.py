@@ -93,7 +93,8 @@ def tool_completed(run: TrackedExecution, event: ToolCallCompleted) -> ToolCompl
         success=event.success,
         error=event.error,
         duration_ms=_finite(event.duration_ms),
-        result_summary=result_summary(event.value),
+        result_summary=result_summary(event.value, event.note),
+        note=event.note or None,
     )
 
 

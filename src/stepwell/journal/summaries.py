@@ -46,16 +46,16 @@ def args_summary(args: Mapping[str, Any]) -> str:
     )
 
 
-def result_summary(value: Any) -> str | None:
-    """A result in a hundred characters; None if there is none.
+def result_summary(value: Any, note: str = "") -> str | None:
+    """A result in a hundred characters, with the note behind it; None if there is neither.
 
     >>> result_summary({"found": 3})
     '{"found":3}'
     """
     if value is None:
-        return None
-    text = value if isinstance(value, str) else _as_json(value)
-    return _clipped(text, LONGEST_RESULT)
+        return note or None
+    text = _clipped(value if isinstance(value, str) else _as_json(value), LONGEST_RESULT)
+    return f"{text}\n\n{note}" if note else text
 
 
 def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import Handover
-from stepwell.sandbox.host.protection import protect
+from stepwell.sandbox.host.protection import hidden_paths, protect
 from stepwell.sandbox.policy import MEBIBYTE, ExecutionPolicy
 from stepwell.sandbox.seccomp import syscall_filter
 
@@ -108,8 +108,8 @@ def _private_folders(policy: ExecutionPolicy) -> Iterator[str]:
 
 
 def _opened(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
-    """The paths of the policy, and those in them that are protected. What lies deeper comes later,
-    and so decides for itself."""
+    """The paths of the policy, and those in them that are protected or hidden. What lies deeper
+    comes later, and so decides for itself."""
     protection = protect(policy)
     read_only = dict.fromkeys((*policy.readable, *protection.read_only))
     paths = [(path, "--ro-bind-fd") for path in read_only]
@@ -117,6 +117,11 @@ def _opened(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
     paths += [(path, "--bind-fd") for path in writable]
     for path, how in sorted(paths, key=lambda it: (len(it[0].parts), it[1] == "--bind-fd")):
         yield from (how, handover.path(path), str(path))
+    for path in hidden_paths(policy):
+        if path.is_dir():
+            yield from ("--perms", "0000", "--tmpfs", str(path), "--remount-ro", str(path))
+        else:
+            yield from ("--perms", "0000", "--ro-bind-data", handover.data(b""), str(path))
 
 
 def _user() -> tuple[int, int]:

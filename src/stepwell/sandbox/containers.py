@@ -16,7 +16,7 @@ from stepwell.sandbox.environment import PATH, command_environment
 from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.host.import_guard import guard_imports
 from stepwell.sandbox.host.program import Program, find_programs
-from stepwell.sandbox.host.protection import protect
+from stepwell.sandbox.host.protection import hidden_paths, protect
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.processes import Launch, check_command, run_process
@@ -175,6 +175,9 @@ class ContainerSandbox:
             yield from ("--mount", f"type=bind,source={path},target={path}")
         for path in dict.fromkeys((*policy.readable, *protection.read_only)):
             yield from ("--mount", f"type=bind,source={path},target={path},readonly")
+        for path in hidden_paths(policy):
+            empty = "type=tmpfs" if path.is_dir() else "type=bind,source=/dev/null"
+            yield from ("--mount", f"{empty},target={path},readonly")
 
     def _user(self) -> str:
         # In a docker service of a normal user, root of the container is that user.
@@ -230,7 +233,7 @@ def _env_line(name: str, value: str) -> str:
 def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
     protection = protect(policy)
     paths = (policy.directory, *policy.writable, *policy.readable)
-    paths = (*paths, *protection.pinned, *protection.read_only)
+    paths = (*paths, *protection.pinned, *protection.read_only, *hidden_paths(policy))
     check_in_place(*paths)
     for path in paths:
         if "," in str(path) or '"' in str(path):

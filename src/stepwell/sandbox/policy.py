@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
 from stepwell.parameters import check_path
-from stepwell.sandbox.host.names import PROTECTED_NAMES, check_names
+from stepwell.sandbox.host.names import HIDDEN_NAMES, PROTECTED_NAMES, check_names
 from stepwell.sandbox.secret_names import names_a_secret
 
 DEFAULT_TIMEOUT = 120.0
@@ -61,6 +61,9 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
     protect_host: bool = True
     """Whether what this process executes and imports is read-only too; else a command that can
     write it can leave the sandbox by way of this process."""
+    hidden: tuple[str, ...] = HIDDEN_NAMES
+    """Names at the top of ``directory``, ``writable`` and ``readable`` that can neither be read nor
+    written where they exist."""
 
     @classmethod
     def in_(
@@ -79,6 +82,7 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
         max_output: int = DEFAULT_MAX_OUTPUT,
         protected: Iterable[str] = PROTECTED_NAMES,
         protect_host: bool = True,
+        hidden: Iterable[str] = HIDDEN_NAMES,
     ) -> "ExecutionPolicy":
         """The policy for commands that work in this directory, its paths resolved."""
         root = _resolved(directory, "directory")
@@ -98,6 +102,7 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
             max_output=max_output,
             protected=check_names(protected),
             protect_host=protect_host,
+            hidden=check_names(hidden, "hidden"),
         )
 
     def __post_init__(self) -> None:
@@ -116,6 +121,7 @@ class ExecutionPolicy(Struct, frozen=True, kw_only=True):
             if type(getattr(self, name)) is not bool:
                 raise ConfigurationError(f"{name} is True or False, not {getattr(self, name)!r}")
         check_names(self.protected)
+        check_names(self.hidden, "hidden")
         for name, value in self.environment.items():
             _check_variable(name, value)
         for name in self.inherited_environment:

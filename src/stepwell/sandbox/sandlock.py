@@ -21,7 +21,7 @@ from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.host.import_guard import guard_imports
 from stepwell.sandbox.host.program import host_python
-from stepwell.sandbox.host.protection import protect
+from stepwell.sandbox.host.protection import hidden_paths, protect
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.processes import Launch, check_command, run_process
@@ -209,6 +209,12 @@ def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
             "use bubblewrap, work in another directory, or allow commands to write it with "
             "protected=[...] (for names) or protect_host=False (for what this process executes) in "
             "the policy"
+        )
+    if readable := hidden_paths(policy):
+        raise SandboxError(
+            f"sandlock can't hide {readable[0]}, because it lies in a path that commands may read; "
+            "use bubblewrap, work in another directory, or allow commands to read it with "
+            "hidden=[...] in the policy"
         )
 
 

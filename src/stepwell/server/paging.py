@@ -42,7 +42,7 @@ def place_of(cursor: str | None) -> Place | None:
         if cursor_of(at, id) != cursor or not id.isprintable():
             raise ValueError
     except (ValueError, OverflowError, binascii.Error):
-        raise _bad_cursor() from None
+        raise bad_cursor() from None
     return at, id
 
 
@@ -61,7 +61,7 @@ def trace_place(cursor: str | None) -> TracePlace:
         return TracePlace()
     step, _, message = cursor.partition(".")
     if not (step.isascii() and step.isdigit() and len(step) < _LONGEST_NUMBER):
-        raise _bad_cursor()
+        raise bad_cursor()
     return TracePlace(int(step), place_of(message or None))
 
 
@@ -89,7 +89,8 @@ def cut(rows: Sequence[Row], limit: int) -> tuple[list[Row], bool]:
     return list(rows[:limit]), len(rows) > limit
 
 
-def _bad_cursor() -> RefusedError:
+def bad_cursor() -> RefusedError:
+    """What is said about a word that is no cursor."""
     return RefusedError(
         "that is no cursor of this list; take one from an answer, or leave it out",
         code="bad_cursor",

@@ -51,7 +51,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
 
 class ExecutionFilter(Struct, frozen=True, kw_only=True):
     """Which executions to list; subagents' are never. None for a field means all. Those of a user
-    are the ones that they started in their own sessions, or without a session."""
+    are all in their own sessions, whoever started them, and their own without a session."""
 
     tenant_id: str
     user_id: str | None = None
@@ -124,7 +124,8 @@ class SessionRows(Protocol):
         ...
 
     async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
-        """The log from behind that number on."""
+        """The log from behind that number on. In place of one that can't be read stands an
+        ``event.damaged`` with its number, without a payload."""
         ...
 
     async def event_range(self, session_id: str, /) -> tuple[int, int]:
@@ -208,8 +209,11 @@ class SnapshotRows(Protocol):
         """The last of ``snapshots``; None if there are none."""
         ...
 
-    async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
-        """All of an execution in order, with an empty ``state_json``."""
+    async def snapshots(
+        self, execution_id: str, /, *, after: Snapshot | None = None, limit: int | None = None
+    ) -> Sequence[Snapshot]:
+        """Those of an execution in order, with an empty ``state_json``: all, or the first ``limit``
+        behind ``after``."""
         ...
 
     async def chain(self, snapshot: Snapshot, /) -> Sequence[str]:

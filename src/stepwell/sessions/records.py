@@ -76,7 +76,8 @@ class WhenBusy(StrEnum):
 
 class EventType(StrEnum):
     """What the app server itself tells, beside the envelopes of ``broadcasting``: each of these
-    comes with a session message, except ``session.updated``."""
+    comes with a session message, except ``session.updated``, and ``event.damaged``, which takes the
+    place of an event that can't be read and is never stored."""
 
     MESSAGE_SENT = "message.sent"
     EXECUTION_QUEUED = "execution.queued"
@@ -90,6 +91,7 @@ class EventType(StrEnum):
     EXECUTION_FAILED = "execution.failed"
     EXECUTION_CANCELLED = "execution.cancelled"
     SESSION_UPDATED = "session.updated"
+    EVENT_DAMAGED = "event.damaged"
 
 
 class Session(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,8 @@ from stepwell.state import AgentState
 _SERIALIZER = AgentStateSerializer()
 LARGEST_WHOLE = 256_000
 """Characters up to which the end of an execution is stored whole; people read no longer ones."""
+_LARGE = 1_000_000
+"""Characters of a state, roughly: some milliseconds to encode."""
 
 
 class SnapshotChain:
@@ -58,6 +60,12 @@ class SnapshotChain:
         now = await tx.snapshot(self._newest.id)
         place = (self._newest.chain_id, self._newest.position)
         return now is not None and (now.chain_id, now.position) == place
+
+    def is_large(self, state: AgentState) -> bool:
+        """Whether to write that state takes so long that it is done beside the loop."""
+        step = state.current_step
+        new = 0 if step is None else sum(len(it.text) for it in step.tool_executions)
+        return sum(self._sizes) + new >= _LARGE
 
     def next(
         self,

@@ -53,7 +53,7 @@ def repeats_in_newest_step(state: AgentState, most: int) -> tuple[int, ToolExecu
         return 0, None
     found = 0, None
     for place, execution in enumerate(step.tool_executions):
-        before = step.tool_executions[:place]
+        before = step.tool_executions[:place][::-1]
         count = _repeats(execution, before, state, state.step_count - 1, start, most)
         if count > max(found[0], 1):
             found = count, execution
@@ -61,12 +61,18 @@ def repeats_in_newest_step(state: AgentState, most: int) -> tuple[int, ToolExecu
 
 
 def repeats_in_flight(
-    place: int, executions: Sequence[ToolExecution], state: AgentState, most: int
+    execution: ToolExecution,
+    beside: Sequence[ToolExecution],
+    state: AgentState,
+    most: int,
+    *,
+    looks_back: bool,
 ) -> int:
-    """Return how often the call at that place of a batch stands in a row, at most ``most``; the
-    step that made it is not in the state yet."""
-    steps, end = len(state.steps), len(state.messages)
-    return _repeats(executions[place], executions[:place], state, steps, end, most)
+    """Return how often a call stands in a row, at most ``most``; the step that made it is not in
+    the state yet. ``beside`` are the calls before it in its response, the newest first; only if
+    they are all that there are, ``looks_back`` lets the steps before count as well."""
+    steps, end = len(state.steps) if looks_back else 0, len(state.messages)
+    return _repeats(execution, beside, state, steps, end, most)
 
 
 def _repeats(
@@ -80,7 +86,7 @@ def _repeats(
     if not _is_counted(execution):
         return 0
     count = 1
-    for other in chain(reversed(beside), _earlier_calls(state, steps, end)):
+    for other in chain(beside, _earlier_calls(state, steps, end)):
         if count >= most or not _is_counted(other) or not _are_same(execution, other):
             break
         count += 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import func, select, union_all
 
 from stepwell.sessions.ports import ExecutionFilter
 from stepwell.stores.rows import before, given, literally, records_of
@@ -13,12 +13,6 @@ from stepwell.stores.tables import LISTED, UNFINISHED, executions, sessions
 
 _HEAD = executions.alias("head")
 _LAST = executions.alias("last")
-_IN_OWN_SESSION = or_(
-    executions.c.session_id.is_(None),
-    exists(literally("1"))
-    .select_from(sessions)
-    .where(sessions.c.id == executions.c.session_id, sessions.c.user_id == executions.c.user_id),
-)
 
 
 def executions_query(
@@ -26,28 +20,37 @@ def executions_query(
 ) -> tuple[Any, dict[str, Any]]:
     """Newest first; the statement, and the values that go with it."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
-    query = records_of(executions).where(
-        executions.c.tenant_id == given("tenant"), executions.c.parent_execution_id.is_(None)
-    )
-    if which.status is None or which.status.is_over:
-        query = query.where(literally(f"agent_executions.{LISTED}"))
-    else:
-        # Few are unfinished, and they may be the oldest: they have an index of their own.
-        query = query.where(
-            literally(f"agent_executions.{UNFINISHED}"), executions.c.user_id.is_not(None)
-        )
-    for name in ("user_id", "status", "agent_type"):
+    conditions: list[Any] = [executions.c.parent_execution_id.is_(None)]
+    for name in ("status", "agent_type"):
         if (value := getattr(which, name)) is not None:
-            query = query.where(executions.c[name] == given(f"only_{name}"))
+            conditions.append(executions.c[name] == given(f"only_{name}"))
             values[f"only_{name}"] = value
-    if which.user_id is not None:
-        # Administrators also send to sessions of others, which they may not read for ever.
-        query = query.where(_IN_OWN_SESSION)
     if cursor is not None:
-        query = query.where(before(executions, "created_at"))
+        conditions.append(before(executions, "created_at"))
         values["cursor_time"], values["cursor_id"] = cursor
-    newest = query.order_by(executions.c.created_at.desc(), executions.c.id.desc())
-    return newest.limit(given("most")), values
+    is_over = which.status is None or which.status.is_over
+    # Few are unfinished, and they may be the oldest: they have indexes of their own.
+    listed = literally(f"agent_executions.{LISTED if is_over else UNFINISHED}")
+    in_tenant = (executions.c.tenant_id == given("tenant"), listed, *conditions)
+    if which.user_id is None:
+        unfinished = () if is_over else (executions.c.user_id.is_not(None),)
+        return _newest(records_of(executions).where(*in_tenant, *unfinished)), values
+    values["only_user_id"] = which.user_id
+    ids = select(executions.c.id)
+    own = ids.where(
+        *in_tenant, executions.c.user_id == given("only_user_id"), executions.c.session_id.is_(None)
+    )
+    theirs = (sessions.c.tenant_id == given("tenant"), sessions.c.user_id == given("only_user_id"))
+    in_own_sessions = ids.join(sessions, sessions.c.id == executions.c.session_id).where(
+        *theirs, *conditions, *(() if is_over else (listed,))
+    )
+    either = union_all(*(select(_newest(arm).subquery().c.id) for arm in (own, in_own_sessions)))
+    return _newest(records_of(executions).where(executions.c.id.in_(either))), values
+
+
+def _newest(query: Any) -> Any:
+    newest_first = query.order_by(executions.c.created_at.desc(), executions.c.id.desc())
+    return newest_first.limit(given("most"))
 
 
 def statuses_query(session_ids: Sequence[str]) -> tuple[Any, dict[str, Any]]:

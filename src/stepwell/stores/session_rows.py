@@ -1,7 +1,7 @@
 """Sessions, their messages and their event log."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 
 from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
-from stepwell.sessions.records import LoggedEvent, Session, SessionMessage
+from stepwell.sessions.records import EventType, LoggedEvent, Session, SessionMessage
 from stepwell.stores import tables as t
 from stepwell.stores.counting import CountedRows
+from stepwell.stores.errors import DamagedDataError
+from stepwell.stores.lane import Row
 from stepwell.stores.rows import (
     KEY,
     adding,
@@ -21,6 +23,7 @@ from stepwell.stores.rows import (
     by_id,
     given,
     literally,
+    logger,
     records_of,
     saving,
 )
@@ -56,6 +59,7 @@ _SPOKEN_TO = (
     .order_by(*_TIME_UP)
 )
 _ADD_EVENT = adding(t.journal)
+_SEQ_AT = t.fields_of(t.journal).index(t.journal.c.seq)
 _EVENTS_AFTER = (
     records_of(t.journal)
     .where(t.journal.c.session_id == given("session"), t.journal.c.seq > given("after"))
@@ -188,10 +192,25 @@ class SessionRowsMixin(CountedRows):
         return added
 
     async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
-        """The log from behind that number on."""
-        return await self._all(
-            self._codecs.event, _EVENTS_AFTER, session=session_id, after=seq, most=limit
-        )
+        """The log from behind that number on; a damaged event is logged and replaced."""
+        rows = await self._run(_EVENTS_AFTER, session=session_id, after=seq, most=limit)
+        return [self._event(row, session_id) for row in rows]
+
+    def _event(self, row: Row, session_id: str) -> LoggedEvent:
+        try:
+            return self._codecs.event.record(row)
+        except DamagedDataError as fault:
+            logger.error("replaced in the log of session %s: %s", session_id, fault)
+            # Readers count on numbers without gaps, so that one row costs them one event only.
+            return LoggedEvent(
+                id=f"damaged:{session_id}:{row[_SEQ_AT]}",
+                tenant_id="",
+                session_id=session_id,
+                seq=row[_SEQ_AT],
+                type=EventType.EVENT_DAMAGED,
+                payload={},
+                created_at=datetime.fromtimestamp(0, UTC),
+            )
 
     async def event_range(self, session_id: str, /) -> tuple[int, int]:
         """The oldest number that is still there and the newest; (1, 0) if nothing was logged."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Insert, delete, func, select
+from sqlalchemy import Insert, delete, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.errors import LostLeaseError
@@ -28,6 +28,15 @@ _SNAPSHOT = _WITHOUT_TEXT.where(by_id(t.snapshots))
 _IN_ORDER = (_C.created_at, _C.step_number, _C.position, _C.id)
 _OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == given("execution"))
 _OF_EXECUTION = _OF_ONE.order_by(*_IN_ORDER)
+_BEHIND = tuple_(*_IN_ORDER) > tuple_(
+    *(bound(t.snapshots, column.name, f"after_{column.name}") for column in _IN_ORDER)
+)
+_LISTINGS = {
+    (False, False): _OF_EXECUTION,
+    (False, True): _OF_EXECUTION.limit(given("most")),
+    (True, False): _OF_EXECUTION.where(_BEHIND),
+    (True, True): _OF_EXECUTION.where(_BEHIND).limit(given("most")),
+}
 _NEWEST = _OF_ONE.order_by(*(column.desc() for column in _IN_ORDER)).limit(literally("1"))
 _CHAIN = (
     select(_C.position, _C.state_json, _C.increment_zlib)
@@ -93,9 +102,18 @@ class SnapshotRowsMixin(Rows):
         found = self._without_texts(await self._run(_NEWEST, execution=execution_id))
         return found[0] if found else None
 
-    async def snapshots(self, execution_id: str, /) -> Sequence[Snapshot]:
-        """All of an execution in order, with an empty ``state_json``."""
-        return self._without_texts(await self._scan(_OF_EXECUTION, execution=execution_id))
+    async def snapshots(
+        self, execution_id: str, /, *, after: Snapshot | None = None, limit: int | None = None
+    ) -> Sequence[Snapshot]:
+        """Those of an execution in order, with an empty ``state_json``: all, or the first ``limit``
+        behind ``after``."""
+        values: dict[str, Any] = {"execution": execution_id}
+        if after is not None:
+            values |= {f"after_{column.name}": getattr(after, column.name) for column in _IN_ORDER}
+        if limit is not None:
+            values["most"] = limit
+        query = _LISTINGS[after is not None, limit is not None]
+        return self._without_texts(await self._scan(query, **values))
 
     def _without_texts(self, rows: Sequence[Row]) -> list[Snapshot]:
         return self._codecs.snapshot.records(

@@ -105,6 +105,8 @@ class DeterministicAgentDriver:
     'Second.'
     """
 
+    asks_model = False
+
     def __init__(
         self,
         *steps: ScenarioStep,

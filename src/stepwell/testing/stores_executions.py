@@ -221,7 +221,7 @@ class ExecutionConformance:
             a_session(),
             *made,
             an_execution("y", created_at=at(5), parent_execution_id="x0"),
-            an_execution("z", created_at=at(6), user_id="bob", agent_type="other"),
+            an_execution("z", None, created_at=at(6), user_id="bob", agent_type="other"),
             foreign,
         )
         ada = ExecutionFilter(tenant_id=TENANT, user_id="ada")
@@ -239,17 +239,31 @@ class ExecutionConformance:
         assert await _newest(store, ExecutionFilter(tenant_id="other")) == ["t"]
         assert await _newest(store, ExecutionFilter(tenant_id=TENANT, user_id="eve")) == []
 
-    async def test_a_user_is_listed_no_executions_in_sessions_of_others(self, store: Store) -> None:
+    async def test_a_user_is_listed_what_is_in_their_sessions_and_nothing_else(
+        self, store: Store
+    ) -> None:
         await make(store, a_session("hers"), an_execution("a", "hers", user_id="root"))
         await make(
-            store, a_session("own", user_id="root"), an_execution("b", "own", user_id="root")
+            store,
+            a_session("own", user_id="root"),
+            an_execution("b", "own", user_id="root"),
+            an_execution("d", "own", created_at=at(2)),
         )
         await make(store, None, an_execution("c", None, created_at=at(1), user_id="root"))
-        mine = ExecutionFilter(tenant_id=TENANT, user_id="root")
-        assert await _newest(store, mine) == ["c", "b"]
-        paused = ExecutionFilter(tenant_id=TENANT, user_id="root", status=ExecutionStatus.PENDING)
-        assert await _newest(store, paused) == ["c", "b"]
-        assert len(await _newest(store, ExecutionFilter(tenant_id=TENANT))) == 3
+        expected = {"root": ["d", "c", "b"], "ada": ["a"], None: ["d", "c", "b", "a"]}
+        for status in (None, ExecutionStatus.PENDING):
+            for user, ids in expected.items():
+                which = ExecutionFilter(tenant_id=TENANT, user_id=user, status=status)
+                assert await _newest(store, which) == ids
+                first, *rest = ids
+                newest = await store.read(lambda tx, id=first: tx.execution(id))
+                assert newest is not None
+                behind = await store.read(
+                    lambda tx, which=which, place=(newest.created_at, first): tx.newest_executions(
+                        which, before=place, limit=9
+                    )
+                )
+                assert [row.id for row in behind] == rest
 
     async def test_executions_are_listed_by_status(self, store: Store) -> None:
         statuses = [it for it in ExecutionStatus if it is not ExecutionStatus.RUNNING]

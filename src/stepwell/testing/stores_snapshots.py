@@ -55,6 +55,19 @@ class SnapshotConformance:
         assert await store.read(lambda tx: tx.newest_snapshot(named_id("x"))) == rows[-1]
         assert await store.read(lambda tx: tx.newest_snapshot(named_id("none"))) is None
 
+    async def test_the_list_of_an_execution_comes_in_parts(self, store: Store) -> None:
+        await self._chain(store, 5)
+        pages: list[list[str]] = []
+        after = None
+        while page := await store.read(
+            lambda tx, after=after: tx.snapshots("x", after=after, limit=2)
+        ):
+            pages.append([row.id for row in page])
+            after = page[-1]
+        assert pages == [["c0", "c1"], ["c2", "c3"], ["c4"]]
+        rest = await store.read(lambda tx: tx.snapshots("x", after=a_snapshot("c2", 2)))
+        assert [row.id for row in rest] == ["c3", "c4"]
+
     async def test_two_cannot_stand_at_the_same_place_of_a_chain(self, store: Store) -> None:
         await self._chain(store, 2)
         with pytest.raises(StepwellError):

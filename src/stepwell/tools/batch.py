@@ -10,6 +10,7 @@ from stepwell.errors import ToolExecutionError
 from stepwell.events import ToolCallCompleted
 from stepwell.messages import ToolCall
 from stepwell.state import AgentState, Answered, Approval, ErrorInfo, ToolExecution
+from stepwell.tools.repetition import Announce, RepetitionNotes
 from stepwell.tools.results import Finished
 
 
@@ -28,6 +29,7 @@ class Batch:
         "_answers",
         "_faults",
         "_halted_by",
+        "_notes",
         "cut_note",
         "executions",
         "failures",
@@ -35,8 +37,11 @@ class Batch:
         "state",
     )
 
-    def __init__(self, state: AgentState, cut_note: str = "") -> None:
+    def __init__(
+        self, state: AgentState, cut_note: str = "", notes: RepetitionNotes | None = None
+    ) -> None:
         self.state = state
+        self._notes = notes
         self.cut_note = cut_note
         """Told to calls that are not whole: that the model's reply was cut off."""
         self.scope = state.scope
@@ -100,6 +105,18 @@ class Batch:
         if finished.failure is not None:
             self._faults[call_id] = finished.failure
 
+    def announce(self, call_id: str, announce: Announce) -> None:
+        """Announce the result of a call with the note that belongs to it, once that is known."""
+        if self._notes is None:
+            announce(self.executions[call_id], "")
+        else:
+            self._notes.announce(call_id, self.executions, self.state, announce)
+
+    def announce_waiting(self) -> None:
+        """Announce what is left: every call has its result."""
+        if self._notes is not None:
+            self._notes.announce_waiting(self.executions, self.state)
+
     def result(self, calls: Sequence[ToolCall]) -> ToolBatch:
         """What all calls came to."""
         return ToolBatch(
@@ -126,7 +143,7 @@ def with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> Agen
     return replace(state, execution=replace(execution, signals=told))
 
 
-def emit_completed(execution: ToolExecution, batch: Batch) -> None:
+def emit_completed(execution: ToolExecution, note: str, batch: Batch) -> None:
     """Tell the listeners what the call came to."""
     if batch.scope.emitter.is_heard:
         batch.scope.emitter.emit(
@@ -140,4 +157,5 @@ def emit_completed(execution: ToolExecution, batch: Batch) -> None:
             started_at=execution.started_at,
             completed_at=execution.completed_at,
             duration_ms=execution.duration_seconds * 1000,
+            note=note,
         )

@@ -33,7 +33,7 @@ from stepwell.tools.context import ToolContext
 from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 from stepwell.tools.ledger import CallLedger, LedgerEntry
 from stepwell.tools.registry import Tools, problem_with
-from stepwell.tools.repetition import with_repetition_notes
+from stepwell.tools.repetition import RepetitionNotes
 from stepwell.tools.result_limits import ResultLimits
 from stepwell.tools.results import (
     Finished,
@@ -99,18 +99,17 @@ class ToolExecutor:
         """
         for call in calls:
             self.tools.find(call.name)  # one that can't be built is told before any call has run
-        batch = Batch(state, cut_note)
+        notes = RepetitionNotes(calls, self.tools, self._repeated_calls)
+        batch = Batch(state, cut_note, notes)
         batch.scope.batches += 1
         try:
             await self._settle(calls, batch)
         finally:
             batch.scope.batches -= 1
+        batch.announce_waiting()
         if self.raise_on_failure:
             batch.raise_first_failure(calls)
-        result = batch.result(calls)
-        if self._repeated_calls is None:
-            return result
-        return with_repetition_notes(result, self.tools, self._repeated_calls)
+        return batch.result(calls)
 
     async def _settle(self, calls: Sequence[ToolCall], batch: Batch) -> None:
         """Run neighbouring calls together; a tool that is not parallel runs alone."""
@@ -351,11 +350,11 @@ class ToolExecutor:
             answer = await self._run_hooks(context, batch)
             if answer is not None and answer.result is not UNSET:
                 finished = in_place_of(finished, self._substituted(execution.call, answer.result))
-        kept = self._keep(batch, finished)
+        self._keep(batch, finished)
         if ran:
-            emit_completed(kept, batch)
+            batch.announce(execution.call.id, lambda ran, note: emit_completed(ran, note, batch))
 
-    def _keep(self, batch: Batch, finished: Finished) -> ToolExecution:
+    def _keep(self, batch: Batch, finished: Finished) -> None:
         """Everything a call came to enters the state here, without its secret arguments."""
         call = finished.execution.call
         finished = self._limits.bound(self._without_secrets(finished))
@@ -365,7 +364,6 @@ class ToolExecutor:
             failure = finished.failure if logger.isEnabledFor(logging.DEBUG) else None
             logger.info("tool %s: %s", call.name, text, exc_info=failure)
         batch.settle(finished)
-        return finished.execution
 
     def _without_secrets(self, finished: Finished) -> Finished:
         call = finished.execution.call
@@ -417,13 +415,17 @@ class ToolExecutor:
     def _block(self, call: ToolCall, reason: str, batch: Batch) -> None:
         why = f"Blocked: {reason}"
         self._keep(batch, refused(blank(call, self.clock.now()), ToolOutcome.BLOCKED, why))
-        batch.scope.emitter.emit(
-            ToolCallBlocked,
-            tool=call.name,
-            args=self.tools.shown(call).arguments,
-            call_id=call.id,
-            reason=self._scrubbed(call)(reason),
-        )
+
+        def announce(_: ToolExecution, note: str) -> None:
+            batch.scope.emitter.emit(
+                ToolCallBlocked,
+                tool=call.name,
+                args=self.tools.shown(call).arguments,
+                call_id=call.id,
+                reason=self._scrubbed(call)(reason) + (f"\n\n{note}" if note else ""),
+            )
+
+        batch.announce(call.id, announce)
 
     def without_secrets(self, text: str, calls: Sequence[ToolCall]) -> str:
         """The text without the secret arguments of these calls."""

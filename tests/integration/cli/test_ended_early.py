@@ -1,6 +1,7 @@
 """Commands that are ended from outside: signals, pipes that nobody reads, disks that are full."""
 
 import ctypes
+import json
 import os
 import platform
 import pty
@@ -64,6 +65,57 @@ def test_a_run_that_ends_in_time_leaves_nothing_behind_that_waits_for_it(tmp_pat
     running = process(tmp_path, "run", "--app", shop, "Go", "--max-seconds", "600", "--quiet")
     out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, out, err) == (0, "Order 7 was shipped.\n", "")
+
+
+TALES = """
+import asyncio
+import os
+import signal
+
+from stepwell import Agent
+from stepwell.app import AgentApp
+from stepwell.messages import FinishReason
+from stepwell.models import ModelResponse, TextDelta
+from stepwell.testing import ScriptedModel
+
+
+class Endless:
+    name = "endless"
+
+    async def stream(self, request):
+        yield TextDelta("Once upon a time")
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    async def respond(self, request):
+        raise AssertionError("it is streamed")
+
+
+CUT = ModelResponse(text="Once upon a time", finish_reason=FinishReason.LENGTH)
+app = AgentApp({"endless": Agent(Endless()), "cut": Agent(ScriptedModel([CUT, CUT]))})
+"""
+MARK = "[incomplete: the answer was cut off here]"
+
+
+@pytest.mark.parametrize("agent", ["endless", "cut"])
+def test_an_answer_that_was_cut_off_is_marked(agent: str, tmp_path: Path):
+    (tmp_path / "tales.py").write_text(TALES)
+    run = process(tmp_path, "run", "--app", "tales:app", "--agent", agent, "Tell", "--quiet")
+    out, err = run.communicate(timeout=PATIENCE)
+    assert out == "Once upon a time\n"
+    assert err.count(MARK) == 1
+    told = process(tmp_path, "run", "--app", "tales:app", "--agent", agent, "Tell", "--json")
+    document = json.loads(told.communicate(timeout=PATIENCE)[0])
+    assert (document["answer"], document["incomplete"]) == ("Once upon a time", True)
+
+
+def test_a_chat_marks_an_answer_that_was_cut_off(tmp_path: Path):
+    (tmp_path / "tales.py").write_text(TALES)
+    talk = process(tmp_path, "chat", "tales:app", "--agent", "cut", stdin=subprocess.PIPE)
+    out, err = talk.communicate("Tell\n", timeout=PATIENCE)
+    assert out == "Once upon a time\n"
+    assert err.count(MARK) == 1
 
 
 @pytest.mark.parametrize("times", [1, 2], ids=["kill", "timeout"])

@@ -83,6 +83,42 @@ def test_keys_are_told_to_programs_and_take_their_options_where_others_do(stepwe
     assert stepwell("keys", *where, "list").document[0]["revoked_at"] is not None
 
 
+_OWN_SIGN_IN = """
+from stepwell import Agent
+from stepwell.app import AgentApp
+from stepwell.testing import ScriptedModel
+
+async def authenticate(request):
+    return None
+
+authenticate.accepts_keys = {accepts}
+app = AgentApp(Agent(ScriptedModel([])), authenticate=authenticate)
+"""
+
+
+def test_no_key_is_made_for_an_application_that_accepts_none(stepwell: CommandLine, tmp_path: Path):
+    for name, accepts in (("keyless", False), ("keyed", True)):
+        (tmp_path / f"{name}.py").write_text(_OWN_SIGN_IN.format(accepts=accepts))
+    (tmp_path / "stepwell.toml").write_text('app = "keyless:app"')
+    refused = stepwell("keys", "create", "--user", "ada")
+    assert refused.code == ExitCode.CONFIGURATION
+    assert "keyless:app has an authenticator of its own" in refused.err
+    assert not (tmp_path / "stepwell.db").exists()
+    (tmp_path / "stepwell.toml").write_text('app = "keyed:app"')
+    made = stepwell("keys", "create", "--user", "ada")
+    assert made.code == ExitCode.COMPLETED
+    assert "auth.mode is dev" not in made.err
+
+
+def test_who_makes_a_key_in_dev_mode_learns_that_the_server_needs_another(
+    stepwell: CommandLine, tmp_path: Path
+):
+    (tmp_path / "stepwell.toml").touch()
+    assert "STEPWELL_AUTH__MODE=keys" in stepwell("keys", "create", "--user", "ada").err
+    (tmp_path / "stepwell.toml").write_text('[auth]\nmode = "keys"')
+    assert "auth.mode" not in stepwell("keys", "create", "--user", "ada").err
+
+
 def test_what_was_said_is_found_behind_all_that_happened_meanwhile(
     stepwell: CommandLine, tmp_path: Path
 ):

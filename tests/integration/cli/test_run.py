@@ -54,7 +54,7 @@ def test_one_document_has_the_execution_its_answer_and_why_it_stopped(
     monkeypatch.setattr(sys, "stdin", io.StringIO("What time is it?\n"))
     ran = stepwell("run", "-", "--json")
     assert (ran.code, ran.err) == (ExitCode.COMPLETED, "")
-    assert sorted(ran.document) == ["answer", "execution", "sent", "stop"]
+    assert sorted(ran.document) == ["answer", "execution", "incomplete", "sent", "stop"]
     assert ran.document["sent"] is True
     assert ran.document["execution"]["status"] == "completed"
     assert "What time is it?" in ran.document["answer"]

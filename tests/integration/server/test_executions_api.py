@@ -10,7 +10,7 @@ from stepwell.server.routes.shapes import (
     ExecutionPage,
     ExecutionShape,
     SentShape,
-    SnapshotList,
+    SnapshotPage,
     StepPage,
     WholeSnapshotShape,
 )
@@ -78,7 +78,7 @@ async def test_steps_trace_and_snapshots_show_what_happened(served: Served) -> N
     assert [step["number"] for step in trace["steps"]] == [1, 2]
     for hidden in ("test-worker", "tenant_id"):
         assert hidden not in trace_answer.text
-    SnapshotList.model_validate(snapshots)
+    SnapshotPage.model_validate(snapshots)
     assert last["is_final"] is True
     WholeSnapshotShape.model_validate(whole)
     assert whole["state"]

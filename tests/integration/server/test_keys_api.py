@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from stepwell.agent import Agent
+from stepwell.app import AgentApp
 from stepwell.server.live.channel_auth import sign
 from stepwell.server.routes.shapes import ChannelShape, KeyList, NewKeyShape
 from stepwell.server.settings import ServerSettings
-from tests.integration.server.serving import APP_SECRET, Served, serving
+from stepwell.testing import ScriptedModel
+from tests.integration.server.serving import APP_SECRET, Served, UserHeaders, serving
 
 
 async def test_a_key_is_shown_once_and_signs_in(served: Served) -> None:
@@ -140,3 +144,33 @@ async def test_what_names_no_channel_is_refused(
 
     assert answer.status_code in (400, 422)
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+class KeyedHeaders(UserHeaders):
+    accepts_keys = True
+
+
+@pytest.mark.parametrize(
+    ("authenticate", "status"),
+    [(UserHeaders(), 409), (UserHeaders().authenticate, 409), (None, 409), (KeyedHeaders(), 201)],
+)
+async def test_a_server_that_accepts_no_keys_makes_none(
+    folder: Path, authenticate: object, status: int
+) -> None:
+    app = AgentApp(
+        Agent(ScriptedModel([])),
+        db=f"sqlite:///{folder}/keys.db",
+        worker=False,
+        authenticate=authenticate,  # type: ignore[arg-type]
+    )
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        app.running(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        made = await client.post("/agent/keys", json={"name": "ci"}, headers={"X-User": "ada"})
+        listed = await app.services.keys.listed("default")
+    assert made.status_code == status
+    assert len(listed) == (status == 201)
+    if status == 409:
+        assert made.json()["code"] == "keys_not_accepted"

@@ -186,6 +186,30 @@ async def test_a_page_of_messages_is_bounded_in_characters(
     assert found == [row.id for row in rows]
 
 
+async def test_snapshots_are_listed_in_parts(served: Served, ada: httpx2.AsyncClient) -> None:
+    url = await run(served, ada, "many")
+    other = await run(served, ada, "hello")
+    ids: list[str] = []
+    cursor: str | None = None
+    pages = 0
+    while pages == 0 or cursor is not None:
+        query = {"limit": 70} if cursor is None else {"limit": 70, "cursor": cursor}
+        page = (await ada.get(f"{url}/snapshots", params=query)).json()
+        ids += [it["id"] for it in page["items"]]
+        cursor = page["next"]
+        pages += 1
+    rows = await served.store.read(lambda tx: tx.snapshots(url.rpartition("/")[2]))
+    assert (ids, pages) == ([row.id for row in rows], -(-len(rows) // 70))
+    for wrong in (
+        ids[0],
+        "none",
+        "\0",
+        "\ud83d".encode("utf-8", "surrogatepass").decode("latin-1"),
+    ):
+        refused = await ada.get(f"{other}/snapshots", params={"cursor": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (422, "bad_cursor")
+
+
 @pytest.mark.parametrize("cursor", ["x", "-1.", "1.zzz", "99999999999999999999.", "\u0661."])
 async def test_what_is_no_cursor_of_a_trace_is_refused(
     served: Served, ada: httpx2.AsyncClient, cursor: str

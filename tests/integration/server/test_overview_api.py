@@ -94,6 +94,8 @@ async def test_a_former_administrator_sees_nothing_of_others(served: Served) -> 
         execution = added.json()["execution"]["id"]
 
         assert execution in await listed(administrator)
+        assert execution in await listed(ada)
+        assert await listed(ada, waiting="true") == [execution]
         assert await listed(former) == await listed(former, waiting="true") == []
         assert (await former.get(f"/agent/executions/{execution}")).status_code == 404
 

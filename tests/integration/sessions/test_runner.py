@@ -1,7 +1,7 @@
 """A claimed execution is run to its end, its pause or its hand-over, on a real database."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from stepwell.criteria import ErrorPolicy
 from stepwell.errors import ModelError
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import FinishReason, ToolCall
-from stepwell.models import ModelRequest, ModelResponse
+from stepwell.models import ModelRequest, ModelResponse, StreamPart, TextDelta
 from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.log import envelope_of
 from stepwell.sessions.reading import Reader
@@ -207,6 +207,30 @@ async def test_a_cancellation_reaches_what_runs_and_ends_it_in_order(tmp_path: P
         row = await here.execution(id)
         assert (row.status, row.stop_reason) == ("cancelled", "user_requested")
         assert "changed my mind" in (await here.texts("notification"))[-1]
+
+
+async def test_an_answer_that_was_cancelled_is_stored_as_incomplete(tmp_path: Path) -> None:
+    stands = asyncio.Event()
+
+    class Halfway:
+        name = "halfway"
+
+        async def respond(self, request: ModelRequest) -> ModelResponse:
+            raise AssertionError("it is streamed")
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+            yield TextDelta("Once upon a time")
+            stands.set()
+            await asyncio.Event().wait()
+
+    async with world(tmp_path, Agent(Halfway())) as here:
+        id, control = await here.send("go"), RunControl()
+        run = asyncio.create_task(here.run(id, control=control))
+        await stands.wait()
+        control.cancellation.request("enough")
+        assert await run == "cancelled"
+        [answer] = await here.messages("assistant")
+        assert (answer.content, answer.metadata["incomplete"]) == ("Once upon a time", True)
 
 
 async def test_a_wish_to_cancel_in_the_row_is_enough(tmp_path: Path) -> None:

@@ -270,6 +270,32 @@ def test_a_fork_says_where_it_begins_behind_what_was_copied() -> None:
     assert "origin" not in [each for rows in nothing for each in rows]
 
 
+CUT = """
+console.log(JSON.stringify(asHistory(given).map(({ role, content }) => [role, content])));
+"""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "note"),
+    [
+        ({}, None),
+        ({"incomplete": True}, "The answer is incomplete: the run ended while the model wrote it."),
+        (
+            {"status": "completed", "stop_reason": "finish_reason"},
+            "The answer may be incomplete: the model's finish reason ended the run (reason "
+            "finish_reason, status completed).",
+        ),
+    ],
+)
+def test_an_answer_that_was_cut_off_has_a_note_behind_it(metadata: Json, note: str | None) -> None:
+    items = [told(1, "user", "e1"), {**told(2, "assistant", "e1"), "metadata": metadata}]
+
+    shown = played(CUT, items)
+
+    expected = [["user", "user 1"], ["assistant", "assistant 2"]]
+    assert shown == [*expected, *([] if note is None else [["notification", note]])]
+
+
 STEADY = """
 const block = (state, children = [], duration_ms = null) =>
   ({ id: "c", role: "tool", execution: "e", state, content: "", children, duration_ms });

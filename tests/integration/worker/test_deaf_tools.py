@@ -14,6 +14,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from stepwell.agent import Agent
+from stepwell.app import AgentApp
+from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import ExecutionStatus
+from stepwell.testing import ScriptedModel
+
 DEAF = """
 import asyncio, sys, threading, time
 from pathlib import Path
@@ -93,23 +100,18 @@ def script(request):
 helper = Agent(ScriptedModel(script), tools=TOOLS, cancel_grace=1.0,
                error_policy=ErrorPolicy.retry_tool_errors(3))
 """
-SETTINGS = "[sessions]\nshutdown_seconds = 8\nconcurrency = 4\n"
+SETTINGS = "[sessions]\nshutdown_seconds = 8\nconcurrency = 10\n"
 SHUTDOWN = 8.0
 SLACK = 30.0
 """For a machine that is busy; a process that waits for a tool would take an hour."""
 
 
-class Served:
-    """A server with its worker, and a folder that its tools write to."""
+class Started:
+    """A process of Stepwell, and a folder that its tools write to."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path, url: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process = process
         self.folder = folder
-        self.client = httpx2.AsyncClient(base_url=url, timeout=60)
-
-    async def send(self, text: str) -> str:
-        answer = await self.client.post("/agent/messages", json={"content": text})
-        return answer.json()["execution"]["id"]
 
     async def begun(self, *names: str) -> None:
         async with asyncio.timeout(60):
@@ -120,14 +122,6 @@ class Served:
         path = self.folder / "begun"
         return path.read_text().split() if path.exists() else []
 
-    async def ended(self, execution_id: str) -> dict[str, Any]:
-        async with asyncio.timeout(60):
-            while True:
-                found = (await self.client.get(f"/agent/executions/{execution_id}")).json()
-                if found["status"] not in ("pending", "running"):
-                    return found
-                await asyncio.sleep(0.05)
-
     async def signalled(self, number: signal.Signals) -> tuple[int, float, str]:
         """Its exit code, how long it took, and what it wrote to stderr."""
         started = time.monotonic()  # noqa: TID251 - the real time of another process
@@ -137,12 +131,33 @@ class Served:
         return self.process.returncode, time.monotonic() - started, said.decode()  # noqa: TID251
 
 
+class Served(Started):
+    """A server with its worker."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, url: str) -> None:
+        super().__init__(process, folder)
+        self.client = httpx2.AsyncClient(base_url=url, timeout=60)
+
+    async def send(self, text: str) -> str:
+        answer = await self.client.post("/agent/messages", json={"content": text})
+        return answer.json()["execution"]["id"]
+
+    async def ended(self, execution_id: str) -> dict[str, Any]:
+        async with asyncio.timeout(60):
+            while True:
+                found = (await self.client.get(f"/agent/executions/{execution_id}")).json()
+                if found["status"] not in ("pending", "running"):
+                    return found
+                await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[Served]:
+async def started(folder: Path, *arguments: str) -> AsyncIterator[tuple[Started, str]]:
+    """The command with the agent above, and its first line."""
     (folder / "deaf.py").write_text(DEAF)
     (folder / "stepwell.toml").write_text(SETTINGS)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "stepwell", "serve", "deaf:helper", "--port", "0"),
+        *(sys.executable, "-m", "stepwell", *arguments),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},  # noqa: TID251 - of the test's own process
         stdout=asyncio.subprocess.PIPE,
@@ -151,23 +166,25 @@ async def served(folder: Path) -> AsyncIterator[Served]:
     assert process.stdout is not None
     try:
         line = await asyncio.wait_for(process.stdout.readline(), 60)
-        address = re.search(r"http://\S+", line.decode())
-        assert address is not None
-        one = Served(process, folder, address.group())
-        async with one.client:
-            yield one
+        yield Started(process, folder), line.decode()
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
 
 
-DEAF_TOOLS = (
-    "swallows",
-    "catches_all",
-    "shields",
-    "in_a_thread",
-)
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Served]:
+    async with started(folder, "serve", "deaf:helper", "--port", "0") as (one, line):
+        address = re.search(r"http://\S+", line)
+        assert address is not None
+        server = Served(one.process, folder, address.group())
+        async with server.client:
+            yield server
+
+
+DEAF_TOOLS = (*("swallows", "catches_all", "shields", "in_a_thread") * 2, "swallows", "shields")
+"""Ten: as many as a worker runs at the same time."""
 
 
 async def test_cancelled_executions_free_their_slots_although_their_tools_go_on(
@@ -208,6 +225,35 @@ async def test_a_process_ends_in_time_whatever_its_tools_do(
     assert "Task was destroyed" not in said
     assert "Traceback" not in said
     print(f"ended after {seconds:.1f} s of {SHUTDOWN:g}")
+
+
+async def test_a_worker_that_ten_deaf_tools_fill_ends_in_time(url: str, tmp_path: Path) -> None:
+    who, agents = Principal(user_id="ada"), {"helper": Agent(ScriptedModel([]))}
+    async with (
+        started(tmp_path, "worker", "deaf:helper", "--db", url) as (one, line),
+        AgentApp(agents, db=url, worker=False).running() as app,
+    ):
+        assert line.startswith("Stepwell works on helper")
+        sent = [
+            await app.services.intake.send_message(who, NewMessage(content=name))
+            for name in DEAF_TOOLS
+        ]
+        await one.begun(*DEAF_TOOLS)
+        # No slot is left for it.
+        waiting = await app.services.intake.send_message(who, NewMessage(content="swallows"))
+        code, seconds, said = await one.signalled(signal.SIGTERM)
+        rows = [
+            await app.services.store.read(lambda tx, id=it.execution.id: tx.execution(id))
+            for it in (*sent, waiting)
+            if it.execution is not None
+        ]
+        await one.begun(*DEAF_TOOLS)
+
+    assert code == 0, said
+    assert seconds < SHUTDOWN + SLACK / 2
+    assert "Task was destroyed" not in said
+    assert "Traceback" not in said
+    assert {row.status for row in rows if row is not None} == {ExecutionStatus.PENDING}
 
 
 async def test_a_process_whose_event_loop_is_blocked_is_ended(tmp_path: Path) -> None:

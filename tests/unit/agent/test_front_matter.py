@@ -1,14 +1,14 @@
 """Front matter: what is split off, what is repaired, and what is refused in bounded time."""
 
+from time import thread_time
+
 import pytest
 
 from stepwell.agent.front_matter import DefinitionError, Document, read_document
 from stepwell.agent.yaml_values import MAX_DEPTH
-from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError
 
-CLOCK = SystemClock()
-SECONDS = 5.0
+SECONDS = 20.0
 """Far more than any of them needs here, and far less than a quadratic one takes."""
 
 
@@ -145,10 +145,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("matter", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_front_matter_is_refused(matter: str) -> None:
-    started = CLOCK.monotonic()
+    started = thread_time()
 
     assert len(refusal_of(matter)) < 300
-    assert CLOCK.monotonic() - started < SECONDS
+    assert thread_time() - started < SECONDS
 
 
 SLOW = {
@@ -162,7 +162,7 @@ SLOW = {
 
 @pytest.mark.parametrize("matter", SLOW.values(), ids=SLOW)
 def test_long_repairs_end(matter: str) -> None:
-    started = CLOCK.monotonic()
+    started = thread_time()
 
     assert fields_of(matter)
-    assert CLOCK.monotonic() - started < SECONDS
+    assert thread_time() - started < SECONDS

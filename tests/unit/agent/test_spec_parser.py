@@ -5,6 +5,7 @@ import pytest
 from stepwell.agent.front_matter import DefinitionError
 from stepwell.agent.spec_parser import AgentSpecParser
 from stepwell.errors import ConfigurationError
+from stepwell.models import ModelSettings
 
 
 def test_b274_missing_and_unknown_fields_are_named_together() -> None:
@@ -63,6 +64,36 @@ def test_fields_of_the_file_go_over_its_metadata() -> None:
     text = "---\nname: a\ndescription: b\ncolor: red\nmetadata: {color: blue, x: 1}\n---\nGo."
 
     assert AgentSpecParser().parse(text).metadata == {"color": "red", "x": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "preset", "settings"),
+    [
+        ("temperature: 0.2\ntop_p: 1", None, ModelSettings(temperature=0.2, top_p=1)),
+        ("model: fast\ntemperature: 0", "fast", ModelSettings(temperature=0)),
+        (
+            "model: {temperature: 0.1}\nTemperature: 0.2\ntop_p: 0.3",
+            None,
+            ModelSettings(temperature=0.1, top_p=0.3),
+        ),
+    ],
+)
+def test_settings_beside_the_model_are_the_models(
+    lines: str, preset: str | None, settings: ModelSettings
+) -> None:
+    parsed = AgentSpecParser().parse_with_notes(f"---\nname: a\ndescription: b\n{lines}\n---\nGo.")
+
+    assert (parsed.spec.preset, parsed.spec.model_settings) == (preset, settings)
+    assert (parsed.spec.metadata, parsed.notes) == ({}, ())
+    assert AgentSpecParser().parse(parsed.spec.to_markdown()) == parsed.spec
+
+
+def test_a_setting_that_is_no_number_is_kept_with_a_note() -> None:
+    text = "---\nname: a\ndescription: b\ntemperature: low\neffort: high\n---\nGo."
+    parsed = AgentSpecParser().parse_with_notes(text)
+
+    assert parsed.spec.model is None
+    assert parsed.notes == ("without effect here: temperature, effort",)
 
 
 def test_steps_are_said_once() -> None:

@@ -1,6 +1,5 @@
 """Token counters, where a history may be cut, and how summaries go with other parts of an agent."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from stepwell import (
     Message,
     ReActDriver,
     ToolCall,
+    ToolCallingDriver,
     ToolResult,
 )
 from stepwell.agent.metadata_keys import SUMMARY
@@ -273,24 +273,16 @@ def test_a_react_driver_needs_a_model_given_for_summaries() -> None:
         Agent(driver=driver, capabilities=[UseSummarization()])
 
 
-async def test_a_driver_that_asks_no_model_is_left_alone() -> None:
-    summarizer = ScriptedModel([])
+@pytest.mark.parametrize("model", [None, ScriptedModel([])])
+def test_a_driver_that_asks_no_model_is_refused(model: ScriptedModel | None) -> None:
     driver = DeterministicAgentDriver.from_responses("One.")
-    use = UseSummarization(max_tokens=10, model=summarizer)
-    start = AgentState.empty().with_message(*(Message.user("a" * 100) for _ in range(5)))
-    for capability in (use, UseSummarization(max_tokens=10)):
-        state = await Agent(driver=driver, capabilities=[capability]).run(start)
-        assert state.final_response == "One."
 
-    assert summarizer.requests == []
+    with pytest.raises(ConfigurationError, match="DeterministicAgentDriver, which makes no model"):
+        Agent(driver=driver, capabilities=[UseSummarization(model=model)])
 
 
-async def test_without_any_model_the_conversation_is_sent_whole(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_driver_whose_model_nobody_sees_needs_one_given_for_summaries() -> None:
     class Wrapping:
-        """A driver of one's own around a model that nobody else sees."""
-
         def __init__(self, inner: Any) -> None:
             self.inner = inner
 
@@ -300,17 +292,10 @@ async def test_without_any_model_the_conversation_is_sent_whole(
         async def use_tools(self, state: AgentState) -> AgentState:
             return await self.inner.use_tools(state)
 
-    model = ScriptedModel(['{"thought": "", "type": "final_answer", "answer": "Four."}'])
-    start = AgentState.empty().with_message(*(Message.user("a" * 100) for _ in range(5)))
-    agent = Agent(
-        driver=Wrapping(ReActDriver(model)), capabilities=[UseSummarization(max_tokens=20)]
-    )
-    with caplog.at_level(logging.WARNING, logger="stepwell"):
-        state = await agent.run(start)
-
-    assert state.final_response == "Four."
-    assert len(model.requests[0].messages) == 5
-    assert "no model to summarize it is known" in caplog.text
+    model = ScriptedModel([])
+    for driver in (Wrapping(ReActDriver(model)), ToolCallingDriver(model)):
+        with pytest.raises(ConfigurationError, match=r"UseSummarization\(..., model="):
+            Agent(driver=driver, capabilities=[UseSummarization(max_tokens=20)])
 
 
 async def test_one_capability_serves_runs_that_overlap() -> None:

@@ -1,5 +1,6 @@
 """A model that makes the same external call again and again is told so, and then stopped."""
 
+import asyncio
 from itertools import count
 from typing import Any
 
@@ -24,6 +25,9 @@ from stepwell import (
     make_hook,
     tool,
 )
+from stepwell.broadcasting import AgentEventEnvelopeAdapter
+from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.events import ToolCallBlocked, ToolCallCompleted
 from stepwell.serialization import AgentStateSerializer
 from stepwell.testing import MockTool, ScriptedModel, call
 
@@ -60,6 +64,62 @@ async def test_repeated_calls_get_a_note_and_then_end_the_run() -> None:
     assert told.content.startswith("booked\n\n[Note: this was call 3 in a row of book")
     assert "book called 8 times in a row, same arguments and result" in state.explain()
     assert "repeated_calls=None" in state.explain()
+
+
+async def test_events_and_envelopes_have_the_note_that_the_model_reads() -> None:
+    agent = Agent(ScriptedModel([BOOK, BOOK, BOOK, "Done."]), tools=[booking()])
+    completed: list[ToolCallCompleted] = []
+    agent.on_event(ToolCallCompleted, completed.append)
+    screen = RecordingBroadcaster()
+    adapter = AgentEventEnvelopeAdapter(screen, "s1", "e1")
+    agent.wiretap(adapter.wiretap())
+    state = await agent.run("Go")
+    await adapter.flush()
+
+    result = state.steps[2].step.tool_executions[0].text
+    assert [event.note for event in completed[:2]] == ["", ""]
+    assert result == f"booked\n\n{completed[2].note}"
+    told = [it["payload"] for it in screen.envelopes if it["type"] == "agent.tool.completed"]
+    assert [payload["result_summary"] for payload in told] == ["booked", "booked", result]
+
+
+async def test_the_same_call_several_times_in_one_response_is_noted_in_order() -> None:
+    """The second of three waits for a first that takes longer; its event has the right note."""
+    third_done, told = asyncio.Event(), []
+
+    @tool(effect="external")
+    async def book(seat: int) -> str:
+        """Book a seat."""
+        runs.append(seat)
+        if len(runs) == 1:
+            await third_done.wait()
+        if len(runs) == 3:
+            third_done.set()
+        return "booked"
+
+    runs: list[int] = []
+    calls = tuple(ToolCall(id=f"c{n}", name="book", arguments={"seat": 7}) for n in range(3))
+    agent = Agent(ScriptedModel([ModelResponse(tool_calls=calls), "Done."]), tools=[book])
+    agent.on_event(ToolCallCompleted, lambda event: told.append((event.call_id, bool(event.note))))
+    state = await agent.run("Go")
+
+    assert told == [("c0", False), ("c1", False), ("c2", True)]
+    assert notes(state) == [False, False, True]
+
+
+async def test_a_blocked_call_that_is_repeated_has_the_note_in_its_event() -> None:
+    agent = Agent(
+        ScriptedModel([BOOK, BOOK, BOOK, "Done."]),
+        tools=[booking()],
+        hooks=[make_hook("before_tool", lambda context: context.block("not today"))],
+    )
+    reasons: list[str] = []
+    agent.on_event(ToolCallBlocked, lambda event: reasons.append(event.reason))
+    state = await agent.run("Go")
+
+    assert reasons[:2] == ["not today"] * 2
+    assert state.steps[2].step.tool_executions[0].text.endswith(f"Blocked: {reasons[2]}")
+    assert "[Note: " in reasons[2]
 
 
 @pytest.mark.parametrize("door", ["constructor", "builder"])

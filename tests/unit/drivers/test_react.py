@@ -903,7 +903,7 @@ async def test_the_agents_parts_reach_the_driver() -> None:
         )
         .with_tools(add)
         .with_system_prompt("Agent's.")
-        .with_model_settings(ModelSettings(temperature=0.9, seed=7, tool_choice="required"))
+        .with_model_settings(ModelSettings(temperature=0.9, seed=7, tool_choice="auto"))
         .add_hook("after_inference", lambda _: seen.append("agent's"))
         .build()
     )
@@ -915,6 +915,31 @@ async def test_the_agents_parts_reach_the_driver() -> None:
     assert (request.settings.temperature, request.settings.seed) == (0.1, 7)
     assert request.settings.tool_choice is None
     assert seen == ["agent's", "own"] * 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ModelSettings(tool_choice="required"),
+        ModelSettings(tool_choice="none"),
+        ModelSettings(tool_choice="add"),
+        ModelSettings(parallel_tool_calls=True),
+    ],
+)
+def test_settings_of_native_tool_calling_are_refused(settings: ModelSettings) -> None:
+    model = ScriptedModel([])
+    with pytest.raises(ConfigurationError, match="ReActDriver can't honour"):
+        ReActDriver(model, settings=settings)
+    with pytest.raises(ConfigurationError, match="ReActDriver can't honour"):
+        Agent(driver=ReActDriver(model), tools=[add], settings=settings)
+
+
+async def test_settings_that_one_call_per_step_honours_are_not_sent() -> None:
+    model = ScriptedModel([answering("Hi.")])
+    settings = ModelSettings(tool_choice="auto", parallel_tool_calls=False)
+    await Agent(driver=ReActDriver(model, settings=settings)).run("Go")
+
+    assert model.requests[0].settings == ModelSettings()
 
 
 async def test_an_agent_that_is_built_again_binds_the_driver_only_once() -> None:

@@ -11,7 +11,6 @@ from stepwell.capabilities.summarization.cutting import TokenCounter, roughly_co
 from stepwell.capabilities.summarization.runs import Bounds, SummarizedRuns
 from stepwell.capabilities.summarization.summarizer import DEFAULT_PROMPT, Summarizer
 from stepwell.capabilities.summarization.summary import SOURCE
-from stepwell.drivers.react import ReActDriver
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookTrigger, make_hook
 from stepwell.models import Model
@@ -81,7 +80,10 @@ class UseSummarization:
         if any(hook.name == SOURCE for hook in plan.hooks):
             raise ConfigurationError("an agent takes one UseSummarization; two were given")
         bounds = self._bounds(self._limit(plan.max_tokens))
-        runs = SummarizedRuns(bounds, self._summarizer(plan, bounds.max_tokens), self._count)
+        summarizer = self._summarizer(plan, bounds.max_tokens)
+        if summarizer is None:
+            return plan
+        runs = SummarizedRuns(bounds, summarizer, self._count)
         hooks = (
             make_hook(trigger, function, priority=priority, name=SOURCE, asks_model=True)
             for trigger, function, priority in (
@@ -114,9 +116,13 @@ class UseSummarization:
         return self._max_tokens
 
     def _summarizer(self, plan: AgentPlan, limit: int) -> Summarizer | None:
-        is_asked_for_nothing = plan.driver is not None and not isinstance(plan.driver, ReActDriver)
-        if is_asked_for_nothing and self._model is None:
-            return None  # such a driver makes requests of its own, or none
+        """None for a plan without model and driver, which is refused when it is assembled."""
+        if getattr(plan.driver, "asks_model", True) is False:
+            raise ConfigurationError(
+                f"UseSummarization has no effect with {type(plan.driver).__name__}, which makes no "
+                "model requests; leave it out, or use another driver (in tests Agent with a "
+                "ScriptedModel)"
+            )
         asked = plan.asked_apart(self._model, "UseSummarization")
         if asked is None:
             return None

@@ -20,7 +20,6 @@ from stepwell.text import cut_middle
 logger = logging.getLogger("stepwell.capabilities.summarization")
 
 _MOST_RUNS = 1024
-_STEPS_BETWEEN_WARNINGS = 16
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -35,13 +34,12 @@ class _Run:
     """What is known of one execution between its hooks. Only a cache: all of it can be found out
     again, but for what was spent since the last step."""
 
-    __slots__ = ("_sized", "cost", "tally", "unsaved", "usage", "wait", "warn_at")
+    __slots__ = ("_sized", "cost", "tally", "unsaved", "usage", "wait")
 
     def __init__(self, count: TokenCounter) -> None:
         self.tally = Tally(count)
         self.unsaved: Summary | None = None
         self.wait: SummaryWait | None = None
-        self.warn_at = 0
         self.usage = Usage()
         self.cost = 0.0
         self._sized: tuple[str, int] = ("", 0)
@@ -62,7 +60,7 @@ class _Run:
 class SummarizedRuns:
     """The hooks of one agent, and what they know of the runs in flight."""
 
-    def __init__(self, bounds: Bounds, summarizer: Summarizer | None, count: TokenCounter) -> None:
+    def __init__(self, bounds: Bounds, summarizer: Summarizer, count: TokenCounter) -> None:
         self._bounds = bounds
         self._summarizer = summarizer
         self._count = count
@@ -124,15 +122,6 @@ class SummarizedRuns:
             waiting={p.call_id for p in state.pending if p.call_id is not None},
         )
         if not self._is_worth_it(sum(tally.sizes[:cut]), tally.total):
-            return None
-        if self._summarizer is None:
-            if state.step_number >= run.warn_at:
-                logger.warning(
-                    "the conversation has %d tokens and is sent whole: no model to summarize it is "
-                    "known; give one with UseSummarization(model=...)",
-                    size,
-                )
-                run.warn_at = state.step_number + _STEPS_BETWEEN_WARNINGS
             return None
         answered = await self._summarizer.summarize(behind[:cut], summary, state)
         run.spend(answered)

@@ -162,6 +162,8 @@ class AgUiTranslator:
         content = payload.error
         if content is None:
             content = as_text(call_value(entry))
+            if payload.note:
+                content += f"\n\n{payload.note}"
         prefix = f"{entry.execution_id}:{speaker.step_number}"
         return speaker.gets(payload.tool_call_id, content, prefix)
 

@@ -16,6 +16,10 @@ PROTECTED_NAMES = (
 the app server believes: its settings, database and secret."""
 
 
+HIDDEN_NAMES = ("stepwell.toml", "stepwell.db*")
+"""What only the app server reads: its settings, and the conversations of all its users."""
+
+
 def protected_name(names: Sequence[str], patterns: Iterable[str]) -> str | None:
     """The pattern that protects a path, given by its names, at any depth. Case does not matter.
 
@@ -38,17 +42,17 @@ def protected_name(names: Sequence[str], patterns: Iterable[str]) -> str | None:
     return None
 
 
-def check_names(patterns: Iterable[str]) -> tuple[str, ...]:
+def check_names(patterns: Iterable[str], part: str = "protected") -> tuple[str, ...]:
     """The patterns as a tuple. Raises ``ConfigurationError`` for what is none."""
     if isinstance(patterns, str):
-        raise ConfigurationError(f"protected is a list of names; write protected=[{patterns!r}]")
+        raise ConfigurationError(f"{part} is a list of names; write {part}=[{patterns!r}]")
     names = tuple(patterns)
     for name in names:
         if not isinstance(name, str) or any(  # pyright: ignore[reportUnnecessaryIsInstance]
             p in ("", ".", "..") for p in name.split("/")
         ):
             raise ConfigurationError(
-                f"protected has {name!r}, which is no relative path such as '.git/hooks'; leave "
+                f"{part} has {name!r}, which is no relative path such as '.git/hooks'; leave "
                 "out '..' and slashes at either end"
             )
     return names

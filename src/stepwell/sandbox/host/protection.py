@@ -79,6 +79,19 @@ def protect(policy: ExecutionPolicy) -> Protection:
     return Protection(read_only, tuple(sorted(pinned)))
 
 
+def hidden_paths(policy: ExecutionPolicy) -> tuple[Path, ...]:
+    """What commands must not read in the paths of a policy, as far as it exists."""
+    roots = tuple(dict.fromkeys((policy.directory, *policy.writable, *policy.readable)))
+    found = (
+        path
+        for root in roots
+        for pattern in policy.hidden
+        for path in _existing(root, pattern.split("/"))
+        if path not in roots and any(_is_inside(path, other) for other in roots)
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def host_path_of(path: str) -> HostPath | None:
     """The host path that a real path lies in, if any."""
     for host in host_paths():

@@ -8,7 +8,7 @@ from stepwell.server.auth.authenticator import (
 )
 from stepwell.server.auth.binding import is_loopback_bind, refuse_open_bind
 from stepwell.server.auth.dev import DevAuthenticator
-from stepwell.server.auth.keys import ApiKeys, KeyRing
+from stepwell.server.auth.keys import ApiKeys, KeyRing, accepts_keys
 from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError
 from stepwell.server.auth.tokens import ClaimNames, JwtAuthenticator, has_expired
 
@@ -22,6 +22,7 @@ __all__ = [
     "KeyRing",
     "NotAllowedError",
     "NotSignedInError",
+    "accepts_keys",
     "as_authenticator",
     "has_expired",
     "is_loopback_bind",

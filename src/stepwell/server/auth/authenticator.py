@@ -25,6 +25,7 @@ class FunctionAuthenticator:
 
     def __init__(self, function: Authenticate) -> None:
         self._function = function
+        self.accepts_keys = getattr(function, "accepts_keys", False) is True
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
         """What the function says."""

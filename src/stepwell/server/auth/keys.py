@@ -16,9 +16,11 @@ from starlette.requests import HTTPConnection
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
+from stepwell.server.auth.authenticator import Authenticator, SeveralAuthenticators
 from stepwell.server.auth.headers import bearer, only_header
 from stepwell.server.auth.refusals import NotAllowedError
 from stepwell.sessions.errors import (
+    ConflictError,
     NotThereError,
     RefusedError,
     StoreUnavailableError,
@@ -175,6 +177,8 @@ class KeyRing:
 class ApiKeys:
     """Signs in with ``Authorization: Bearer sw_...`` or ``X-Api-Key: sw_...``."""
 
+    accepts_keys = True
+
     def __init__(self, ring: KeyRing) -> None:
         self._ring = ring
 
@@ -183,6 +187,24 @@ class ApiKeys:
         given = {bearer(request), only_header(request, "x-api-key")}
         keys = [one for one in given if one is not None and one.startswith("sw_")]
         return await self._ring.verify(keys[0]) if len(keys) == 1 else None
+
+
+def accepts_keys(authenticator: Authenticator) -> bool:
+    """Whether somebody can sign in with a key of ours. An authenticator of an application that
+    verifies keys itself says so with ``accepts_keys = True``."""
+    if isinstance(authenticator, SeveralAuthenticators):
+        return any(accepts_keys(one) for one in authenticator.authenticators)
+    return getattr(authenticator, "accepts_keys", False) is True
+
+
+def require_keys_accepted(authenticator: Authenticator) -> None:
+    """Raise ``ConflictError`` if a key would be made that nobody ever accepts."""
+    if not accepts_keys(authenticator):
+        raise ConflictError(
+            "this server does not accept API keys, so it makes none: set auth.mode to keys or jwt, "
+            "or give AgentApp an authenticator with accepts_keys = True that verifies them",
+            code="keys_not_accepted",
+        )
 
 
 async def _add(tx: Transaction, key: ApiKey) -> None:

@@ -16,7 +16,14 @@ from stepwell.server.bodies import (
     ResumeBody,
     StepQuery,
 )
-from stepwell.server.paging import cursor_of, cut, place_of, trace_cursor, trace_place
+from stepwell.server.paging import (
+    bad_cursor,
+    cursor_of,
+    cut,
+    place_of,
+    trace_cursor,
+    trace_place,
+)
 from stepwell.server.policy import Access, require
 from stepwell.server.routes.documented import (
     WITH_BODY,
@@ -33,14 +40,14 @@ from stepwell.server.routes.shapes import (
     ExecutionPage,
     ExecutionShape,
     SentShape,
-    SnapshotList,
+    SnapshotPage,
     StepPage,
     WholeSnapshotShape,
 )
 from stepwell.server.views import execution_view, sent_view, snapshot_view, trace_view
 from stepwell.sessions.errors import RefusedError
-from stepwell.sessions.ports import ExecutionFilter
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.ports import ExecutionFilter, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
 
 router = APIRouter(prefix="/agent")
 _TAG = "executions"
@@ -218,14 +225,25 @@ async def get_trace(
 
 @router.get(
     "/executions/{execution_id}/snapshots",
-    response_model=SnapshotList,
+    response_model=SnapshotPage,
     **documented("list_snapshots", _TAG, 404),
 )
-async def list_snapshots(access: AccessDep, services: ServicesDep) -> Response:
+async def list_snapshots(
+    query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
+) -> Response:
     """The stored states of an execution in order, without the states."""
-    execution_id = the_execution(access).id
-    rows = await services.store.read(lambda tx: tx.snapshots(execution_id))
-    return answer({"items": [snapshot_view(each) for each in rows]})
+    execution_id, cursor = the_execution(access).id, query.cursor
+    limit = page_limit(query.limit, services.settings)
+
+    async def read(tx: Transaction) -> Sequence[Snapshot]:
+        last = await tx.snapshot(cursor) if cursor is not None and cursor.isprintable() else None
+        if cursor is not None and (last is None or last.agent_execution_id != execution_id):
+            raise bad_cursor()
+        return await tx.snapshots(execution_id, after=last, limit=limit + 1)
+
+    shown, has_more = cut(await services.store.read(read), limit)
+    following = shown[-1].id if has_more else None
+    return answer({"items": [snapshot_view(each) for each in shown], "next": following})
 
 
 @router.get(

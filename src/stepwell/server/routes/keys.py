@@ -5,6 +5,7 @@ from datetime import timedelta
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from stepwell.server.auth.keys import require_keys_accepted
 from stepwell.server.bodies import KeyBody
 from stepwell.server.routes.documented import (
     WITH_BODY,
@@ -25,11 +26,12 @@ _TAG = "keys"
     "/keys",
     status_code=201,
     response_model=NewKeyShape,
-    **documented("create_key", _TAG, *WITH_BODY, 429),
+    **documented("create_key", _TAG, *WITH_BODY, 409, 429),
 )
 async def create_key(body: KeyBody, access: SendingDep, services: ServicesDep) -> Response:
     """A new key of one's own. Its secret is in this answer and nowhere else. Who signed in with a
-    key makes none, unless it is an administrator's."""
+    key makes none, unless it is an administrator's; nor does a server that accepts no keys."""
+    require_keys_accepted(services.authenticate)
     days = body.expires_in_days
     key, secret = await services.keys.create(
         access.principal,

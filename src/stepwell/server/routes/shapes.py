@@ -164,10 +164,11 @@ class ExecutionPage(Shape):
     next: str | None = Field(description="Cursor of the next page; null at the end.")
 
 
-class SnapshotList(Shape):
-    """All snapshots of an execution in order."""
+class SnapshotPage(Shape):
+    """Snapshots of an execution in order."""
 
     items: list[SnapshotShape]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
 
 
 class StepPage(Shape):

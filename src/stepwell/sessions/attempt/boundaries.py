@@ -5,6 +5,7 @@ its end. Each saves the row, the state and what happened, or does nothing. Calle
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -56,7 +57,7 @@ class Boundaries:
         at = attempt.clock.now()
         self._row = replace(begin_row(claimed, self._agent), updated_at=at)
         if is_new:
-            self._add_snapshot(state)
+            await self._add_snapshot(state)
         self._boundary = self._row
         attempt.note(*start_notes(attempt.narrator, claimed, self._agent, at))
         attempt.journal.begin()
@@ -113,7 +114,7 @@ class Boundaries:
 
     async def step(self, state: AgentState) -> None:
         """Store a step of a run that goes on."""
-        self._add_step(state)
+        await self._add_step(state)
 
         async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
             await self._save_progress(tx, self._with_told_status(self._row), self._unstored)
@@ -125,7 +126,7 @@ class Boundaries:
 
     async def hand_over(self, state: AgentState) -> None:
         """Store a step of a run that goes on with another worker."""
-        self._add_step(state)
+        await self._add_step(state)
         attempt, at = self._attempt, self._row.updated_at
         parts = ("handed over", attempt.execution.attempt)
         note = attempt.narrator.note(EventType.EXECUTION_QUEUED, HANDED_OVER, at, parts=parts)
@@ -148,7 +149,7 @@ class Boundaries:
         """Store a run that waits for a person; nothing of it stays in memory. If somebody wanted
         its end meanwhile, nobody would hear of that any more, so it ends."""
         attempt, status = self._attempt, ExecutionStatus.PAUSED
-        self._add_step(state, is_pause=True)
+        await self._add_step(state, is_pause=True)
         attempt.note(attempt.narrator.paused(state, self._row.updated_at))
         self._row = replace(
             decided(self._row, state.stop),
@@ -182,7 +183,7 @@ class Boundaries:
         attempt, at = self._attempt, self._attempt.clock.now()
         status = ExecutionStatus.after(state.status)
         state = self._with_interrupted_step(state)
-        self._add_step(state, is_final=True)
+        await self._add_step(state, is_final=True)
         attempt.note(*attempt.narrator.ended(state, status, at))
         self._row = replace(
             decided(self._row, state.stop),
@@ -305,24 +306,25 @@ class Boundaries:
             row if status is None else replace(row, metadata={**row.metadata, TOLD_STATUS: status})
         )
 
-    def _add_step(
+    async def _add_step(
         self, state: AgentState, *, is_final: bool = False, is_pause: bool = False
     ) -> None:
         """Take over what a step came to: its snapshot, its text, its counts."""
-        self._add_snapshot(state, is_final=is_final, is_pause=is_pause)
+        await self._add_snapshot(state, is_final=is_final, is_pause=is_pause)
         steps = () if state.execution is None else state.execution.steps
         for recorded in steps[-1:]:
             self._attempt.journal.add_to(*self._attempt.narrator.more_of(recorded))
         at = self._attempt.clock.now()
         self._row = replace(counted(self._row, state), crashes=0, updated_at=at)
 
-    def _add_snapshot(
+    async def _add_snapshot(
         self, state: AgentState, *, is_final: bool = False, is_pause: bool = False
     ) -> None:
         """Make the snapshot of a state, to be stored with the next commit. Raises
         ``SerializationError``."""
         attempt = self._attempt
-        snapshot = attempt.snapshots.next(
+        make = partial(
+            attempt.snapshots.next,
             attempt.execution,
             state,
             id=attempt.deps.new_id(),
@@ -330,6 +332,7 @@ class Boundaries:
             is_final=is_final,
             is_pause=is_pause,
         )
+        snapshot = await asyncio.to_thread(make) if attempt.snapshots.is_large(state) else make()
         attempt.snapshots.stored(snapshot, state)
         self._unstored.append(snapshot)
         self._row = replace(self._row, last_snapshot_id=snapshot.id)

@@ -6,7 +6,7 @@ wait for the step's end. The ledger alone writes to it.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from msgspec import Raw, Struct, convert, json, to_builtins
 from msgspec.structs import replace
@@ -34,6 +34,8 @@ class IntendedCall(Struct, frozen=True, kw_only=True, eq=False):
 
 
 _NO_RESULT = Raw(b"null")
+_LARGEST_RESULT = 1_000_000
+"""Characters of a result that is stored before its step is."""
 
 
 class _StoredCall(Struct, frozen=True, kw_only=True):
@@ -208,8 +210,13 @@ def _stored_call(call: IntendedCall) -> _StoredCall:
         effect=call.effect,
         attempt=call.attempt,
         started_at=call.started_at,
-        result=_NO_RESULT if call.finished is None else Raw(_result_document(call.finished)),
+        result=Raw(_result_document(call.finished)) if _is_small(call.finished) else _NO_RESULT,
     )
+
+
+def _is_small(finished: Finished | None) -> TypeGuard[Finished]:
+    """Whether there is a result that is stored before its step. A large one is stored once."""
+    return finished is not None and len(finished.execution.text) <= _LARGEST_RESULT
 
 
 def _result_document(finished: Finished) -> str:

@@ -24,12 +24,12 @@ const nameOf = (snapshot) => {
 };
 
 /** The answer of a path, read again when path or version change; what was read before stays. */
-const useAnswer = (path, version = "") => {
+const useAnswer = (path, version = "", read = get) => {
   const [state, setState] = useState({ path: null, answer: null, problem: null });
   useEffect(() => {
     if (path === null) return undefined;
     let isWanted = true;
-    get(path).then(
+    read(path).then(
       (answer) => isWanted && setState({ path, answer, problem: null }),
       (problem) => isWanted && setState({ path, answer: null, problem }),
     );
@@ -38,6 +38,18 @@ const useAnswer = (path, version = "") => {
     };
   }, [path, version]);
   return state.path === path ? state : { answer: null, problem: null };
+};
+
+/** A list as a whole, part by part. */
+const getAll = async (path) => {
+  const items = [];
+  let cursor = "";
+  while (cursor !== null) {
+    const page = await get(`${path}?limit=200${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+    items.push(...page.items);
+    cursor = page.next;
+  }
+  return { items };
 };
 
 const Value = ({ value }) =>
@@ -129,7 +141,7 @@ const Compared = ({ execution, snapshots }) => {
 export const Snapshots = ({ execution, stepCount }) => {
   const { place, isSeen } = useSeen();
   const path = isSeen ? pathOf(execution.id, "snapshots") : null;
-  const { answer, problem } = useAnswer(path, `${stepCount} ${execution.status}`);
+  const { answer, problem } = useAnswer(path, `${stepCount} ${execution.status}`, getAll);
   const snapshots = answer?.items ?? [];
   const gone = whyNoStates(execution);
   return html`<section aria-labelledby="x-snapshots" ref=${place}>
