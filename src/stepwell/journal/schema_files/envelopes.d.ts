@@ -196,6 +196,7 @@ export interface ToolCompletedPayload {
   error: string | null;
   duration_ms: number;
   result_summary: string | null;
+  note: string | null;
 }
 
 /** How a tool call ended. Only raised, invalid and timed_out count as errors. */
