@@ -91,8 +91,8 @@ class World(LogInMemory):
         before = {"previous_status": "processing", "step_count": 1}
         self.tell("status", execution, status=word, **before, **more)
 
-    async def ledger(self, execution_id: str, step: int, /) -> tuple[None, tuple[()]]:
-        return None, ()
+    async def intent(self, execution_id: str, /) -> None:
+        return None
 
     async def execution(self, execution_id: str, /) -> Execution | None:
         return self.row if execution_id == self.row.id else None
