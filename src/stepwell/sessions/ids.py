@@ -1,10 +1,15 @@
 """Ids that follow from others, so that work which runs again after a crash adds nothing twice."""
 
+import re
+from hashlib import sha1
 from uuid import UUID, uuid5
 
 from msgspec import json
 
 _NAMESPACE = UUID("5e5510f2-7d3e-5c0a-9c55-57e9e11a0006")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHARED = 18
+"""Characters that an id near another has in common with it: eight bytes."""
 
 
 def derived_id(owner: str, *parts: object) -> str:
@@ -15,5 +20,21 @@ def derived_id(owner: str, *parts: object) -> str:
     >>> derived_id("e1", "step", 2) == derived_id("e1", "step2")
     False
     """
-    name = json.encode([owner, *map(str, parts)]).decode()
-    return str(uuid5(_NAMESPACE, name))
+    return str(uuid5(_NAMESPACE, _name(owner, parts).decode()))
+
+
+def nearby_id(owner: str, *parts: object) -> str:
+    """The same, sorted next to its owner: rows of one execution then lie together in an index, and
+    a transaction that adds several writes few pages.
+
+    >>> nearby_id("01a1ed35-2eff-75f5-ab3a-743bcec4d142", "step", 2)
+    '01a1ed35-2eff-75f5-cc1d-420ffb1cc52a'
+    """
+    if _UUID.fullmatch(owner) is None:
+        return derived_id(owner, *parts)
+    digest = sha1(_name(owner, parts), usedforsecurity=False).hexdigest()
+    return f"{owner[:_SHARED]}-{digest[:4]}-{digest[4:16]}"
+
+
+def _name(owner: str, parts: tuple[object, ...]) -> bytes:
+    return json.encode([owner, *map(str, parts)])

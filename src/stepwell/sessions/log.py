@@ -24,7 +24,7 @@ from stepwell.journal.envelope import (
     timestamp,
 )
 from stepwell.journal.projector import Projector
-from stepwell.sessions.ids import derived_id
+from stepwell.sessions.ids import derived_id, nearby_id
 from stepwell.sessions.live_text import LiveText
 from stepwell.sessions.open_responses import OpenResponses
 from stepwell.sessions.ports import NewEvent, Transaction
@@ -51,7 +51,7 @@ _NOT_TOLD = ("fingerprint",)
 def message_event(message: SessionMessage, type: EventType) -> NewEvent:
     """What is logged with a session message. Its id follows from the message's."""
     return NewEvent(
-        id=derived_id(message.id, "event"),
+        id=nearby_id(message.id, "event"),
         type=type,
         execution_id=message.agent_execution_id,
         created_at=message.created_at,

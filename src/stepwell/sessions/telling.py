@@ -23,7 +23,7 @@ from stepwell.journal.payloads import retry_text
 from stepwell.journal.summaries import args_summary, result_summary
 from stepwell.messages import INCOMPLETE, ToolCall
 from stepwell.sessions.hints import explained, prompt_of
-from stepwell.sessions.ids import derived_id
+from stepwell.sessions.ids import nearby_id
 from stepwell.sessions.log import Note
 from stepwell.sessions.records import (
     EventType,
@@ -81,7 +81,7 @@ class Narrator:
         return Note(message, type)
 
     def _message_id(self, type: EventType, *parts: object) -> str:
-        return derived_id(self._execution.id, type, *parts)
+        return nearby_id(self._execution.id, type, *parts)
 
     def of_event(self, event: AgentEvent) -> Note | None:
         """What people are told of an event of the run itself; its subagents only show live."""
