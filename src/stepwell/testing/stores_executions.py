@@ -256,14 +256,15 @@ class ExecutionConformance:
                 which = ExecutionFilter(tenant_id=TENANT, user_id=user, status=status)
                 assert await _newest(store, which) == ids
                 first, *rest = ids
-                newest = await store.read(lambda tx, id=first: tx.execution(id))
+                id = named_id(first)
+                newest = await store.read(lambda tx, id=id: tx.execution(id))
                 assert newest is not None
                 behind = await store.read(
-                    lambda tx, which=which, place=(newest.created_at, first): tx.newest_executions(
-                        which, before=place, limit=9
+                    lambda tx, which=which, place=(newest.created_at, newest.id): (
+                        tx.newest_executions(which, before=place, limit=9)
                     )
                 )
-                assert [row.id for row in behind] == rest
+                assert [name_of(row.id) for row in behind] == rest
 
     async def test_executions_are_listed_by_status(self, store: Store) -> None:
         statuses = [it for it in ExecutionStatus if it is not ExecutionStatus.RUNNING]

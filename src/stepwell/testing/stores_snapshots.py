@@ -60,13 +60,14 @@ class SnapshotConformance:
         pages: list[list[str]] = []
         after = None
         while page := await store.read(
-            lambda tx, after=after: tx.snapshots("x", after=after, limit=2)
+            lambda tx, after=after: tx.snapshots(named_id("x"), after=after, limit=2)
         ):
-            pages.append([row.id for row in page])
+            pages.append([name_of(row.id) for row in page])
             after = page[-1]
         assert pages == [["c0", "c1"], ["c2", "c3"], ["c4"]]
-        rest = await store.read(lambda tx: tx.snapshots("x", after=a_snapshot("c2", 2)))
-        assert [row.id for row in rest] == ["c3", "c4"]
+        third = a_snapshot("c2", 2)
+        rest = await store.read(lambda tx: tx.snapshots(named_id("x"), after=third))
+        assert [name_of(row.id) for row in rest] == ["c3", "c4"]
 
     async def test_two_cannot_stand_at_the_same_place_of_a_chain(self, store: Store) -> None:
         await self._chain(store, 2)
