@@ -2,7 +2,7 @@
 tools give what they gave, and the clock shows what it showed. Only ``replaying`` uses it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -144,11 +144,11 @@ class ReplayLedger:
         self._stored = stored
         self._metadata = metadata
 
-    async def begin(self, entry: LedgerEntry, /) -> Finished | None:
-        """What the call came to."""
-        return self._finished(entry.state, entry.call)
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
+        """What the calls came to."""
+        return {entry.call.id: self._finished(entry.state, entry.call) for entry in entries}
 
-    async def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
+    def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
         """Nothing is noted: nothing ran."""
 
     def settled(self, context: HookContext) -> HookContext | None:
