@@ -59,7 +59,8 @@ _OWNED = (
     .where(
         _X.id == given("execution"),
         _X.attempt == given("attempt"),
-        _X.status == literally("'running'"),
+        # By its key: see ``execution_rows``.
+        func.coalesce(_X.status, literally("''")) == literally("'running'"),
     )
     .with_for_update(key_share=True)
 )

@@ -144,7 +144,7 @@ async def test_stores_in_two_processes_hear_each_other_through_redis(
     try:
         session = a_session()
         await make(one, session)
-        async with quiet(other.bus, session_topic("s")) as news:
+        async with quiet(other.bus, session_topic(session.id)) as news:
             await write(one, lambda tx: tx.append_events(session, [an_event("a")]))
             assert await news.wait(60)
             with other.bus.listen("s", heard):
