@@ -43,9 +43,11 @@ _LOCKED = _EXECUTION.with_for_update(key_share=True)
 _ADD = adding(t.executions)
 
 _OWN = and_(by_id(t.executions), _C.attempt == given("own_attempt"))
+# To set the session would make SQLite look at every row of it that refers to the execution.
+_NEVER_CHANGE = ("created_at", "session_id", "parent_execution_id")
 _GIVEN_REQUEST = bound(t.executions, "cancel_requested")
 _SAVE = (
-    saving(t.executions, ("created_at", "attempt", "cancel_requested"))
+    saving(t.executions, (*_NEVER_CHANGE, "attempt", "cancel_requested"))
     .where(_OWN)
     .values(
         # A stale write never clears a request to cancel; only what is over and begins again does.

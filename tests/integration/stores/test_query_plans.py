@@ -5,6 +5,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,13 +13,24 @@ import pytest
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
+from stepwell.clock import SystemClock
 from stepwell.sessions.ports import ExecutionFilter, Store
 from stepwell.sessions.records import ExecutionStatus
 from stepwell.stores import claim_queries, execution_rows, session_rows
 from stepwell.stores.codec import bind_value
 from stepwell.stores.lane import Statements
 from stepwell.stores.listing import executions_query
-from stepwell.testing.stores_rows import TENANT, a_session, an_execution, at, make, named_id
+from stepwell.stores.sqlite.sqlite_store import SqliteStore
+from stepwell.testing.stores_rows import (
+    TENANT,
+    a_session,
+    an_event,
+    an_execution,
+    at,
+    make,
+    named_id,
+    write,
+)
 from tests.integration.stores.databases import run_sql
 
 _KEY = "(agent_executions_pkey|sqlite_autoindex_agent_executions_1)"
@@ -164,3 +176,26 @@ async def test_a_list_of_executions_is_read_by_its_index(
     assert len(used) == (1 if which.get("user_id") is None else 2), plan
     assert all(re.fullmatch(expected, name) for name in used), plan
     assert not re.search(r"SCAN agent_|Seq Scan on agent_executions", plan), plan
+
+
+async def test_saving_an_execution_costs_the_same_however_long_its_session_is(
+    sqlite_file: Path,
+) -> None:
+    store = await SqliteStore.open(sqlite_file, clock=SystemClock(), migrate=False)
+    session, execution = a_session(), an_execution()
+    await make(store, session, execution)
+    steps: list[int] = []
+
+    async def count_steps() -> int:
+        steps.clear()
+        driver = store._writer._direct
+        driver.set_progress_handler(lambda: steps.append(1), 10)
+        await write(store, lambda tx: tx.save_execution(execution))
+        driver.set_progress_handler(None, 0)
+        return len(steps)
+
+    early = await count_steps()
+    events = [an_event(f"e{n}", execution_id="x") for n in range(2000)]
+    await write(store, lambda tx: tx.append_events(session, events))
+    assert await count_steps() <= early + 5
+    await store.close()
