@@ -33,8 +33,7 @@ ROWS = {
     "agent_executions": 9,
     "agent_state_snapshots": 17,
     "agent_journal": 109,
-    "agent_ledger_turns": 1,
-    "agent_ledger_calls": 1,
+    "agent_step_intents": 1,
     "agent_api_keys": 1,
 }
 

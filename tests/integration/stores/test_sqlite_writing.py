@@ -216,7 +216,7 @@ async def test_a_write_that_is_cancelled_leaves_the_connection_to_the_next(
         await store.write(lambda tx: tx.add_session(a_session("after")), name="after")
 
         def there(id: str) -> Any:
-            return store.read(lambda tx: tx.session(id))
+            return store.read(lambda tx: tx.session(named_id(id)))
 
         assert hanging.cancelled()
         assert await there("cancelled") is None
