@@ -36,8 +36,9 @@ class SseEvent(Struct, frozen=True):
 
     @property
     def seq(self) -> int | None:
-        """Its number in the journal; None for what is not stored, such as a delta."""
-        return int(self.id) if self.id.isdigit() else None
+        """The number of a journal entry; None for text that is being generated."""
+        is_entry = not str(self.data.get("id", "~")).startswith("~")
+        return self.data["seq"] if is_entry else None
 
 
 async def sse_events(port: int, session_id: str, last_id: str) -> AsyncIterator[SseEvent]:
