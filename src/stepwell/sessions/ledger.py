@@ -31,9 +31,9 @@ from stepwell.tools.secrets import what_is_hidden
 Value = TypeVar("Value", bound=Struct)
 
 FIRST = 1_000_000
+"""Before all other hooks, which then do to a kept turn what they did to the first one."""
 _LARGE = 256_000
 """Characters of a result that is encoded beside the loop."""
-"""Before all other hooks, which then do to a kept turn what they did to the first one."""
 
 
 class SessionLedger:
