@@ -148,7 +148,8 @@ def _check_accepted(database: _Database) -> None:
 
     config = load_config({"db": database.db}, file=database.config)
     app = None if config.app is None else load_app(config)
-    if config.auth.mode is not AuthMode.DEV if app is None else app.accepts_keys:
+    is_accepted = config.auth.mode is not AuthMode.DEV if app is None else app.accepts_keys
+    if is_accepted:
         return
     with_keys = replace(config, auth=AuthConfig(mode=AuthMode.KEYS))
     if app is not None and not app.configured(with_keys).accepts_keys:

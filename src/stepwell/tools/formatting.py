@@ -47,7 +47,8 @@ def shown(value: Any) -> tuple[Any, str]:
     plain = json_value(value)
     try:
         text = as_text(plain)
-        text.encode()
+        if not text.isascii():  # known without looking, where encoding would copy a large text
+            text.encode()
     except UnicodeEncodeError:  # lone surrogates, as in file names, can't be sent or stored
         plain = _without_surrogates(plain)
         text = as_text(plain)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from stepwell.stores.opening import open_store
@@ -36,6 +37,13 @@ async def served(folder: Path) -> AsyncIterator[Served]:
     """Services and app over a fresh database; executions run by ``await served.work_off()``."""
     async with serving(folder) as served:
         yield served
+
+
+@pytest.fixture
+async def ada(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of that app."""
+    async with served.client() as client:
+        yield client
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -25,12 +25,6 @@ SEND = {"content": "hello"}
 @pytest.fixture(autouse=True)
 def probe_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_probe, "PROBE_SECONDS", 0.0)
-
-
-@pytest.fixture
-async def ada(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    async with served.client() as client:
-        yield client
 
 
 async def test_writes_to_a_file_that_was_renamed_are_refused_until_it_is_back(

@@ -65,12 +65,6 @@ async def served(folder: Path, frozen: None) -> AsyncIterator[Served]:
         yield served
 
 
-@pytest.fixture
-async def ada(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    async with served.client() as client:
-        yield client
-
-
 async def test_pages_of_a_long_trace_do_not_hold_the_loop(
     served: Served, ada: httpx2.AsyncClient
 ) -> None:

@@ -62,12 +62,6 @@ async def served(folder: Path) -> AsyncIterator[Served]:
         yield served
 
 
-@pytest.fixture
-async def ada(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    async with served.client() as client:
-        yield client
-
-
 async def run(served: Served, ada: httpx2.AsyncClient, content: str) -> str:
     """The address of an execution that answered that message."""
     sent = (await ada.post("/agent/messages", json={"content": content})).json()

@@ -8,7 +8,7 @@ from stepwell.agent.front_matter import DefinitionError, Document, read_document
 from stepwell.agent.yaml_values import MAX_DEPTH
 from stepwell.errors import ConfigurationError
 
-SECONDS = 20.0
+SECONDS = 5.0
 """Far more than any of them needs here, and far less than a quadratic one takes."""
 
 

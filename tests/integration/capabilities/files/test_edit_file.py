@@ -287,7 +287,7 @@ def test_many_overlapping_matches_of_a_long_text_are_not_all_looked_for(
     said = failure(edit("a.txt", "a" * 1_000_000, "b"))
 
     assert "occurs more than 10 times in 'a.txt', in lines 1, 1," in said
-    assert thread_time() - began < 10
+    assert thread_time() - began < 1
 
 
 def test_a_miss_among_long_lines_is_explained_quickly(edit: EditFileTool, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_miss_among_long_lines_is_explained_quickly(edit: EditFileTool, tmp_pa
     said = failure(edit("a.txt", wanted, "x"))
 
     assert "; the closest is line " in said
-    assert thread_time() - began < 10
+    assert thread_time() - began < 1
 
 
 def test_no_edit_of_many_at_once_is_lost(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_many_empty_lines_are_skipped_quickly(read: ReadFileTool, tmp_path: Path
     began = thread_time()
 
     assert read("a.txt", offset=20_000_000) == "20000001\tlast"
-    assert thread_time() - began < 15
+    assert thread_time() - began < 1.5
 
 
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 131_072])

@@ -263,7 +263,7 @@ def test_millions_of_empty_lines_are_searched_quickly(tmp_path: Path) -> None:
 
     answer = SearchFilesTool.in_directory(tmp_path)("a.txt", contains="needle")
     assert answer == "a.txt:8000001: needle"
-    assert thread_time() - began < 20
+    assert thread_time() - began < 2
 
 
 def test_reading_is_bounded_and_said(tmp_path: Path) -> None:
