@@ -13,7 +13,7 @@ from typing import Any
 from stepwell import Agent
 from stepwell.app import AgentApp
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.intake import NewMessage, NewSession
+from stepwell.sessions.intake.intake import NewMessage, NewSession
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.settings import SessionSettings
 

@@ -13,7 +13,7 @@ from bench.databases import NewDatabase, make_tables
 from bench.http_client import HttpConnection, connected
 from bench.server_app import USER, make_app
 from bench.server_process import Role, process, serve, serve_bare, work, yes_agent
-from stepwell.sessions.intake import NewMessage, NewSession
+from stepwell.sessions.intake.intake import NewMessage, NewSession
 
 CALLERS = 8
 RATE_CALLERS = 32

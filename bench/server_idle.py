@@ -14,7 +14,7 @@ from bench.http_client import connected
 from bench.server_app import USER, make_app, running_app
 from bench.server_process import Role, process, serve, work, yes_agent
 from stepwell import Agent, InputRequired, tool
-from stepwell.sessions.intake import NewSession
+from stepwell.sessions.intake.intake import NewSession
 from stepwell.testing import ScriptedModel, call
 
 WARM_UP = 200

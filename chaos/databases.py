@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from chaos.settings import ChaosSettings, Place
 from stepwell.clock import SystemClock
+from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.ports import Store
-from stepwell.sessions.runner import Runner
 from stepwell.stores.opening import open_store
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work

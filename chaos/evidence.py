@@ -146,7 +146,7 @@ async def _state_faults(
     store: Store, executions: Sequence[Execution]
 ) -> tuple[list[str], list[str]]:
     """Snapshots that can't be read, and histories that a provider would refuse."""
-    from stepwell.sessions.reading import Reader
+    from stepwell.sessions.views.reader import Reader
 
     reader = Reader(store)
     bad: list[str] = []

@@ -15,11 +15,11 @@ from chaos.progress import Progress
 from chaos.scenario import PlannedCall, note_text
 from chaos.settings import USER, ChaosSettings
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
-from stepwell.sessions.intake import Intake, NewMessage
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.intake import Intake, NewMessage
 from stepwell.sessions.ports import ExecutionFilter, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT
 from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.requests.lifecycle import Lifecycle
 
 MOST = 1000
 FACTS = ("status", "step_count", "attempt", "output", "completed_at", "last_snapshot_id")

@@ -22,9 +22,9 @@ from chaos.settings import USER, ChaosSettings, Place
 from chaos.witness import WitnessLine
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.intake import Intake, NewMessage, NewSession
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.records import WhenBusy
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.worker.jobs import PolledJobs
 
 AGAIN = 3

@@ -11,8 +11,8 @@ from chaos.crash_points import CrashingStore, CrashPoints
 from chaos.databases import open_existing, worker_for
 from chaos.settings import ChaosSettings, Place
 from chaos.witness import WitnessLine
+from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.runner import Runner
 from stepwell.worker.jobs import PolledJobs
 
 

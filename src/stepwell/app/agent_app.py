@@ -47,15 +47,15 @@ from stepwell.server.metrics import Metrics
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.contexts import ContextResolver
+from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.intake import Intake
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.contexts import ContextResolver
+from stepwell.sessions.intake.intake import Intake
 from stepwell.sessions.ports import Jobs, Store
-from stepwell.sessions.reading import Reader
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.retention import Retention, RetentionPolicy
-from stepwell.sessions.runner import Runner
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.stores.opening import open_store
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work

@@ -21,7 +21,6 @@ from stepwell.server.auth import (
 )
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.contexts import AllowedContexts, Context, ContextResolver
 from stepwell.sessions.errors import (
     ConflictError,
     NotThereError,
@@ -29,7 +28,8 @@ from stepwell.sessions.errors import (
     SessionError,
     TooManyError,
 )
-from stepwell.sessions.intake import NewMessage, NewSession, Sent
+from stepwell.sessions.intake.contexts import AllowedContexts, Context, ContextResolver
+from stepwell.sessions.intake.intake import NewMessage, NewSession, Sent
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
     Execution,

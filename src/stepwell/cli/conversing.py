@@ -219,7 +219,7 @@ class Conversation:
 
     async def send(self, content: str) -> str:
         """Say something; the id of the execution that answers."""
-        from stepwell.sessions.intake import NewMessage, NewSession
+        from stepwell.sessions.intake.intake import NewMessage, NewSession
 
         new_session = NewSession(agent_type=self.agent)
         sent = await self.application.services.intake.send_message(

@@ -13,8 +13,8 @@ from stepwell.cli.options import configuration, model_option, stored_options
 if TYPE_CHECKING:
     from stepwell.app.agent_app import AgentApp
     from stepwell.app.config import Config
+    from stepwell.replay.replay import Replay
     from stepwell.sessions.ports import Store
-    from stepwell.sessions.replaying import Replay
 
 
 @click.command("replay")
@@ -53,7 +53,7 @@ def command(
     async def work(store: "Store") -> "Replay":
         from stepwell.cli.loaded import agent_that_ran
         from stepwell.cli.stored import find_execution
-        from stepwell.sessions.replaying import replayed
+        from stepwell.replay.replay import replayed
 
         found = await find_execution(store, execution)
         agent_that_ran(application, found.agent_type)

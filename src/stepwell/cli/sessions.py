@@ -265,10 +265,10 @@ async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Sessi
     from stepwell.cli.stored import find_session
     from stepwell.clock import SystemClock
     from stepwell.ids import new_id
-    from stepwell.sessions.changing import SessionChange
     from stepwell.sessions.endings.end import EndDeps
-    from stepwell.sessions.endings.requests import EndRequest
+    from stepwell.sessions.endings.end_request import EndRequest
     from stepwell.sessions.records import SessionStatus
+    from stepwell.sessions.requests.session_change import SessionChange
     from stepwell.sessions.settings import SessionSettings
     from stepwell.worker.jobs import PolledJobs
 

@@ -85,7 +85,7 @@ async def _state(store: "Store", given: str) -> str:
     from msgspec import json
 
     from stepwell.cli.stored import find_snapshot_id
-    from stepwell.sessions.reading import Reader
+    from stepwell.sessions.views.reader import Reader
 
     id = await find_snapshot_id(store, given)
     return json.format(await Reader(store).snapshot_json(id), indent=2).decode()

@@ -43,7 +43,7 @@ async def trace_of(store: "Store", given: str | None) -> Mapping[str, Any]:
     """The trace as the API gives it."""
     from stepwell.cli.stored import find_execution
     from stepwell.server.views import trace_view
-    from stepwell.sessions.reading import Reader
+    from stepwell.sessions.views.reader import Reader
 
     execution = await find_execution(store, given)
     return trace_view(await Reader(store).trace(execution.id))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from stepwell.sessions.errors import RefusedError
-from stepwell.sessions.reading import TracePlace
 from stepwell.sessions.records import SessionMessage
+from stepwell.sessions.views.reader import TracePlace
 
 Place = tuple[datetime, str]
 Row = TypeVar("Row")

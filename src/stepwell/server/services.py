@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from stepwell.server.live.tokens import StreamTokens
     from stepwell.server.policy import Authorize
     from stepwell.sessions.directory import AgentDirectory
-    from stepwell.sessions.intake import Intake
-    from stepwell.sessions.lifecycle import Lifecycle
-    from stepwell.sessions.reading import Reader
+    from stepwell.sessions.intake.intake import Intake
+    from stepwell.sessions.requests.lifecycle import Lifecycle
+    from stepwell.sessions.views.reader import Reader
 
 Check = Callable[[], Awaitable[str | None]]
 """Whether something is ready: None, or in words what it lacks."""

@@ -18,7 +18,7 @@ from stepwell.sessions.records import (
 
 if TYPE_CHECKING:
     from stepwell.sessions.directory import RegisteredAgent
-    from stepwell.sessions.intake import Sent
+    from stepwell.sessions.intake.intake import Sent
 
 View = dict[str, Any]
 _OWN = ("crashes", "definition_hash", "fingerprint", "tenant_id", "worker_id")

@@ -24,9 +24,9 @@ from stepwell.journal.envelope import (
     timestamp,
 )
 from stepwell.journal.projector import Projector
+from stepwell.sessions.attempt.live_text import LiveText
+from stepwell.sessions.attempt.open_responses import OpenResponses
 from stepwell.sessions.ids import derived_id, nearby_id
-from stepwell.sessions.live_text import LiveText
-from stepwell.sessions.open_responses import OpenResponses
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.records import EventType, Execution, LoggedEvent, Session, SessionMessage
 

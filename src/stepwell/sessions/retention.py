@@ -20,9 +20,9 @@ from stepwell.errors import ConfigurationError, SerializationError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution, Snapshot
-from stepwell.sessions.removed_snapshots import has_no_states_any_more, without_states
+from stepwell.sessions.views.reader import Reader
+from stepwell.sessions.views.removed_snapshots import has_no_states_any_more, without_states
 
 logger = logging.getLogger("stepwell.sessions")
 

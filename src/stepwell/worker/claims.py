@@ -11,17 +11,17 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
-from stepwell.sessions.claim_ports import Claim
-from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.settings import SessionSettings
-from stepwell.sessions.takeovers import (
+from stepwell.sessions.attempt.takeovers import (
     note_takeover,
     takeover_of,
     takeover_text,
     with_stopped_attempt,
 )
+from stepwell.sessions.claim_ports import Claim
+from stepwell.sessions.errors import StoreUnavailableError
+from stepwell.sessions.ports import Jobs, Store, Transaction
+from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.lease import WorkerLease
 
 logger = logging.getLogger("stepwell.worker")

@@ -11,7 +11,7 @@ import pytest
 from stepwell.agent import Agent
 from stepwell.app import AgentApp, RetentionPolicy
 from stepwell.app.config import Config
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ExecutionStatus
 from stepwell.testing import ScriptedModel

@@ -22,9 +22,9 @@ from stepwell.cli.exit_codes import ExitCode
 from stepwell.continuation import AgentStop
 from stepwell.errors import AgentNotFoundError, ModelError
 from stepwell.hooks import HookContext
+from stepwell.replay.replay import Replay, replayed
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import NotThereError
-from stepwell.sessions.replaying import Replay, replayed
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import ToolContext, ToolOutput
 from tests.answers import answer_question

@@ -14,7 +14,7 @@ from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
 from stepwell.scope import RunScope
-from stepwell.sessions.intake import NewSession
+from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.records import Execution, WhenBusy
 from stepwell.testing import call
 from stepwell.tools import ToolContext

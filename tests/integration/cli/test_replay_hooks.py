@@ -15,9 +15,9 @@ from stepwell.drivers.apart import ask_apart
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import Message, ToolCall
 from stepwell.models import ModelRequest
+from stepwell.replay.replay import replayed
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ports import Store
-from stepwell.sessions.replaying import replayed
 from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import LlmQueryTool, ToolExecutor, ToolOutput, Tools

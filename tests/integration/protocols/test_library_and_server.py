@@ -41,9 +41,9 @@ from stepwell.protocols.client_stream import ClientTranslator
 from stepwell.server.live.execution_stream import ExecutionStream, FollowedExecution
 from stepwell.server.live.feed import Feeds
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.lifecycle import Lifecycle
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import RunControl
+from stepwell.sessions.attempt.runner import RunControl
+from stepwell.sessions.requests.lifecycle import Lifecycle
+from stepwell.sessions.views.reader import Reader
 from stepwell.state import AgentState
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from tests.integration.sessions.world import World, world

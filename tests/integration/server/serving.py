@@ -28,15 +28,15 @@ from stepwell.server.live.tokens import StreamTokens
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.contexts import AllowedContexts
+from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.intake import Intake
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.contexts import AllowedContexts
+from stepwell.sessions.intake.intake import Intake
 from stepwell.sessions.ports import Store
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import Runner
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted

@@ -13,8 +13,8 @@ from stepwell.agent import Agent
 from stepwell.journal.json_text import json_text
 from stepwell.models import ModelRequest
 from stepwell.serialization import AgentStateSerializer
-from stepwell.sessions.reading_steps import step_as_data
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.step_data import step_as_data
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted
 from stepwell.tools import tool

@@ -13,12 +13,11 @@ from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.clock import Clock, SystemClock
 from stepwell.models import ModelRequest
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.intake import Intake, NewMessage, NewSession, Sent
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession, Sent
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import (
     Execution,
     ExecutionStatus,
@@ -28,8 +27,9 @@ from stepwell.sessions.records import (
     WhenBusy,
     WorkerRecord,
 )
-from stepwell.sessions.runner import RunControl, Runner
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel, call
 from tests.integration.sessions.databases import sqlite_url

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.sessions.intake import Sent
+from stepwell.sessions.intake.intake import Sent
 from stepwell.sessions.records import SessionStatus
 from stepwell.stores.errors import DamagedDataError
 from stepwell.testing import MockTool, ScriptedModel, call

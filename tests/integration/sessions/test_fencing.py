@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
+from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
-from stepwell.sessions.runner import RunControl
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.integration.sessions.world import CrashingStore, World, world

@@ -9,7 +9,7 @@ import pytest
 from stepwell.agent import Agent
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.outside import mark_failed
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.integration.sessions.tried import QUICK, Held, conversation

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from stepwell.errors import AgentNotFoundError
-from stepwell.sessions.contexts import AllowedContexts, Context
 from stepwell.sessions.errors import (
     ConflictError,
     NotThereError,
@@ -14,7 +13,8 @@ from stepwell.sessions.errors import (
     SessionError,
     TooManyError,
 )
-from stepwell.sessions.intake import Intake, NewMessage, NewSession
+from stepwell.sessions.intake.contexts import AllowedContexts, Context
+from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwell.sessions.errors import ConflictError
-from stepwell.sessions.intake import NewSession, Sent
+from stepwell.sessions.intake.intake import NewSession, Sent
 from stepwell.sessions.ports import execution_topic
 from stepwell.sessions.records import ExecutionStatus, WhenBusy
 from stepwell.state import ToolOutcome

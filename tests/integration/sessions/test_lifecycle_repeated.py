@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.sessions.intake import Intake, NewMessage, NewSession
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.ports import Bus, Store, Transaction
 from stepwell.sessions.records import ExecutionStatus, SessionStatus, WhenBusy
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at
 
 Work = Callable[[Transaction], Awaitable[Any]]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.records import WhenBusy
 from stepwell.sessions.retention import Retention, RetentionPolicy
-from stepwell.sessions.runner import RunControl, Runner
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.integration.sessions.world import Crash, CrashingStore
 

@@ -16,14 +16,14 @@ from stepwell.drivers.react import ReActDriver
 from stepwell.ids import new_id
 from stepwell.messages import Role
 from stepwell.models import ModelRequest, ModelResponse
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ledger.open_step import KnownStep
-from stepwell.sessions.lifecycle import Lifecycle
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import RunControl, Runner
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.state import AgentState, ToolOutcome
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import FunctionTool

@@ -8,14 +8,14 @@ import pytest
 
 from stepwell.agent import Agent
 from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import SessionStatus, WhenBusy
-from stepwell.sessions.runner import RunControl, Runner
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import ScriptedModel, call
 from tests.integration.sessions.front_desk import FrontDesk, desk_at

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.errors import LostLeaseError, SessionError
 from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
-from stepwell.sessions.runner import RunControl, Runner
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.integration.sessions.world import Crash
 

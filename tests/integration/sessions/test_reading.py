@@ -9,7 +9,7 @@ from msgspec import json
 from stepwell.continuation import AgentStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import ConflictError, NotThereError, RefusedError
-from stepwell.sessions.intake import NewSession
+from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, ExecutionStatus, MessageRole, WhenBusy
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker

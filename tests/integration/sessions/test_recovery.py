@@ -15,8 +15,8 @@ from stepwell.ids import new_id
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.ports import Store
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
 from stepwell.stores.opening import open_store
 from stepwell.testing import call

@@ -13,7 +13,7 @@ from stepwell.drivers import ReActDriver
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool

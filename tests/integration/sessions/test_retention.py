@@ -8,18 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.serialization import AgentStateSerializer
-from stepwell.sessions import snapshotting
+from stepwell.sessions import snapshot_chain
 from stepwell.sessions.endings.close import close_execution
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.errors import ConflictError
+from stepwell.sessions.intake.admission import Desk, Sent
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.removed_snapshots import StatesRemovedError
-from stepwell.sessions.resuming import Granted, granted_by
+from stepwell.sessions.requests.grant import Granted, granted_by
+from stepwell.sessions.requests.resume import Changed, TakingUp
 from stepwell.sessions.retention import Retention, RetentionPolicy, RetentionReport
-from stepwell.sessions.sending import Desk, Sent
-from stepwell.sessions.taking_up import Changed, TakingUp
+from stepwell.sessions.views.removed_snapshots import StatesRemovedError
 from stepwell.testing import FakeClock
 from tests.integration.sessions.front_desk import ADA, FrontDesk
 from tests.integration.stores.databases import run_sql
@@ -203,7 +203,7 @@ async def set_aside(desk: FrontDesk, session_id: str | None) -> Execution:
 async def test_one_that_is_taken_up_while_its_chain_is_cut_is_read_again(
     sqlite_desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotting, "LARGEST_WHOLE", 0)  # no pause begins a chain
+    monkeypatch.setattr(snapshot_chain, "LARGEST_WHOLE", 0)  # no pause begins a chain
     desk = sqlite_desk
     done, *_ = await session_with(desk, 2)
     aside = await set_aside(desk, done.session_id)

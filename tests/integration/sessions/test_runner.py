@@ -17,11 +17,11 @@ from stepwell.errors import ModelError
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import FinishReason, ToolCall
 from stepwell.models import ModelRequest, ModelResponse, StreamPart, TextDelta
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.log import envelope_of
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import RunControl
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool, ToolFailure
 from tests.integration.sessions.databases import rows_as_text

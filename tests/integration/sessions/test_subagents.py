@@ -13,10 +13,10 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.models import ModelRequest
-from stepwell.sessions.lifecycle import Lifecycle
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution
+from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.integration.sessions.world import Crash, CrashingStore, World, world
 

@@ -9,8 +9,8 @@ import pytest
 from stepwell.agent import Agent
 from stepwell.hooks import HookContext, make_hook
 from stepwell.models import ModelResponse
+from stepwell.sessions.narration import LONGEST_TEXT
 from stepwell.sessions.settings import SessionSettings
-from stepwell.sessions.telling import LONGEST_TEXT
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import ToolFailure
 from tests.integration.sessions.tried import QUICK, WRITES, Tried, taken_over

@@ -9,9 +9,9 @@ import pytest
 
 from stepwell.agent import Agent
 from stepwell.clock import Clock
-from stepwell.sessions.reading import Reader
-from stepwell.sessions.runner import Runner
+from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.testing import FakeClock, ScriptedModel, call
 from stepwell.tools import FunctionTool
 from stepwell.worker.work import Work

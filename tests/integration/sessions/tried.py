@@ -10,8 +10,8 @@ from stepwell.agent import Agent
 from stepwell.hooks import Hook, HookContext, HookTrigger
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import FunctionTool, ToolContext
 from tests.integration.sessions.world import Crash, CrashingStore, World

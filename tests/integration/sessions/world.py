@@ -10,6 +10,7 @@ from typing import Any
 
 from stepwell.agent import Agent
 from stepwell.clock import SystemClock
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import Store, Transaction
@@ -22,7 +23,6 @@ from stepwell.sessions.records import (
     SessionMessage,
     WorkerRecord,
 )
-from stepwell.sessions.runner import RunControl, Runner
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
 from tests.integration.sessions.databases import sqlite_url

@@ -14,11 +14,11 @@ from alembic import command
 from sqlalchemy import create_engine
 
 from stepwell.errors import SerializationError
-from stepwell.sessions.lifecycle import Lifecycle
+from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
-from stepwell.sessions.reading import Reader
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.runner import RunControl, Runner
+from stepwell.sessions.requests.lifecycle import Lifecycle
+from stepwell.sessions.views.reader import Reader
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.migrating import alembic_config
 from stepwell.stores.opening import open_store

@@ -12,7 +12,7 @@ from stepwell import Agent, AgentRegistry, AgentSpec, UseSubagents, tool
 from stepwell.app import AgentApp, NewMessage, Principal
 from stepwell.server.views import execution_view, message_view
 from stepwell.sessions.log import envelope_of
-from stepwell.sessions.settled import settled_seq
+from stepwell.sessions.settled_seq import settled_seq
 from stepwell.testing import ScriptedModel, call
 from tests.integration.ui.test_stored_js import UI, played
 from tests.servers.node import HERE, why_missing

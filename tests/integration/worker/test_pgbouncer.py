@@ -8,7 +8,7 @@ import pytest
 
 from stepwell import Agent
 from stepwell.app.agent_app import AgentApp
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, ExecutionStatus
 from stepwell.testing import ScriptedModel

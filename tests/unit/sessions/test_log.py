@@ -19,9 +19,9 @@ from stepwell.events import (
 from stepwell.journal import Entry
 from stepwell.journal.envelope import EnvelopeType, StreamChunkPayload
 from stepwell.messages import Usage
-from stepwell.sessions.live_text import LiveText
+from stepwell.sessions.attempt.live_text import LiveText
+from stepwell.sessions.attempt.open_responses import OpenResponses
 from stepwell.sessions.log import LogBuffer, envelope_of, message_event
-from stepwell.sessions.open_responses import OpenResponses
 from stepwell.sessions.ports import Store
 from stepwell.sessions.records import (
     EventType,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
-from stepwell.sessions.removed_snapshots import (
+from stepwell.sessions.retention import RetentionPolicy, new_heads, older_executions
+from stepwell.sessions.views.removed_snapshots import (
     StatesRemovedError,
     has_no_states_any_more,
     require_states,
     without_states,
 )
-from stepwell.sessions.retention import RetentionPolicy, new_heads, older_executions
 from stepwell.testing import FakeClock
 
 NOW = FakeClock().now()

@@ -17,8 +17,8 @@ from stepwell import (
     UseSubagents,
 )
 from stepwell.serialization import AgentStateSerializer
+from stepwell.sessions.narration import told_pending
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.telling import told_pending
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
 SERIALIZER = AgentStateSerializer()

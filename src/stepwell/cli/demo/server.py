@@ -17,7 +17,7 @@ from stepwell.cli.starting import started
 from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.sandbox.choice import confinement
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.settings import SessionSettings
 

@@ -9,7 +9,7 @@ from stepwell.server.live.execution_stream import FollowedExecution
 from stepwell.server.policy import require
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.intake import NewMessage, Sent
+from stepwell.sessions.intake.intake import NewMessage, Sent
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, ExecutionStatus, Session

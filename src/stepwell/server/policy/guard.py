@@ -22,7 +22,7 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
-from stepwell.sessions.removed_snapshots import require_states
+from stepwell.sessions.views.removed_snapshots import require_states
 
 Authorize = Callable[[Principal, str, Session | Execution | None], bool | Awaitable[bool]]
 """The application's own rule, on top of ours: not true, or a ``PermissionError``, denies."""

@@ -24,11 +24,11 @@ from stepwell.server.routes.shapes import MessagePage, SentShape
 from stepwell.server.services import Services
 from stepwell.server.views import View, execution_view, message_view, sent_view
 from stepwell.sessions.errors import NotThereError, RefusedError
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session, SessionMessage
-from stepwell.sessions.settled import settled_seq
+from stepwell.sessions.settled_seq import settled_seq
 
 router = APIRouter(prefix="/agent")
 _TAG = "messages"

@@ -23,8 +23,8 @@ from stepwell.server.routes.documented import (
 )
 from stepwell.server.routes.shapes import SessionPage, SessionShape
 from stepwell.server.views import listed_session_view, session_view
-from stepwell.sessions.contexts import Context
-from stepwell.sessions.intake import NewSession
+from stepwell.sessions.intake.contexts import Context
+from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.ports import SessionFilter, Transaction
 from stepwell.sessions.records import ExecutionStatus, Session
 

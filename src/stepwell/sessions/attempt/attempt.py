@@ -20,11 +20,11 @@ from stepwell.sessions.attempt.subagents import SubagentRun
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ledger.open_step import KnownStep, OpenStep
 from stepwell.sessions.log import LogBuffer, Note
+from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
-from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.sessions.telling import Narrator
+from stepwell.sessions.snapshot_chain import SnapshotChain
 from stepwell.state import AgentState
 
 FIRST = 1_000_000

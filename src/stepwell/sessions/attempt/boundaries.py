@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepwell.sessions.attempt.attempt import Attempt
 from stepwell.sessions.attempt.start import begin_row, start_notes
+from stepwell.sessions.attempt.takeovers import stopped_attempts
 from stepwell.sessions.attempt.writer import Work
 from stepwell.sessions.directory import RegisteredAgent
 from stepwell.sessions.endings.close import TOLD_STATUS, close_execution, point_to_newest
@@ -18,13 +19,12 @@ from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import End, EndDeps, cancelled_end
 from stepwell.sessions.endings.final_state import unknown_outcome_notes
 from stepwell.sessions.endings.outside import end_execution
-from stepwell.sessions.hints import explained
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
 from stepwell.sessions.log import JournalBatch, append
+from stepwell.sessions.narration import LONGEST_ERROR, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import EventType, Execution, ExecutionStatus, Session, Snapshot
-from stepwell.sessions.takeovers import stopped_attempts
-from stepwell.sessions.telling import LONGEST_ERROR, counted, decided, output_of, told_pending
+from stepwell.sessions.views.hints import explained
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.sessions")

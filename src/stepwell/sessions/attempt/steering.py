@@ -3,7 +3,7 @@ without having seen becomes an execution of its own."""
 
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.sessions.attempt.attempt import FIRST, attempt_of
-from stepwell.sessions.stored_state import as_message
+from stepwell.sessions.first_state import as_message
 
 
 def steering_hooks() -> tuple[Hook, ...]:

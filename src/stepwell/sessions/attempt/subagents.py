@@ -15,11 +15,11 @@ from stepwell.errors import SerializationError
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.log import LogBuffer
+from stepwell.sessions.narration import AGENT_ID, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
-from stepwell.sessions.settled import FIRST_SEQ
-from stepwell.sessions.snapshotting import whole_snapshot
-from stepwell.sessions.telling import AGENT_ID, counted, decided, output_of, told_pending
+from stepwell.sessions.settled_seq import FIRST_SEQ
+from stepwell.sessions.snapshot_chain import whole_snapshot
 from stepwell.state import AgentState
 
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.ids import derived_id
+from stepwell.sessions.intake.queue_entry import later_than, queued_message
 from stepwell.sessions.log import JournalBatch, append, message_event
+from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.queueing import later_than, queued_message
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -21,8 +22,7 @@ from stepwell.sessions.records import (
     SessionMessage,
     SessionStatus,
 )
-from stepwell.sessions.settled import first_seq_in
-from stepwell.sessions.telling import Narrator
+from stepwell.sessions.settled_seq import first_seq_in
 
 TOLD_STATUS = "told_status"
 """The key in an execution's metadata under which the next attempt finds what clients heard last."""

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from stepwell.continuation import StopReason, StopSignal, resolve
 from stepwell.journal.envelope import BroadcastStatus, EnvelopeType, StatusPayload
+from stepwell.sessions.first_state import agent_id_of
 from stepwell.sessions.log import status_event_id
+from stepwell.sessions.narration import AGENT_ID, decided
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.stored_state import agent_id_of
-from stepwell.sessions.telling import AGENT_ID, decided
 
 MOST_SUBAGENTS = 10_000
 """More than any execution has."""

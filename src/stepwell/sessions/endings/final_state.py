@@ -8,23 +8,23 @@ from msgspec.structs import replace
 from stepwell.clock import Clock
 from stepwell.continuation import ContinuationOutcome, ContinueRequest, resolve
 from stepwell.errors import SerializationError
+from stepwell.sessions.attempt.takeovers import stopped_attempts
 from stepwell.sessions.endings.end import End, EndDeps
 from stepwell.sessions.errors import NotThereError
-from stepwell.sessions.ids import derived_id
-from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
-from stepwell.sessions.ledger.open_step import KnownStep
-from stepwell.sessions.log import Note
-from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution
-from stepwell.sessions.snapshotting import SnapshotChain
-from stepwell.sessions.stored_state import (
+from stepwell.sessions.first_state import (
     first_state,
     load_session_state,
     messages_to_answer,
     user_message_ids,
 )
-from stepwell.sessions.takeovers import stopped_attempts
-from stepwell.sessions.telling import Narrator, counted
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
+from stepwell.sessions.ledger.open_step import KnownStep
+from stepwell.sessions.log import Note
+from stepwell.sessions.narration import Narrator, counted
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.records import Execution
+from stepwell.sessions.snapshot_chain import SnapshotChain
 from stepwell.state import AgentState, ToolOutcome
 
 GOES_ON_LATER = ContinueRequest(source="AppServer", message="a person may take it up again")

@@ -14,9 +14,9 @@ from stepwell.sessions.endings.cut_off import status_event
 from stepwell.sessions.endings.end import End, EndDeps, broken_end
 from stepwell.sessions.endings.final_state import store_final_state
 from stepwell.sessions.log import JournalBatch, message_event
+from stepwell.sessions.narration import Narrator, decided
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, ExecutionStatus
-from stepwell.sessions.telling import Narrator, decided
 
 
 async def end_execution(

@@ -17,9 +17,9 @@ from stepwell.messages import ToolCall
 from stepwell.models import ModelResponse
 from stepwell.serialization.calls import response_to_json
 from stepwell.sessions.attempt.attempt import FIRST, Attempt, attempt_of
+from stepwell.sessions.attempt.takeovers import stopped_attempts
 from stepwell.sessions.ledger.open_step import IntendedCall, storable
 from stepwell.sessions.ledger.recovery import Asked, as_result, what_it_came_to
-from stepwell.sessions.takeovers import stopped_attempts
 from stepwell.state import AgentState, Answered
 from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.ledger import LedgerEntry

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stepwell.server.policy import CHANNELS, POLICIES, routes_of
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.testing import FakeClock
 from tests.integration.server.auth.asking import Answer, ask, connects

@@ -19,7 +19,7 @@ from stepwell.server.live.line import live_http_protocol
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
-from stepwell.sessions.intake import NewSession
+from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.ports import NewEvent, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell.broadcasting import channel_auth
 from stepwell.server.live.channel_auth import sign
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from tests.integration.server.live.living import ADA, Live, until
 from tests.integration.server.live.node_clients import NodeClient, needs_node, node_client

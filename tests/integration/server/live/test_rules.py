@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from stepwell.agent import Agent
 from stepwell.capabilities.approvals import UseApprovals
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.ports import SessionFilter
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.ports import ACCESS_TOPIC, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session

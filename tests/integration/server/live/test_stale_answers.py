@@ -13,7 +13,7 @@ from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.models import ModelRequest
-from stepwell.sessions.intake import NewMessage
+from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution
 from stepwell.testing import ScriptedModel, call

@@ -1,0 +1,1 @@
+"""A stored execution run again without models and tools."""

@@ -1,0 +1,139 @@
+"""The hooks of an agent that is replayed. They run for real, but for those that ask models or tell
+what happens to others: no model is asked, and nothing is recorded twice.
+"""
+
+from collections.abc import Iterable
+from inspect import isawaitable
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepwell.agent.plan import AgentPlan
+from stepwell.capabilities.telemetry.capability import NAME as TELEMETRY
+from stepwell.criteria import (
+    ContinuationCriteria,
+    CostLimit,
+    CumulativeExecutionTimeLimit,
+    ErrorPolicyCriterion,
+    ExecutionTimeLimit,
+    FinishReasonCheck,
+    StepsLimit,
+    TokenUsageLimit,
+    ToolCallPresenceCheck,
+    criterion_name,
+)
+from stepwell.hooks import Hook, HookContext, HookTrigger
+from stepwell.replay.metadata import MetadataOfTools
+from stepwell.replay.stored_execution import Stored
+from stepwell.replay.votes import LeftOut, with_votes_of
+from stepwell.scope import ModelRefusedError, NoModels
+from stepwell.tools import Tools
+
+_OF_EVERY_AGENT = {
+    "AgentLoop",
+    "AtLimit",
+    *(
+        kind.__name__
+        for kind in (
+            *(StepsLimit, TokenUsageLimit, CostLimit, ExecutionTimeLimit, FinishReasonCheck),
+            *(CumulativeExecutionTimeLimit, ErrorPolicyCriterion, ToolCallPresenceCheck),
+        )
+    ),
+}
+_DECIDE_THE_STEP = frozenset({HookTrigger.ON_ERROR, HookTrigger.ON_STOP})
+
+
+class ReplayedHooks:
+    """The hooks of a plan as a replay runs them."""
+
+    def __init__(self, plan: AgentPlan, stored: Stored, metadata: MetadataOfTools) -> None:
+        self._stored = stored
+        self._metadata = metadata
+        self._hooks = [hook for hook in plan.hooks if hook.name != TELEMETRY]
+        self._has_telemetry = len(self._hooks) < len(plan.hooks)
+        self._asked: dict[str, None] = {}
+        stored.left_out = LeftOut(names=set(), claimed=_claimed(plan, self._hooks))
+        for hook in self._hooks:
+            if hook.asks_model:
+                self._leave_out(hook)
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Those that run."""
+        return tuple(self._watched(hook) for hook in self._hooks if not hook.asks_model)
+
+    def notes(self) -> Iterable[str]:
+        """What was left out, what was refused, and whose code ran."""
+        for name in sorted({hook.name for hook in self._hooks if hook.asks_model}):
+            yield f"{name} asks a model, so it was left out; its votes are as stored"
+        for name in self._asked:
+            yield f"hook {name!r} asked a model, which a replay refuses; its votes are as stored"
+        if self._has_telemetry:
+            yield f"{TELEMETRY} was left out, so that nothing is recorded twice"
+        left_out = self._stored.left_out.names
+        own = {it.name: None for it in self._hooks if _is_own(it) and it.name not in left_out}
+        if own:
+            yield f"hooks of your own ran for real: {', '.join(own)}"
+        yield from self._metadata.notes()
+
+    def _watched(self, hook: Hook) -> Hook:
+        async def watched(context: HookContext) -> HookContext | None:
+            with NoModels() as block:
+                try:
+                    answer = await self._answer(hook, context)
+                except (ModelRefusedError, BaseExceptionGroup):  # a group: it asked in tasks
+                    if not block.refused:
+                        raise
+                    answer = None
+            if not block.refused:
+                return answer
+            self._asked[hook.name] = None
+            self._leave_out(hook)
+            return self._as_stored(context)
+
+        return replace(hook, function=watched)
+
+    async def _answer(self, hook: Hook, context: HookContext) -> HookContext | None:
+        answer = await _called(hook, context)
+        if not isinstance(answer, HookContext):
+            return answer  # nothing, or what the hook stack will refuse
+        again = self._metadata.undone(context, answer, hook.name)
+        if again is None:
+            return answer
+        other = await _called(hook, again)
+        return self._metadata.chosen(answer, again if other is None else other)
+
+    def _leave_out(self, hook: Hook) -> None:
+        left_out = self._stored.left_out
+        left_out.names.add(hook.name)
+        left_out.signs_otherwise = left_out.signs_otherwise or _is_own(hook)
+
+    def _as_stored(self, context: HookContext) -> HookContext | None:
+        """Where the step is decided on, the votes that the hook gave there; what it votes earlier
+        is added at the end of the step."""
+        step = self._stored.step(context.state.step_count)
+        if context.trigger not in _DECIDE_THE_STEP or step is None:
+            return None
+        state = with_votes_of(self._stored.left_out, step.outcome, context.state)
+        return context.with_state(state)
+
+
+async def _called(hook: Hook, context: HookContext) -> Any:
+    answer = hook.function(context)
+    return await answer if isawaitable(answer) else answer
+
+
+def _is_own(hook: Hook) -> bool:
+    """Whether it is the user's, and not of this library."""
+    module = getattr(hook.function, "__module__", None) or ""
+    return module.partition(".")[0] != "stepwell"
+
+
+def _claimed(plan: AgentPlan, hooks: Iterable[Hook]) -> set[str]:
+    """The names under which others than hooks that ask models vote."""
+    criteria = ContinuationCriteria(*plan.criteria).criteria if plan.criteria else ()
+    return {
+        *_OF_EVERY_AGENT,
+        *(criterion_name(criterion) for criterion in criteria),
+        *Tools(plan.tools).names,
+        *(hook.name for hook in hooks),
+    }

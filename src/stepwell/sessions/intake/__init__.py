@@ -1,0 +1,1 @@
+"""Admission: what a user sends becomes rows, and waits for a worker."""

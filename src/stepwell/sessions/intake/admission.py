@@ -1,0 +1,288 @@
+"""One message on its way in: the work of the transaction, which may run more than once.
+
+Only ``intake`` makes these; all ids are there before the first try, and what an earlier try or
+another sender with the same idempotency key stored is found again.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import sha256
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stepwell.clock import Clock
+from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
+from stepwell.sessions.endings.end import EndDeps
+from stepwell.sessions.endings.end_request import EndRequest, request_ends
+from stepwell.sessions.errors import ConflictError, NotThereError, TooManyError
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.intake.checks import title_of
+from stepwell.sessions.intake.queue_entry import (
+    QUEUED_BEHIND,
+    later_than,
+    queued_execution,
+    queued_message,
+    registered,
+)
+from stepwell.sessions.log import message_event
+from stepwell.sessions.ports import Jobs, Transaction, execution_topic
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    ExecutionStatus,
+    Session,
+    SessionMessage,
+    SessionStatus,
+    WhenBusy,
+)
+from stepwell.sessions.settings import SessionSettings
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """What became of a message."""
+
+    session: Session
+    message: SessionMessage
+    execution: Execution | None
+    """None if a running execution will see the message."""
+    repeated: bool = False
+    """It was sent before under its idempotency key; nothing has changed."""
+
+
+class Desk(Struct, frozen=True, kw_only=True, eq=False):
+    """What taking in needs."""
+
+    jobs: Jobs
+    agents: AgentDirectory
+    settings: SessionSettings
+    clock: Clock
+
+    def end_request(self, reason: str) -> EndRequest:
+        """What ends executions for that reason."""
+        deps = EndDeps(jobs=self.jobs, clock=self.clock, settings=self.settings)
+        return EndRequest(reason=reason, deps=deps)
+
+
+class SentMeanwhile(Exception):
+    """Another transaction stored a message under the same key; nothing was kept of this one."""
+
+
+def stored_key(user_id: str, key: str) -> str:
+    """The key as it is stored: of one user, whatever signs ids and keys are made of.
+
+    >>> stored_key("ada", "k1"), stored_key("a:b", "c") == stored_key("a", "b:c")
+    ('ada:k1', False)
+    """
+    return f"{user_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def fingerprint(*said: object) -> str:
+    """What tells one body from another under the same key."""
+    return sha256(json.encode(said)).hexdigest()
+
+
+class Sending:
+    """A message that was checked, and the ids of all that it becomes."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        who: Principal,
+        message: SessionMessage,
+        *,
+        execution_id: str,
+        new_session: Session | None,
+    ) -> None:
+        self._desk = desk
+        self._who = who
+        self._message = message
+        self._execution_id = execution_id
+        self._new_session = new_session
+        self._tries = 0
+
+    async def work(self, transaction: Transaction) -> Sent:
+        """All of it, or what an earlier try came to."""
+        self._tries += 1
+        before = await self._sent_before(transaction)
+        if before is not None:
+            return before
+        if self._new_session is not None:
+            return await self._begin(transaction, self._new_session)
+        session = await self._locked_session(transaction)
+        agent = registered(self._desk.agents, session)
+        unfinished = await transaction.unfinished(session.id)
+        if unfinished:
+            steered = await self._when_busy(transaction, session, unfinished)
+            if steered is not None:
+                return steered
+            if session.when_busy is WhenBusy.INTERRUPT:
+                session = await self._locked_session(transaction)
+                unfinished = await transaction.unfinished(session.id)
+        await self._check_queue(transaction)
+        return await self._enqueue(transaction, session, agent, head=next(iter(unfinished), None))
+
+    async def _begin(self, transaction: Transaction, session: Session) -> Sent:
+        await self._check_queue(transaction)
+        agent = registered(self._desk.agents, session)
+        # As it will be: one statement less than to save it again at the end.
+        session = replace(session, last_execution_id=self._execution_id)
+        await transaction.add_session(session)
+        return await self._enqueue(transaction, session, agent, head=None)
+
+    async def _sent_before(self, transaction: Transaction) -> Sent | None:
+        key = self._message.idempotency_key
+        if key is not None:
+            there = await transaction.message_by_key(self._who.tenant_id, key)
+        elif self._tries > 1:
+            there = await transaction.message(self._message.id)
+        else:
+            return None
+        if there is None:
+            return None
+        if there.metadata.get("fingerprint") != self._message.metadata.get("fingerprint"):
+            raise ConflictError(
+                "another message was sent under this idempotency key; use a new key for a new "
+                "message",
+                code="idempotency_conflict",
+            )
+        session = await transaction.session(there.session_id)
+        if session is None:
+            raise NotThereError("session", there.session_id)
+        execution_id = None if there.metadata.get("steers") else there.agent_execution_id
+        execution = None if execution_id is None else await transaction.execution(execution_id)
+        repeated = key is not None and execution_id != self._execution_id
+        return Sent(session=session, message=there, execution=execution, repeated=repeated)
+
+    async def _locked_session(self, transaction: Transaction) -> Session:
+        session_id = self._message.session_id
+        session = await transaction.session(session_id, lock=True)
+        if session is None or session.tenant_id != self._who.tenant_id:
+            raise NotThereError("session", session_id)
+        if session.status is SessionStatus.ARCHIVED:
+            raise ConflictError(
+                f"session {session_id} is archived; make it active again, or begin a new one",
+                code="session_archived",
+            )
+        if session.status is SessionStatus.CLOSED:
+            raise ConflictError(
+                f"session {session_id} is closed; begin a new one", code="session_closed"
+            )
+        return session
+
+    async def _check_queue(self, transaction: Transaction) -> None:
+        limit = self._desk.settings.max_unfinished_per_user
+        who = self._who
+        count = await transaction.count_unfinished(who.tenant_id, who.user_id)
+        if count >= limit:
+            raise TooManyError(
+                f"{count} executions of yours are not over, and {limit} are allowed; wait for "
+                "some, answer what they ask, or cancel them",
+                code="queue_full",
+            )
+
+    # What is done with a message to a busy session
+
+    async def _when_busy(
+        self, transaction: Transaction, session: Session, unfinished: Sequence[Execution]
+    ) -> Sent | None:
+        head = unfinished[0]
+        match session.when_busy:
+            case WhenBusy.REJECT:
+                raise ConflictError(
+                    f"session {session.id} is busy: execution {head.id} is {head.status}; wait for "
+                    "its end or cancel it, or set when_busy to enqueue",
+                    code="busy",
+                )
+            case WhenBusy.INTERRUPT:
+                request = self._desk.end_request("interrupted by a new message")
+                await request_ends(transaction, unfinished, request)
+            case WhenBusy.STEER:
+                is_seen = head.status is ExecutionStatus.RUNNING and head.cancel_requested is None
+                if is_seen:
+                    return await self._steer(transaction, session, head)
+            case WhenBusy.ENQUEUE:
+                pass
+        return None
+
+    async def _steer(self, transaction: Transaction, session: Session, head: Execution) -> Sent:
+        message = replace(
+            self._message,
+            agent_execution_id=head.id,
+            metadata={**self._message.metadata, "steers": True},
+        )
+        session = replace(session, updated_at=later_than(session, message.created_at))
+        message, session = await self._told(transaction, session, (message, None))
+        await transaction.save_session(session)
+        transaction.tell(execution_topic(head.id))
+        return Sent(session=session, message=message, execution=None)
+
+    async def _enqueue(
+        self,
+        transaction: Transaction,
+        session: Session,
+        agent: RegisteredAgent,
+        *,
+        head: Execution | None,
+    ) -> Sent:
+        """``head`` is what the session is busy with."""
+        at = later_than(session, self._message.created_at)
+        execution = queued_execution(
+            session,
+            agent,
+            id=self._execution_id,
+            user_id=self._who.user_id,
+            at=at,
+            message_ids=[self._message.id],
+        )
+        await transaction.add_execution(execution)
+        message = replace(self._message, created_at=at, agent_execution_id=execution.id)
+        queued = _queued(execution, session, at, head)
+        is_first = session.last_message_at is None
+        message, session = await self._told(transaction, session, (message, queued))
+        if self._new_session is None:
+            title = title_of(message.content) if is_first else None
+            session = replace(
+                session,
+                title=session.title or title,
+                last_execution_id=execution.id,
+                updated_at=at,
+            )
+            await transaction.save_session(session)
+        if head is None:
+            await self._desk.jobs.enqueue(transaction, execution.id)
+        return Sent(session=session, message=message, execution=execution)
+
+    async def _told(
+        self,
+        transaction: Transaction,
+        session: Session,
+        messages: tuple[SessionMessage, SessionMessage | None],
+    ) -> tuple[SessionMessage, Session]:
+        """The messages in the session and in its log; the first as stored, and the session with
+        its counters."""
+        wanted = [message for message in messages if message is not None]
+        stored = await transaction.add_messages(session, wanted)
+        if len(stored) < len(wanted):
+            raise SentMeanwhile
+        kinds = (EventType.MESSAGE_SENT, EventType.EXECUTION_QUEUED)
+        events = [message_event(m, kind) for m, kind in zip(stored, kinds, strict=False)]
+        logged = await transaction.append_events(session, events)
+        return stored[0], replace(
+            session, last_seq=logged[-1].seq, last_message_at=stored[-1].created_at
+        )
+
+
+def _queued(
+    execution: Execution, session: Session, at: datetime, head: Execution | None
+) -> SessionMessage:
+    if head is None or head.status is not ExecutionStatus.PAUSED:
+        return queued_message(execution, session, at)
+    told = queued_message(execution, session, at, QUEUED_BEHIND)
+    return replace(told, metadata={**told.metadata, "waits_behind": head.id})
+
+
+def keyed_message_id(tenant_id: str, key: str) -> str:
+    """The id of a message that was sent with a key: two senders can't both store it."""
+    return derived_id(tenant_id, "message", key)

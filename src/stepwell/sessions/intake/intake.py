@@ -1,0 +1,162 @@
+"""Admission: what a user sends becomes rows in one transaction, and the answer comes at once.
+
+Called by the routes and by whoever has an app in hand. Whether the user may write to a session was
+checked by the caller; another tenant's is never there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.ids import IdFactory, new_id
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.intake.admission import (
+    Desk,
+    Sending,
+    Sent,
+    SentMeanwhile,
+    fingerprint,
+    keyed_message_id,
+    stored_key,
+)
+from stepwell.sessions.intake.checks import (
+    RESERVED_IN_MESSAGES,
+    checked_content,
+    checked_key,
+    checked_metadata,
+    checked_title,
+    title_of,
+)
+from stepwell.sessions.intake.contexts import NO_CONTEXT, Context, ContextResolver, checked_context
+from stepwell.sessions.ports import Jobs, Store, Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import MessageRole, Session, SessionMessage, WhenBusy
+from stepwell.sessions.settings import SessionSettings
+
+__all__ = ["Intake", "NewMessage", "NewSession", "Sent"]
+
+DEFAULT_SETTINGS = SessionSettings()
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session as it is wished for; without an agent it gets the application's first."""
+
+    agent_type: str | None = None
+    title: str | None = None
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    context: Context = NO_CONTEXT
+    metadata: Mapping[str, Any] = {}
+
+
+NEW_SESSION = NewSession()
+
+
+class NewMessage(Struct, frozen=True, kw_only=True):
+    """A message as it is sent. Without a ``session_id`` a new session is made for it."""
+
+    content: str
+    session_id: str | None = None
+    new_session: NewSession = NEW_SESSION
+    context: Context = NO_CONTEXT
+    metadata: Mapping[str, Any] = {}
+    idempotency_key: str | None = None
+
+
+class Intake:
+    """Takes in sessions and messages."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: Jobs,
+        agents: AgentDirectory,
+        *,
+        settings: SessionSettings = DEFAULT_SETTINGS,
+        contexts: ContextResolver | None = None,
+        clock: Clock | None = None,
+        new_id: IdFactory = new_id,
+    ) -> None:
+        self._store = store
+        self._desk = Desk(jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock())
+        self._contexts = contexts
+        self._new_id = new_id
+
+    async def create_session(self, who: Principal, new: NewSession) -> Session:
+        """A session without messages."""
+        context = await checked_context(who, new.context, self._contexts)
+        session = self._session(who, new, context, checked_title(new.title))
+
+        async def work(transaction: Transaction) -> Session:
+            there = await transaction.session(session.id)
+            if there is None:
+                await transaction.add_session(session)
+            return there or session
+
+        return await self._store.write(work, name="create_session")
+
+    async def send_message(self, who: Principal, message: NewMessage) -> Sent:
+        """Store a message and have it answered, all in one transaction; returns at once."""
+        sending = await self._sending(who, message)
+        try:
+            return await self._store.write(sending.work, name="send")
+        except SentMeanwhile:
+            # Somebody was faster with the same key, so this time what was sent is found.
+            return await self._store.write(sending.work, name="send")
+
+    async def _sending(self, who: Principal, message: NewMessage) -> Sending:
+        content = checked_content(message.content, self._desk.settings.max_message_characters)
+        key = checked_key(message.idempotency_key)
+        metadata = checked_metadata(message.metadata, RESERVED_IN_MESSAGES)
+        context = await checked_context(who, message.context, self._contexts)
+        session = None
+        if message.session_id is None:
+            session = await self._session_for(who, message, context)
+        if key is not None:
+            key = stored_key(who.user_id, key)
+            wish = message.new_session
+            metadata["fingerprint"] = fingerprint(
+                content, message.session_id, wish.agent_type, message.context, wish.context
+            )
+        stored = SessionMessage(
+            id=self._new_id() if key is None else keyed_message_id(who.tenant_id, key),
+            tenant_id=who.tenant_id,
+            session_id=session.id if session is not None else message.session_id or "",
+            role=MessageRole.USER,
+            content=content,
+            created_at=self._desk.clock.now(),
+            related_type=context.related_type,
+            related_id=context.related_id,
+            context_url=context.context_url,
+            metadata=metadata,
+            idempotency_key=key,
+        )
+        return Sending(self._desk, who, stored, execution_id=self._new_id(), new_session=session)
+
+    async def _session_for(self, who: Principal, message: NewMessage, context: Context) -> Session:
+        """A session for a first message; it is about what the message is about, unless it says."""
+        new = message.new_session
+        if not new.context.is_empty:
+            context = await checked_context(who, new.context, self._contexts)
+        title = title_of(message.content) if new.title is None else checked_title(new.title)
+        return self._session(who, new, context, title)
+
+    def _session(
+        self, who: Principal, new: NewSession, context: Context, title: str | None
+    ) -> Session:
+        agents, now = self._desk.agents, self._desk.clock.now()
+        return Session(
+            id=self._new_id(),
+            tenant_id=who.tenant_id,
+            user_id=who.user_id,
+            agent_type=agents.get(new.agent_type or agents.default).name,
+            created_at=now,
+            updated_at=now,
+            title=title,
+            when_busy=new.when_busy,
+            related_type=context.related_type,
+            related_id=context.related_id,
+            initial_context_url=context.context_url,
+            metadata=checked_metadata(new.metadata),
+        )

@@ -1,0 +1,79 @@
+"""An execution that waits for a worker, with the message that says so. Only makes values."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from stepwell.errors import AgentNotFoundError
+from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
+from stepwell.sessions.errors import ConflictError
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    MessageRole,
+    Session,
+    SessionMessage,
+)
+from stepwell.sessions.settled_seq import first_seq_in
+
+QUEUED = "Execution queued"
+QUEUED_BEHIND = "Execution queued behind one that waits for an answer"
+
+
+def later_than(session: Session, now: datetime) -> datetime:
+    """Now, but behind all that the session has: the order of arrival holds whatever clocks say."""
+    last = session.last_message_at
+    return now if last is None or now > last else last + timedelta(microseconds=1)
+
+
+def registered(agents: AgentDirectory, session: Session) -> RegisteredAgent:
+    """The agent of a session; raises ``ConflictError`` if there is none any more."""
+    try:
+        return agents.get(session.agent_type)
+    except AgentNotFoundError as error:
+        raise ConflictError(
+            f"session {session.id} belongs to the agent {session.agent_type!r}, which is not "
+            "registered any more; register it again, or begin a new session",
+            code="agent_gone",
+        ) from error
+
+
+def queued_execution(
+    session: Session,
+    agent: RegisteredAgent,
+    *,
+    id: str,
+    user_id: str,
+    at: datetime,
+    message_ids: Sequence[str],
+) -> Execution:
+    """A pending execution of a locked session that answers these messages."""
+    return Execution(
+        id=id,
+        tenant_id=session.tenant_id,
+        session_id=session.id,
+        user_id=user_id,
+        agent_type=session.agent_type,
+        definition_hash=agent.definition_hash,
+        agent_config=agent.config,
+        input={"message_ids": list(message_ids)},
+        metadata=first_seq_in(session),
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def queued_message(
+    execution: Execution, session: Session, at: datetime, text: str = QUEUED, *parts: object
+) -> SessionMessage:
+    """The info that an execution waits for a worker; ``parts`` tell one such from another."""
+    return SessionMessage(
+        id=derived_id(execution.id, "queued", *parts),
+        tenant_id=session.tenant_id,
+        session_id=session.id,
+        role=MessageRole.INFO,
+        content=text,
+        created_at=at,
+        agent_execution_id=execution.id,
+        metadata={"event_type": EventType.EXECUTION_QUEUED.value},
+    )

@@ -1,0 +1,242 @@
+"""A session that begins with what an execution of another one knew after some step.
+
+The messages are copied, the state is stored whole under new ids; the old session is not touched.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stepwell.continuation import AgentStatus
+from stepwell.ids import IdFactory
+from stepwell.messages import Message
+from stepwell.sessions.endings.end import cancelled_end
+from stepwell.sessions.endings.final_state import end_state
+from stepwell.sessions.errors import RefusedError
+from stepwell.sessions.ids import derived_id
+from stepwell.sessions.intake.admission import Desk, Sent
+from stepwell.sessions.intake.checks import MAX_TITLE_CHARACTERS, checked_content
+from stepwell.sessions.intake.queue_entry import (
+    later_than,
+    queued_execution,
+    queued_message,
+    registered,
+)
+from stepwell.sessions.log import message_event
+from stepwell.sessions.ports import Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    MessageRole,
+    Session,
+    SessionMessage,
+    Snapshot,
+)
+from stepwell.sessions.snapshot_chain import SnapshotChain
+from stepwell.sessions.views.reader import messages_that
+from stepwell.state import AgentState
+
+MOST_EXECUTIONS = 1_000_000
+NOT_APPROVED_HERE = (
+    "Not run in this fork: the answer was for the execution that it was forked from, and holds once"
+)
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """What a fork takes over from where it comes from."""
+
+    session: Session | None
+    messages: tuple[SessionMessage, ...]
+
+
+class Forking:
+    """One fork, with the ids of all that it becomes."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        who: Principal,
+        execution: Execution,
+        state: AgentState,
+        new_id: IdFactory,
+        text: str | None,
+    ) -> None:
+        self._desk = desk
+        self._who = who
+        self._from = execution
+        self._state = state
+        self._session_id = new_id()
+        self._execution_id = new_id()
+        self._goes_on = state.execution is not None and state.status is AgentStatus.IN_PROGRESS
+        self._text = text
+        if text is not None:
+            self._text = checked_content(text, desk.settings.max_message_characters)
+        elif not self._goes_on:
+            raise RefusedError(
+                f"after step {state.step_count} execution {execution.id} is {state.status}, so a "
+                "fork does not go on by itself; say in a message what it is to do",
+                code="message_needed",
+            )
+
+    async def source(self, transaction: Transaction) -> Source:
+        """The session that it comes from, and what was said in it up to there."""
+        session_id = self._from.session_id
+        session = None if session_id is None else await transaction.session(session_id)
+        if session is None:
+            return Source(session=None, messages=())
+        executions = await transaction.executions(session_id=session.id, limit=MOST_EXECUTIONS)
+        by_id = {execution.id: execution for execution in executions}
+        copied = await messages_that(
+            transaction, session.id, lambda message: self._was_said(message, by_id)
+        )
+        return Source(session=session, messages=tuple(copied))
+
+    def _was_said(self, message: SessionMessage, executions: dict[str, Execution]) -> bool:
+        if message.role not in (MessageRole.USER, MessageRole.ASSISTANT):
+            return False
+        of = executions.get(message.agent_execution_id or "")
+        if of is None or of.id != self._from.id:
+            # Of an execution that came before, or of a time before there were any.
+            at = message.created_at if of is None else of.created_at
+            return at < self._from.created_at
+        if message.role is MessageRole.USER and not message.metadata.get("steers"):
+            return True
+        return self._state.is_finished or message.created_at <= self._state.updated_at
+
+    def work(self, source: Source) -> Callable[[Transaction], Awaitable[Sent]]:
+        """The work of the transaction."""
+        session = self._session(source)
+        agent = registered(self._desk.agents, session)
+        at = later_than(session, session.created_at)
+        message = self._message(session, at)
+        execution = queued_execution(
+            session,
+            agent,
+            id=self._execution_id,
+            user_id=self._who.user_id,
+            at=at,
+            message_ids=[] if message is None else [message.id],
+        )
+        state = self._forked(message)
+        snapshot = self._snapshot(execution, state, at)
+        if self._goes_on:
+            execution = replace(execution, last_snapshot_id=snapshot.id)
+        session = replace(session, last_execution_id=execution.id, last_snapshot_id=snapshot.id)
+        copies = [self._copy(said, session) for said in source.messages]
+        told = [(self._note(session, at), EventType.MESSAGE_SENT)]
+        if message is not None:
+            told.append((message, EventType.MESSAGE_SENT))
+        told.append((queued_message(execution, session, at), EventType.EXECUTION_QUEUED))
+
+        async def fork(transaction: Transaction) -> Sent:
+            before = await transaction.session(session.id)
+            if before is None:
+                await transaction.add_session(session)
+                await transaction.add_execution(execution)
+                await transaction.add_snapshot(snapshot)
+                stored = await transaction.add_messages(
+                    session, [*copies, *(said for said, _ in told)]
+                )
+                new = zip(stored[len(copies) :], (kind for _, kind in told), strict=True)
+                await transaction.append_events(session, [message_event(*it) for it in new])
+                await self._desk.jobs.enqueue(transaction, execution.id)
+            now = before or await transaction.session(session.id) or session
+            shown = told[0][0] if message is None else message
+            there = await transaction.message(shown.id) or shown
+            return Sent(session=now, message=there, execution=execution)
+
+        return fork
+
+    def _session(self, source: Source) -> Session:
+        now, old = self._desk.clock.now(), source.session
+        title = f"Fork of {(old and old.title) or self._from.agent_type}"
+        metadata: dict[str, Any] = {} if old is None else dict(old.metadata)
+        metadata["forked_from"] = {
+            "execution_id": self._from.id,
+            "step_number": self._state.step_count,
+        }
+        base = Session(
+            id=self._session_id,
+            tenant_id=self._from.tenant_id,
+            user_id=self._who.user_id,
+            agent_type=self._from.agent_type,
+            created_at=now,
+            updated_at=now,
+            title=title[:MAX_TITLE_CHARACTERS],
+            metadata=metadata,
+        )
+        if old is None:
+            return base
+        return replace(
+            base,
+            when_busy=old.when_busy,
+            related_type=old.related_type,
+            related_id=old.related_id,
+            initial_context_url=old.initial_context_url,
+        )
+
+    def _message(self, session: Session, at: datetime) -> SessionMessage | None:
+        if self._text is None:
+            return None
+        return SessionMessage(
+            id=derived_id(self._session_id, "message"),
+            tenant_id=session.tenant_id,
+            session_id=session.id,
+            role=MessageRole.USER,
+            content=self._text,
+            created_at=at,
+            agent_execution_id=self._execution_id,
+        )
+
+    def _note(self, session: Session, at: datetime) -> SessionMessage:
+        return SessionMessage(
+            id=derived_id(self._session_id, "forked"),
+            tenant_id=session.tenant_id,
+            session_id=session.id,
+            role=MessageRole.INFO,
+            content=f"Forked from execution {self._from.id} after step {self._state.step_count}",
+            created_at=at,
+            agent_execution_id=self._execution_id,
+            metadata={"event_type": EventType.MESSAGE_SENT.value},
+        )
+
+    def _copy(self, message: SessionMessage, session: Session) -> SessionMessage:
+        metadata = {name: it for name, it in message.metadata.items() if name not in _NOT_COPIED}
+        return replace(
+            message,
+            id=derived_id(self._session_id, "copy", message.id),
+            session_id=session.id,
+            tenant_id=session.tenant_id,
+            agent_execution_id=None,
+            idempotency_key=None,
+            metadata={**metadata, "copied_from": message.id},
+        )
+
+    def _forked(self, message: SessionMessage | None) -> AgentState:
+        # Two sessions never tell of the same agent.
+        state = replace(self._state, agent_id=derived_id(self._session_id, "agent"))
+        if not self._goes_on:
+            if state.status is AgentStatus.PAUSED:
+                end = cancelled_end("the fork went on without an answer")
+                state = end_state(state, end.outcome, self._desk.clock)
+            return state
+        if state.execution is not None:
+            state = replace(state, execution=replace(state.execution, id=self._execution_id))
+            state = state.with_answers_dropped(NOT_APPROVED_HERE)
+        if message is not None:
+            state = state.with_message(Message.user(message.content, id=message.id))
+        return state
+
+    def _snapshot(self, execution: Execution, state: AgentState, at: datetime) -> Snapshot:
+        """A whole one. What did not go on belongs to no step of the new execution."""
+        chain = SnapshotChain(self._desk.settings.snapshot_growth)
+        id = derived_id(self._session_id, "snapshot")
+        snapshot = chain.next(execution, state, id=id, at=at, is_final=False)
+        return snapshot if self._goes_on else replace(snapshot, step_number=0)
+
+
+_NOT_COPIED = ("steers", "fingerprint")

@@ -1,0 +1,179 @@
+"""What people do with executions and sessions: cancel, answer, resume, fork, rename, close.
+
+All by id; whether they may was checked by the caller. Every wish is one transaction, and is either
+fulfilled or changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from stepwell.clock import Clock, SystemClock
+from stepwell.ids import IdFactory, new_id
+from stepwell.sessions.directory import AgentDirectory
+from stepwell.sessions.endings.end_request import request_end
+from stepwell.sessions.errors import ConflictError
+from stepwell.sessions.intake.admission import Desk, Sent
+from stepwell.sessions.intake.checks import checked_text
+from stepwell.sessions.ports import Jobs, Store, Transaction
+from stepwell.sessions.principal import Principal
+from stepwell.sessions.records import (
+    Execution,
+    ExecutionStatus,
+    Session,
+    SessionStatus,
+    WhenBusy,
+)
+from stepwell.sessions.requests.answer import answered_by
+from stepwell.sessions.requests.fork import Forking
+from stepwell.sessions.requests.grant import Granted, granted_by
+from stepwell.sessions.requests.resume import Changed, Decide, TakingUp, locked, there
+from stepwell.sessions.requests.session_change import SessionChange
+from stepwell.sessions.settings import SessionSettings
+from stepwell.sessions.views.reader import Reader
+
+DEFAULT_SETTINGS = SessionSettings()
+ROUNDS = 5
+"""How often a change that somebody else was faster with is tried again."""
+
+
+class Lifecycle:
+    """Changes executions and sessions on request."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: Jobs,
+        agents: AgentDirectory,
+        *,
+        settings: SessionSettings = DEFAULT_SETTINGS,
+        clock: Clock | None = None,
+        new_id: IdFactory = new_id,
+    ) -> None:
+        self._store = store
+        self._desk = Desk(jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock())
+        self._reader = Reader(store)
+        self._new_id = new_id
+
+    async def cancel(self, execution_id: str, *, reason: str = "") -> Execution:
+        """End it: at once if it waits, else as soon as its worker hears of it."""
+        request = self._desk.end_request(checked_text(reason, "the reason"))
+
+        async def work(transaction: Transaction) -> Execution:
+            _, execution = await locked(transaction, execution_id)
+            await _check_root(transaction, execution)
+            if execution.status is ExecutionStatus.CANCELLED:
+                return execution
+            if execution.status.is_over:
+                raise ConflictError(
+                    f"execution {execution_id} is over ({execution.status}); there is nothing to "
+                    "cancel",
+                    code="already_over",
+                )
+            return await request_end(transaction, execution, request)
+
+        return await self._store.write(work, name="cancel")
+
+    async def answer(
+        self, execution_id: str, question_id: str | None, answer: Any, *, call_id: str | None = None
+    ) -> Execution:
+        """Answer one question of a paused execution; when none is left, it goes on.
+
+        Raises ``QuestionChangedError`` unless the question is waited for, and is that of the call
+        if ``call_id`` names one.
+        """
+        decide = answered_by(question_id, answer, call_id=call_id)
+        return await self._take_up(execution_id, decide, name="answer")
+
+    async def resume(
+        self,
+        execution_id: str,
+        *,
+        question_id: str | None = None,
+        steps: int = 0,
+        tokens: int = 0,
+        seconds: float = 0.0,
+        cost: float = 0.0,
+        accept_change: bool = False,
+    ) -> Execution:
+        """Grant a paused execution more to spend, or take up one that was set aside.
+
+        One that waits for more takes the grant only for its ``question_id``.
+        """
+        granted = Granted(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
+        decide = granted_by(
+            granted, self._desk.agents, question_id=question_id, accept_change=accept_change
+        )
+        return await self._take_up(execution_id, decide, name="resume")
+
+    async def fork(
+        self,
+        who: Principal,
+        execution_id: str,
+        *,
+        step_number: int | None = None,
+        message: str | None = None,
+    ) -> Sent:
+        """A new session that begins with what this execution knew after that step.
+
+        It goes on by itself if the execution would have; otherwise ``message`` says what to do.
+        """
+        execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
+        state = await self._reader.state_at(execution_id, step_number)
+        forking = Forking(self._desk, who, execution, state, self._new_id, message)
+        source = await self._store.read(forking.source)
+        return await self._store.write(forking.work(source), name="fork")
+
+    async def change_session(
+        self,
+        session_id: str,
+        *,
+        title: str | UnsetType | None = UNSET,
+        status: SessionStatus | UnsetType = UNSET,
+        when_busy: WhenBusy | UnsetType = UNSET,
+        metadata: Mapping[str, Any] | UnsetType = UNSET,
+    ) -> Session:
+        """Rename, archive, close or reopen it, or say what happens to messages while it is busy.
+
+        Closing cancels what is not over, and can't be undone.
+        """
+        change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
+        work = change.checked().work(
+            session_id, self._new_id(), self._desk.end_request("session closed")
+        )
+        return await self._store.write(work, name="change_session")
+
+    async def _take_up(self, execution_id: str, decide: Decide, *, name: str) -> Execution:
+        taking_up = TakingUp(self._desk, self._store, execution_id, self._new_id())
+        for _ in range(ROUNDS):
+            execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
+            work = await taking_up.work(execution, decide)
+            try:
+                return await self._store.write(work, name=name)
+            except Changed:
+                continue
+        raise ConflictError(
+            f"execution {execution_id} changes faster than it can be answered; try again",
+            code="changed_meanwhile",
+        )
+
+
+async def _root(transaction: Transaction, execution_id: str) -> Execution:
+    """The execution, if it is nobody's subagent."""
+    execution = await there(transaction, execution_id)
+    await _check_root(transaction, execution)
+    return execution
+
+
+async def _check_root(transaction: Transaction, execution: Execution) -> None:
+    """A subagent is part of the execution that runs it: its wishes are that one's."""
+    root = execution
+    while root.parent_execution_id is not None:
+        root = await there(transaction, root.parent_execution_id)
+    if root is not execution:
+        raise ConflictError(
+            f"execution {execution.id} is that of a subagent and can't be changed by itself; use "
+            f"execution {root.id}, which it belongs to",
+            code="subagent",
+        )

@@ -1,0 +1,1 @@
+"""Stored executions as people and programs read them. Never writes."""
