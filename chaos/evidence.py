@@ -11,15 +11,10 @@ from msgspec import Struct
 from chaos.scenario import order_fault
 from chaos.witness import lines_of
 from stepwell import StepwellError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    LoggedEvent,
-    Session,
-    SessionMessage,
-)
+from stepwell.sessions.records import Execution, LoggedEvent, Session, SessionMessage
 
 PAGE = 500
 
@@ -154,7 +149,7 @@ async def _state_faults(
     for execution in executions:
         rows = await store.read(lambda tx, id=execution.id: tx.snapshots(id))
         never_ran = execution.status is ExecutionStatus.CANCELLED and execution.attempt == 0
-        if execution.status.is_over and not never_ran and (not rows or not rows[-1].is_final):
+        if execution.status.is_terminal and not never_ran and (not rows or not rows[-1].is_final):
             bad.append(f"execution {execution.id} has no final snapshot")
         for row in rows:
             try:

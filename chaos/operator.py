@@ -14,11 +14,12 @@ from chaos.operations import operations
 from chaos.progress import Progress
 from chaos.scenario import PlannedCall, note_text
 from chaos.settings import USER, ChaosSettings
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.intake.intake import Intake, NewMessage
 from stepwell.sessions.ports import ExecutionFilter, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.lifecycle import Lifecycle
 
 MOST = 1000
@@ -63,7 +64,7 @@ class Operator:
 
     async def _operate(self, number: int, execution: Execution) -> None:
         planned, done = operations(number, self._settings.seed), self._progress.done
-        steps, is_over = execution.step_count, execution.status.is_over
+        steps, is_over = execution.step_count, execution.status.is_terminal
         for index, note in enumerate(planned.notes):
             runs = execution.status is ExecutionStatus.RUNNING and steps >= 2 * index
             if f"note {note}" not in done and (runs or is_over):
@@ -107,7 +108,7 @@ class Operator:
         self._progress.add_done(f"cancel {number}")
 
     async def _fork(self, number: int, execution: Execution, step: int) -> None:
-        facts = facts_of(execution) if execution.status.is_over else None
+        facts = facts_of(execution) if execution.status.is_terminal else None
         try:
             fork = await self._lifecycle.fork(USER, execution.id, step_number=step)
         except (ConflictError, RefusedError) as error:

@@ -18,7 +18,8 @@ from chaos.scenario import (
     scenario_in,
     unknown_in,
 )
-from stepwell.sessions.records import EventType, Execution, ExecutionStatus, MessageRole
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import EventType, Execution, MessageRole
 
 ENDS = (EventType.EXECUTION_COMPLETED, EventType.EXECUTION_FAILED, EventType.EXECUTION_CANCELLED)
 
@@ -50,13 +51,13 @@ class Outcomes:
             wanted = scenario(number, evidence.seed)
             faults = list(self._faults(wanted, self._by_id[ids[0]], source=None))
             self.wrong.extend(faults)
-            self.finished += not faults and self._by_id[ids[0]].status.is_over
+            self.finished += not faults and self._by_id[ids[0]].status.is_terminal
         self._look_at_forks(evidence, {id: number for number, ids in asked.items() for id in ids})
         self.lost.extend(
             f"execution {execution.id} is still {execution.status} after attempt "
             f"{execution.attempt}"
             for execution in evidence.executions
-            if not execution.status.is_over
+            if not execution.status.is_terminal
         )
 
     def _look_at_forks(self, evidence: Evidence, numbers: Mapping[str, int]) -> None:
@@ -81,7 +82,7 @@ class Outcomes:
         where = f"execution {execution.id} (scenario {wanted.number})"
         if source is not None:
             where = f"{where}, a fork of {source.id}"
-        if not execution.status.is_over:
+        if not execution.status.is_terminal:
             return  # told as lost
         if execution.status is ExecutionStatus.CANCELLED and execution.id in self._cancels:
             return

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from chaos.evidence import Evidence
 from chaos.outcomes import ENDS, ends_of, is_copy
 from chaos.scenario import notes_in
-from stepwell.sessions.records import ExecutionStatus, MessageRole
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import MessageRole
 
 
 class Requests:
@@ -40,7 +41,7 @@ class Requests:
         ends = ends_of(self._evidence)
         for execution in self._evidence.executions:
             found = ends.get(execution.id, Counter())
-            if not execution.status.is_over:
+            if not execution.status.is_terminal:
                 continue
             expected = f"execution.{execution.status}"
             if execution.status is ExecutionStatus.STOPPED:

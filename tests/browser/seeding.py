@@ -5,14 +5,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    MessageRole,
-    Session,
-    SessionMessage,
-)
+from stepwell.sessions.records import Execution, MessageRole, Session, SessionMessage
 from stepwell.stores.opening import open_store
 
 SESSION = "00000000-0000-7000-8000-000000000001"

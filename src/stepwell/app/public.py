@@ -10,6 +10,7 @@ from stepwell.app.config import (
     load_config,
 )
 from stepwell.app.log_ids import RunIdsFilter
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.auth import (
     ApiKeys,
     Authenticator,
@@ -33,7 +34,6 @@ from stepwell.sessions.intake.intake import NewMessage, NewSession, Sent
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
     Execution,
-    ExecutionStatus,
     MessageRole,
     Session,
     SessionMessage,

@@ -15,8 +15,9 @@ from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.broadcasting.delivery.delivery import Delivery
-from stepwell.journal.envelope import BroadcastStatus, Envelope, EnvelopeType
+from stepwell.journal.envelope import Envelope, EnvelopeType
 from stepwell.journal.schema import envelope_json_schema, envelope_typescript
+from stepwell.journal.status import BroadcastStatus
 
 __all__ = [
     "AgentEventEnvelopeAdapter",

@@ -37,8 +37,8 @@ from stepwell.events import (
     ToolCallStarted,
 )
 from stepwell.ids import IdFactory, new_id
-from stepwell.journal.envelope import BroadcastStatus
 from stepwell.journal.projector import Projector
+from stepwell.journal.status import BroadcastStatus
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.broadcasting")

@@ -249,7 +249,7 @@ class Conversation:
                         is_at_rest = is_at_rest or _comes_to_rest(item.event, execution_id)
                 if is_at_rest:
                     execution = await self.execution(execution_id)
-                    if execution.status.is_over or execution.status.value == "paused":
+                    if execution.status.is_terminal or execution.status.value == "paused":
                         return execution
         return await self.execution(execution_id)
 
@@ -287,7 +287,7 @@ class Conversation:
     async def ended(self, execution_id: str, reason: str) -> None:
         """End it, and wait until it is over."""
         await self.cancel(execution_id, reason)
-        while not (await self.follow(execution_id, _unheard)).status.is_over:
+        while not (await self.follow(execution_id, _unheard)).status.is_terminal:
             # It was to pause when the wish came; now it waits, and ends at once.
             await self.cancel(execution_id, reason)
 

@@ -1,4 +1,4 @@
-"""The envelopes that user interfaces see: their types, statuses and payloads.
+"""The envelopes that user interfaces see: their types and payloads.
 
 One stable schema: the JSON Schema and the TypeScript types in ``schema_files/`` are generated from
 these classes. Words are wire words and never change; a new field may be added, none is taken away.
@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from stepwell.continuation import AgentStatus, ContinuationDecision, StopReason
+from stepwell.continuation import ContinuationDecision, StopReason
+from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import FinishReason, Usage
 from stepwell.state import ToolOutcome
 
@@ -33,35 +34,6 @@ class TransientType(StrEnum):
 
     THINKING = "agent.thinking"
     TOOL_PROGRESS = "agent.tool.progress"
-
-
-class BroadcastStatus(StrEnum):
-    """Where an execution stands, as user interfaces see it."""
-
-    IDLE = "idle"
-    PROCESSING = "processing"
-    PAUSED = "paused"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    STOPPED = "stopped"
-
-    @classmethod
-    def of(cls, status: AgentStatus) -> "BroadcastStatus":
-        """The word for an agent's status.
-
-        >>> BroadcastStatus.of(AgentStatus.IN_PROGRESS)
-        <BroadcastStatus.PROCESSING: 'processing'>
-        """
-        return cls.PROCESSING if status is AgentStatus.IN_PROGRESS else cls(status.value)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether nothing follows; a paused execution goes on."""
-        return self not in _GOES_ON
-
-
-_GOES_ON = {BroadcastStatus.IDLE, BroadcastStatus.PROCESSING, BroadcastStatus.PAUSED}
 
 
 class Tokens(Struct, frozen=True, kw_only=True):

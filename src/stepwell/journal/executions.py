@@ -14,7 +14,8 @@ from stepwell.events import (
     SubagentSpawning,
     ToolCallStarted,
 )
-from stepwell.journal.envelope import BroadcastStatus, Spawn, StatusPayload
+from stepwell.journal.envelope import Spawn, StatusPayload
+from stepwell.journal.status import BroadcastStatus
 
 logger = logging.getLogger("stepwell.broadcasting")
 

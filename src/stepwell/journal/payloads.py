@@ -22,7 +22,6 @@ from stepwell.events import (
 )
 from stepwell.journal.config import ProjectionConfig
 from stepwell.journal.envelope import (
-    BroadcastStatus,
     ContinuationPayload,
     StatusPayload,
     StepCompletedPayload,
@@ -37,6 +36,7 @@ from stepwell.journal.envelope import (
     Waiting,
 )
 from stepwell.journal.executions import TrackedExecution
+from stepwell.journal.status import BroadcastStatus
 from stepwell.journal.summaries import args_summary, result_summary, told_args
 from stepwell.messages import Usage
 from stepwell.state import ToolOutcome

@@ -33,7 +33,6 @@ from stepwell.journal import payloads
 from stepwell.journal.config import ProjectionConfig
 from stepwell.journal.entry import CallDetail, Entry
 from stepwell.journal.envelope import (
-    BroadcastStatus,
     EnvelopeType,
     Payload,
     StatusPayload,
@@ -41,6 +40,7 @@ from stepwell.journal.envelope import (
     TransientType,
 )
 from stepwell.journal.executions import Executions, TrackedExecution
+from stepwell.journal.status import BroadcastStatus
 
 logger = logging.getLogger("stepwell.broadcasting")
 

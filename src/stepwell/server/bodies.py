@@ -17,7 +17,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from stepwell.sessions.records import ExecutionStatus, SessionStatus, WhenBusy
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import SessionStatus, WhenBusy
 
 _LARGEST_INT = 2**63
 _MOST_UNKNOWN_FIELDS = 500

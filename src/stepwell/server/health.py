@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.services import Services
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 
 _LOOKED_AT = 100
 OK = "ok"

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stepwell.sessions.records import (
-    ApiKey,
-    Execution,
-    ExecutionStatus,
-    Session,
-    SessionMessage,
-    Snapshot,
-)
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import ApiKey, Execution, Session, SessionMessage, Snapshot
 
 if TYPE_CHECKING:
     from stepwell.sessions.directory import RegisteredAgent

@@ -16,14 +16,9 @@ from stepwell.events import AgentEvent
 from stepwell.ids import IdFactory
 from stepwell.journal.config import ProjectionConfig
 from stepwell.journal.entry import Entry, payload_data
-from stepwell.journal.envelope import (
-    BroadcastStatus,
-    EnvelopeType,
-    StatusPayload,
-    StreamChunkPayload,
-    timestamp,
-)
+from stepwell.journal.envelope import EnvelopeType, StatusPayload, StreamChunkPayload, timestamp
 from stepwell.journal.projector import Projector
+from stepwell.journal.status import BroadcastStatus
 from stepwell.sessions.attempt.live_text import LiveText
 from stepwell.sessions.attempt.open_responses import OpenResponses
 from stepwell.sessions.ids import derived_id, nearby_id

@@ -20,17 +20,12 @@ from stepwell.events import (
     ToolCallCompleted,
 )
 from stepwell.journal.payloads import retry_text
+from stepwell.journal.status import ExecutionStatus
 from stepwell.journal.summaries import args_summary, result_summary
 from stepwell.messages import INCOMPLETE, ToolCall
 from stepwell.sessions.ids import nearby_id
 from stepwell.sessions.log import Note
-from stepwell.sessions.records import (
-    EventType,
-    Execution,
-    ExecutionStatus,
-    MessageRole,
-    SessionMessage,
-)
+from stepwell.sessions.records import EventType, Execution, MessageRole, SessionMessage
 from stepwell.sessions.views.hints import explained, prompt_of
 from stepwell.state import AgentState, StepExecution, ToolExecution, ToolOutcome
 

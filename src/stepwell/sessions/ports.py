@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.bus import Bus, OpenText
 from stepwell.sessions.claim_ports import ClaimRows, Fenced
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
-    ExecutionStatus,
     LoggedEvent,
     Session,
     SessionMessage,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.continuation import AgentStatus
+from stepwell.journal.status import ExecutionStatus
 from stepwell.state import Pending, PendingKind, Question
 
 
@@ -30,39 +30,6 @@ class MessageRole(StrEnum):
     ASSISTANT = "assistant"
     INFO = "info"
     NOTIFICATION = "notification"
-
-
-class ExecutionStatus(StrEnum):
-    """Where an execution stands."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    PAUSED = "paused"
-    COMPLETED = "completed"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @classmethod
-    def after(cls, status: AgentStatus) -> "ExecutionStatus":
-        """The word for the status that a run left its state in.
-
-        >>> ExecutionStatus.after(AgentStatus.IN_PROGRESS)
-        <ExecutionStatus.RUNNING: 'running'>
-        """
-        return cls.RUNNING if status is AgentStatus.IN_PROGRESS else cls(status.value)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing follows; a paused execution goes on.
-
-        >>> ExecutionStatus.PAUSED.is_over, ExecutionStatus.FAILED.is_over
-        (False, True)
-        """
-        return self not in _GOES_ON
-
-
-_GOES_ON = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING, ExecutionStatus.PAUSED)
 
 
 class WhenBusy(StrEnum):

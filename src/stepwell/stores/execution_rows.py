@@ -7,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import and_, case, func, select, update
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.claim_ports import Claim, Fenced, HeldExecution
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import ExecutionFilter
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.stores import claim_queries
 from stepwell.stores import tables as t
 from stepwell.stores.codec import json_of

@@ -28,7 +28,7 @@ def executions_query(
     if cursor is not None:
         conditions.append(before(executions, "created_at"))
         values["cursor_time"], values["cursor_id"] = cursor
-    is_over = which.status is None or which.status.is_over
+    is_over = which.status is None or which.status.is_terminal
     # Few are unfinished, and they may be the oldest: they have indexes of their own.
     listed = literally(f"agent_executions.{LISTED if is_over else UNFINISHED}")
     in_tenant = (executions.c.tenant_id == given("tenant"), listed, *conditions)

@@ -31,12 +31,8 @@ from sqlalchemy import (
     text,
 )
 
-from stepwell.sessions.records import (
-    ExecutionStatus,
-    MessageRole,
-    SessionStatus,
-    WhenBusy,
-)
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import MessageRole, SessionStatus, WhenBusy
 from stepwell.stores.types import Document, ExactDocument, Id, UtcTime
 
 metadata = MetaData(

@@ -1,7 +1,7 @@
 """What a store does with workers and claims: leases, takeovers, and a fair order."""
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Store
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.testing.stores_rows import (
     a_session,
     a_worker,

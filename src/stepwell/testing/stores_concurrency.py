@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.testing.stores_rows import (
     a_message,
     a_session,

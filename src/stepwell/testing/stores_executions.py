@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import ExecutionFilter, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.testing.stores_rows import (
     TENANT,
     a_message,

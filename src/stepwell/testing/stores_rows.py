@@ -7,10 +7,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import NewEvent, Store, Transaction
 from stepwell.sessions.records import (
     Execution,
-    ExecutionStatus,
     MessageRole,
     Session,
     SessionMessage,

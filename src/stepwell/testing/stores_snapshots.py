@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.errors import StepwellError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, StepIntent
+from stepwell.sessions.records import Execution, StepIntent
 from stepwell.testing.stores_rows import (
     TENANT,
     a_session,

@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import ApiKey, ExecutionStatus
+from stepwell.sessions.records import ApiKey
 from stepwell.testing.stores_rows import (
     TENANT,
     a_message,

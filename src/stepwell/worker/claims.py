@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.takeovers import (
     note_takeover,
     takeover_of,
@@ -20,7 +21,7 @@ from stepwell.sessions.attempt.takeovers import (
 from stepwell.sessions.claim_ports import Claim
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.lease import WorkerLease
 

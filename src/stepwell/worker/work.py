@@ -15,12 +15,13 @@ from msgspec import Struct, field
 from stepwell.clock import Clock, SystemClock
 from stepwell.foreign import abandon
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.outside import mark_failed
 from stepwell.sessions.errors import LostLeaseError, StoreUnavailableError
 from stepwell.sessions.ports import Jobs, Store, execution_topic
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
 from stepwell.worker.claims import Claims
 from stepwell.worker.heartbeat import Heartbeat, HeartbeatReport

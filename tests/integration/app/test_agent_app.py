@@ -39,7 +39,7 @@ async def ended(app: AgentApp, execution_id: str) -> str:
     while True:
         row = await services.store.read(lambda tx: tx.execution(execution_id))
         assert row is not None
-        if row.status.is_over:
+        if row.status.is_terminal:
             return row.status
         await services.clock.sleep(0.02)
 

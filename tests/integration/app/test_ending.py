@@ -14,8 +14,9 @@ from stepwell import Agent
 from stepwell.app.agent_app import AgentApp
 from stepwell.cli.starting import started
 from stepwell.errors import ConfigurationError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import StoreUnavailableError
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.stores.opening import open_store
 from stepwell.testing import ScriptedModel
 

@@ -70,7 +70,7 @@ async def run_once(app: AgentApp) -> Any:
     while True:
         row = await app.services.store.read(lambda tx: tx.execution(id))
         assert row is not None
-        if row.status.is_over:
+        if row.status.is_terminal:
             return row
         await app.services.clock.sleep(0.02)
 

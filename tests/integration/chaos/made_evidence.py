@@ -6,13 +6,8 @@ from typing import Any
 
 from chaos.evidence import Evidence, SubscriberLog
 from chaos.scenario import DENIED, STEPS, UNKNOWN, scenario
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    LoggedEvent,
-    MessageRole,
-    SessionMessage,
-)
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import Execution, LoggedEvent, MessageRole, SessionMessage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 AT = START.timestamp()

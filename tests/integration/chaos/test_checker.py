@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from chaos.checker import Demands, Report, checked
 from chaos.evidence import Evidence, SubscriberLog
 from chaos.scenario import scenario
-from stepwell.sessions.records import ExecutionStatus, MessageRole
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import MessageRole
 from tests.integration.chaos.made_evidence import (
     SEED,
     SESSION,

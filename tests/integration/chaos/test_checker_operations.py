@@ -10,7 +10,8 @@ from chaos.checker import Demands, Report, checked
 from chaos.evidence import Evidence, SubscriberLog
 from chaos.operator import facts_of
 from chaos.scenario import note_answer, note_text, scenario
-from stepwell.sessions.records import ExecutionStatus, MessageRole, Session
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import MessageRole, Session
 from tests.integration.chaos.made_evidence import (
     SEED,
     SESSION,

@@ -11,9 +11,9 @@ import pytest
 from stepwell.agent import Agent
 from stepwell.app import AgentApp, RetentionPolicy
 from stepwell.app.config import Config
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.testing import ScriptedModel
 from tests.integration.cli.command_line import CommandLine, write_shop
 from tests.servers.postgres_server import database_of_its_own

@@ -98,7 +98,7 @@ async def ran(agent: Agent, folder: Path, answers: dict[str, Any] | None = None)
             while True:
                 row = await services.store.read(lambda tx: tx.execution(id))
                 assert row is not None
-                if row.status.is_over or (row.status.value == "paused" and not answers):
+                if row.status.is_terminal or (row.status.value == "paused" and not answers):
                     return id
                 if row.status.value == "paused":
                     call_id, answer = (answers or {}).popitem()

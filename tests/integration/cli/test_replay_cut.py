@@ -70,7 +70,7 @@ class FallsAsleep:
 
 
 async def until_over(app: AgentApp, id: str) -> None:
-    await until(app, id, lambda row: row.status.is_over)
+    await until(app, id, lambda row: row.status.is_terminal)
 
 
 async def until(app: AgentApp, id: str, fits: Callable[[Execution], bool]) -> None:

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from stepwell.agent import Agent
+from stepwell.journal.status import ExecutionStatus
 from stepwell.models import ModelRequest
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.sessions.settings import SessionSettings
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted

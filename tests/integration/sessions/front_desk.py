@@ -12,6 +12,7 @@ from stepwell.agent import Agent
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.clock import Clock, SystemClock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.models import ModelRequest
 from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.directory import AgentDirectory
@@ -20,7 +21,6 @@ from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
     Execution,
-    ExecutionStatus,
     LoggedEvent,
     Session,
     SessionMessage,

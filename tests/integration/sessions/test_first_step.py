@@ -130,7 +130,7 @@ async def test_a_deadline_while_an_intent_is_stored_runs_no_tool_and_ends_the_ru
         status = await here.run(id, store=store)
         row = await here.execution(id)
         assert row.status == status
-        assert status.is_over
+        assert status.is_terminal
         assert store.names[0] == "intent"
         assert pay.calls == []
         assert not any("not known" in text for text in await here.texts("notification"))

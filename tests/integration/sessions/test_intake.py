@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.errors import AgentNotFoundError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import (
     ConflictError,
     NotThereError,
@@ -17,7 +18,7 @@ from stepwell.sessions.intake.contexts import AllowedContexts, Context
 from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus
+from stepwell.sessions.records import MessageRole, SessionStatus
 from tests.integration.sessions.front_desk import ADA, FrontDesk, NotedJobs, desk_at, talker
 
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.intake.intake import NewSession, Sent
 from stepwell.sessions.ports import execution_topic
-from stepwell.sessions.records import ExecutionStatus, WhenBusy
+from stepwell.sessions.records import WhenBusy
 from stepwell.state import ToolOutcome
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 

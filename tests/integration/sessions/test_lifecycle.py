@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell import Agent, Approval, UseApprovals, tool
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import (
     ConflictError,
     NotThereError,
@@ -13,7 +14,7 @@ from stepwell.sessions.errors import (
     RefusedError,
 )
 from stepwell.sessions.ports import execution_topic
-from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
+from stepwell.sessions.records import Execution, SessionStatus, WhenBusy
 from stepwell.sessions.settings import WhenChanged
 from stepwell.testing import ScriptedModel, call
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker

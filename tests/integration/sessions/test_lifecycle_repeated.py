@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
 from stepwell.sessions.ports import Bus, Store, Transaction
-from stepwell.sessions.records import ExecutionStatus, SessionStatus, WhenBusy
+from stepwell.sessions.records import SessionStatus, WhenBusy
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.errors import LostLeaseError, SessionError
-from stepwell.sessions.records import Execution, ExecutionStatus, SessionStatus, WhenBusy
+from stepwell.sessions.records import Execution, SessionStatus, WhenBusy
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.integration.sessions.world import Crash
 
@@ -114,8 +115,8 @@ async def assert_settled(desk: FrontDesk, session_id: str, what: object) -> None
         if event.type == "agent.status" and event.payload["status"] in TERMINAL:
             told.setdefault(event.execution_id, []).append(event.payload["status"])
     for row in await desk.store.read(lambda tx: tx.executions(session_id=session_id)):
-        assert told.get(row.id, []) == ([str(row.status)] if row.status.is_over else []), what
-        if row.status.is_over:
+        assert told.get(row.id, []) == ([str(row.status)] if row.status.is_terminal else []), what
+        if row.status.is_terminal:
             assert row.decision is not None, what
             assert row.stop_reason is not None, what
 

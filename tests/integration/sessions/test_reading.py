@@ -7,11 +7,12 @@ import pytest
 from msgspec import json
 
 from stepwell.continuation import AgentStatus
+from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import ConflictError, NotThereError, RefusedError
 from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, ExecutionStatus, MessageRole, WhenBusy
+from stepwell.sessions.records import Execution, MessageRole, WhenBusy
 from tests.integration.sessions.front_desk import ADA, FrontDesk, desk_at, talker
 
 COMPLETED = ExecutionStatus.COMPLETED

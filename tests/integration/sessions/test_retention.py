@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions import snapshot_chain
 from stepwell.sessions.endings.close import close_execution
@@ -15,7 +16,7 @@ from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.intake.admission import Desk, Sent
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.grant import Granted, granted_by
 from stepwell.sessions.requests.resume import Changed, TakingUp
 from stepwell.sessions.retention import Retention, RetentionPolicy, RetentionReport

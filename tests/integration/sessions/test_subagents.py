@@ -102,7 +102,7 @@ async def test_after_a_crash_no_subagent_is_left_running_and_none_is_repeated(
             await here.run(id, store=store)
         assert await here.run(id, dead=True) == "completed"
         rows = await children(here, id)
-        assert all(row.status.is_over for row in rows)
+        assert all(row.status.is_terminal for row in rows)
         assert len(rows) <= 1
         assert await here.texts("assistant") == ["The scout saw trees."]
 

@@ -109,7 +109,7 @@ async def taken_over(here: World, id: str, crashes: Sequence[tuple[int, bool]]) 
     happened = 0
     for at, after in crashes:
         row = await here.execution(id)
-        if row.status.is_over:
+        if row.status.is_terminal:
             break
         store = CrashingStore(here.store, at=at, after=after)
         try:
@@ -117,7 +117,7 @@ async def taken_over(here: World, id: str, crashes: Sequence[tuple[int, bool]]) 
         except Crash:
             happened += 1
     row = await here.execution(id)
-    if not row.status.is_over:
+    if not row.status.is_terminal:
         await here.run(id, dead=happened > 0)
     return happened
 

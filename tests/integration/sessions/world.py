@@ -10,13 +10,13 @@ from typing import Any
 
 from stepwell.agent import Agent
 from stepwell.clock import SystemClock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import (
     Execution,
-    ExecutionStatus,
     LoggedEvent,
     MessageRole,
     Session,

@@ -14,9 +14,10 @@ from alembic import command
 from sqlalchemy import create_engine
 
 from stepwell.errors import SerializationError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl, Runner
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.views.reader import Reader
 from stepwell.stores.errors import DamagedDataError

@@ -14,8 +14,8 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from stepwell.clock import SystemClock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import ExecutionFilter, Store
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.stores import claim_queries, execution_rows, session_rows
 from stepwell.stores.codec import bind_value
 from stepwell.stores.lane import Statements

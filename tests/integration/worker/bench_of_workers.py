@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
 from stepwell.ids import new_id
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, Session
+from stepwell.sessions.records import Execution, Session
 from stepwell.sessions.settings import SessionSettings
 from stepwell.stores.opening import open_store
 from stepwell.worker.jobs import PolledJobs
@@ -129,7 +130,7 @@ class Place:
 
     async def all_over(self, ids: list[str], seconds: float = ENOUGH_SECONDS) -> list[Execution]:
         """The rows, once all are over."""
-        return [await self.until(id, lambda found: found.status.is_over, seconds) for id in ids]
+        return [await self.until(id, lambda found: found.status.is_terminal, seconds) for id in ids]
 
     async def all_finished(
         self, ids: list[str], seconds: float = ENOUGH_SECONDS

@@ -13,12 +13,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepwell.clock import SystemClock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.endings.close import close_execution
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
 
 MAX_CRASHES = 3

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from stepwell.sessions.records import ExecutionStatus
+from stepwell.journal.status import ExecutionStatus
 from tests.integration.worker.bench_of_workers import Place, workers
 from tests.integration.worker.test_work import stolen, work_at
 

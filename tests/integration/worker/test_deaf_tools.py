@@ -16,9 +16,9 @@ import pytest
 
 from stepwell.agent import Agent
 from stepwell.app import AgentApp
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ExecutionStatus
 from stepwell.testing import ScriptedModel
 
 DEAF = """

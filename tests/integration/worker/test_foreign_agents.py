@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.ids import new_id
-from stepwell.sessions.records import ExecutionStatus
+from stepwell.journal.status import ExecutionStatus
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker
 from tests.integration.worker.bench_of_workers import Place, settings_of

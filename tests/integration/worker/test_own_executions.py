@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from stepwell.clock import SystemClock
-from stepwell.sessions.records import ExecutionStatus
+from stepwell.journal.status import ExecutionStatus
 from stepwell.worker.work import Work
 from tests.integration.worker.bench_of_workers import Place, settings_of
 from tests.integration.worker.step_runner import StepRunner

@@ -7,7 +7,8 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from stepwell.ids import new_id
-from stepwell.sessions.records import ExecutionStatus, WorkerRecord
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import WorkerRecord
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker
 from tests.integration.worker.bench_of_workers import CLOCK, Place, settings_of

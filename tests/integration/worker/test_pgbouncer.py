@@ -8,9 +8,10 @@ import pytest
 
 from stepwell import Agent
 from stepwell.app.agent_app import AgentApp
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.testing import ScriptedModel
 from tests.servers.pgbouncer_server import pgbouncer_program, pgbouncer_running
 
@@ -52,7 +53,7 @@ async def test_server_and_worker_work_through_pgbouncer(
             return found
 
         async with asyncio.timeout(90):
-            while not all([(await row(id)).status.is_over for id in ids]):  # noqa: ASYNC110
+            while not all([(await row(id)).status.is_terminal for id in ids]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         rows = [await row(id) for id in ids]
     assert {(each.status, each.attempt) for each in rows} == {(ExecutionStatus.COMPLETED, 1)}

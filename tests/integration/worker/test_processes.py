@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from stepwell.sessions.records import ExecutionStatus
+from stepwell.journal.status import ExecutionStatus
 from tests.integration.worker.bench_of_workers import (
     BRIEF,
     Noted,

@@ -7,7 +7,7 @@ from sqlalchemy import make_url
 
 from stepwell.clock import SystemClock
 from stepwell.ids import new_id
-from stepwell.sessions.records import ExecutionStatus
+from stepwell.journal.status import ExecutionStatus
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker
 from tests.integration.worker.bench_of_workers import Place, place_at, settings_of

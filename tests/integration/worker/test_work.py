@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, execution_topic
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.testing import FakeClock
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker

@@ -19,7 +19,7 @@ from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.continuation import AgentStop
 from stepwell.drivers import ReActDriver
-from stepwell.journal.envelope import BroadcastStatus
+from stepwell.journal.status import BroadcastStatus
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 

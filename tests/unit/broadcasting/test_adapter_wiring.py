@@ -25,7 +25,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
-from stepwell.journal.envelope import BroadcastStatus
+from stepwell.journal.status import BroadcastStatus
 from stepwell.models import ModelRequest
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 from tests.answers import answer_call

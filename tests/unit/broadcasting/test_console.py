@@ -13,7 +13,6 @@ from stepwell.broadcasting.broadcasters.console import ConsoleBroadcaster
 from stepwell.continuation import ContinuationDecision, StopReason
 from stepwell.journal.envelope import (
     PAYLOADS,
-    BroadcastStatus,
     ContinuationPayload,
     Payload,
     StatusPayload,
@@ -26,6 +25,7 @@ from stepwell.journal.envelope import (
     Vote,
     Waiting,
 )
+from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import FinishReason
 from stepwell.state import ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.routes import shapes
 from stepwell.server.views import (
     execution_view,
@@ -18,7 +19,6 @@ from stepwell.server.views import (
 from stepwell.sessions.records import (
     ApiKey,
     Execution,
-    ExecutionStatus,
     MessageRole,
     Session,
     SessionMessage,

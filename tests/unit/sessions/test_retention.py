@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.errors import ConfigurationError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import NotThereError
-from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
+from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.retention import RetentionPolicy, new_heads, older_executions
 from stepwell.sessions.views.removed_snapshots import (
     StatesRemovedError,

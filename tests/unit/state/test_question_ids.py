@@ -16,9 +16,10 @@ from stepwell import (
     UseApprovals,
     UseSubagents,
 )
+from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.narration import told_pending
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
 SERIALIZER = AgentStateSerializer()

@@ -17,7 +17,8 @@ from stepwell.broadcasting.broadcasters.console_lines import (
     line_parts,
     one_line,
 )
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.status import BroadcastStatus
 
 _TIME_WIDTH = len("10:05:00 ")
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.hidden_text import replace_hidden
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.status import BroadcastStatus
 from stepwell.state import ToolOutcome
 
 Part = tuple[str, str]

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from stepwell.journal import Entry
 from stepwell.journal.envelope import (
-    BroadcastStatus,
     StatusPayload,
     StepCompletedPayload,
     StepStartedPayload,
@@ -18,6 +17,7 @@ from stepwell.journal.envelope import (
     ToolProgressPayload,
     ToolStartedPayload,
 )
+from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import Message, Usage
 from stepwell.protocols.ag_ui.ending import STOP_EVENT, stop_value, terminal_event
 from stepwell.protocols.ag_ui.messages import ADDED_RESULT, waiting_note, wire_messages

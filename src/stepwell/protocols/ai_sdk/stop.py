@@ -7,7 +7,8 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStatus, StopReason
-from stepwell.journal.envelope import BroadcastStatus, StatusPayload
+from stepwell.journal.envelope import StatusPayload
+from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import FinishReason, Usage
 from stepwell.protocols.ai_sdk.values import sendable
 from stepwell.protocols.call_ids import CallIds

@@ -4,13 +4,13 @@ from typing import Any
 
 from stepwell.journal import Entry
 from stepwell.journal.envelope import (
-    BroadcastStatus,
     StatusPayload,
     StepStartedPayload,
     StreamChunkPayload,
     ToolCompletedPayload,
     ToolStartedPayload,
 )
+from stepwell.journal.status import BroadcastStatus
 from stepwell.protocols.ai_sdk.values import sendable, sendable_text
 from stepwell.protocols.call_ids import CallIds
 from stepwell.protocols.client_stream import WireEvent

@@ -6,7 +6,6 @@ from typing import Any
 from stepwell.continuation import AgentStatus
 from stepwell.journal import Entry
 from stepwell.journal.envelope import (
-    BroadcastStatus,
     StatusPayload,
     StepCompletedPayload,
     StepStartedPayload,
@@ -16,6 +15,7 @@ from stepwell.journal.envelope import (
     ToolProgressPayload,
     ToolStartedPayload,
 )
+from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import FinishReason
 from stepwell.protocols.ai_sdk.step_text import SUPERSEDED, StepText, TextChange
 from stepwell.protocols.ai_sdk.stop import Stop

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.execution_stream import FollowedExecution
 from stepwell.server.policy import require
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
@@ -12,7 +13,7 @@ from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.intake import NewMessage, Sent
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, ExecutionStatus, Session
+from stepwell.sessions.records import Execution, Session
 from stepwell.state import Approval, PendingKind
 
 if TYPE_CHECKING:

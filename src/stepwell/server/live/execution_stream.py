@@ -16,13 +16,13 @@ from stepwell.journal import Entry
 from stepwell.journal.entry import CallDetail
 from stepwell.journal.envelope import (
     PAYLOADS,
-    BroadcastStatus,
     EnvelopeType,
     StepCompletedPayload,
     StepStartedPayload,
     ToolCompletedPayload,
     ToolStartedPayload,
 )
+from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.messages import Message
 from stepwell.protocols.client_stream import ClientTranslator, WireEvent, encode_sse
 from stepwell.server.live.feed import LiveSubscription, Reset
@@ -31,7 +31,7 @@ from stepwell.server.live.sse import KEEP_ALIVE, is_ending
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, ExecutionStatus, LoggedEvent, SessionMessage
+from stepwell.sessions.records import Execution, LoggedEvent, SessionMessage
 from stepwell.state import AgentState, ToolOutcome
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class ExecutionStream:
         row = await self._services.store.read(lambda tx: tx.execution(execution_id))
         if row is None:
             return self._translator.fail("the execution was deleted", "execution_not_found")
-        if not row.status.is_over and row.status is not ExecutionStatus.PAUSED:
+        if not row.status.is_terminal and row.status is not ExecutionStatus.PAUSED:
             return None
         state = None
         if row.last_snapshot_id is not None:
@@ -279,4 +279,4 @@ def _is_end_of(row: Execution, state: AgentState) -> bool:
     none that does."""
     execution = state.execution
     is_own = execution is not None and execution.id == row.id
-    return is_own and ExecutionStatus.after(state.status) is row.status
+    return is_own and ExecutionStatus.of(state.status) is row.status

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from stepwell.clock import Clock
 from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.cursor import Cursor, SentText
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.server.live.streamed_text import StreamedTexts
 from stepwell.sessions.bus import Delta, Subscription
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import ExecutionStatus, LoggedEvent
+from stepwell.sessions.records import LoggedEvent
 
 logger = logging.getLogger("stepwell.server")
 

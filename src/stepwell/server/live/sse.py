@@ -3,7 +3,8 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.status import BroadcastStatus
 from stepwell.server.live.cursor import Cursor
 from stepwell.server.live.feed import Item, LiveSubscription, Reset
 from stepwell.server.live.response import LiveResponse
@@ -103,7 +104,7 @@ class _End:
             if execution is None or execution.session_id != self._session_id:
                 raise NotThereError("execution", self._execution_id)
             _, newest = await tx.event_range(self._session_id)
-            return newest if execution.status.is_over else None
+            return newest if execution.status.is_terminal else None
 
         self._seq = await self._store.read(over)
 

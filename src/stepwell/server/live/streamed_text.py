@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType
+from stepwell.journal.envelope import EnvelopeType
+from stepwell.journal.status import BroadcastStatus
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.sessions.bus import Delta, OpenText
 from stepwell.sessions.records import LoggedEvent

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from stepwell.journal.json_text import json_text
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.bodies import (
     AnswerBody,
     CancelBody,
@@ -47,7 +48,7 @@ from stepwell.server.routes.shapes import (
 from stepwell.server.views import execution_view, sent_view, snapshot_view, trace_view
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import ExecutionFilter, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
+from stepwell.sessions.records import Execution, Snapshot
 
 router = APIRouter(prefix="/agent")
 _TAG = "executions"

@@ -4,12 +4,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.health import readiness
 from stepwell.server.metrics import CONTENT_TYPE
 from stepwell.server.routes.documented import AccessDep, ServicesDep, answer, documented
 from stepwell.server.routes.openapi import openapi_document
 from stepwell.server.routes.shapes import HealthShape, ReadyShape
-from stepwell.sessions.records import ExecutionStatus
 
 router = APIRouter()
 _TAG = "operations"
@@ -45,7 +45,7 @@ async def ready(services: ServicesDep) -> Response:
 async def metrics(_access: AccessDep, services: ServicesDep) -> Response:
     """What this process counts, as Prometheus reads it."""
     counts = await services.store.read(lambda tx: tx.count_by_status())
-    for status in (status for status in ExecutionStatus if not status.is_over):
+    for status in (status for status in ExecutionStatus if not status.is_terminal):
         services.metrics.executions.set(counts.get(status, 0), status=status.value)
     services.metrics.followed.set(services.feeds.followed)
     services.metrics.followers.set(services.feeds.following)

@@ -8,6 +8,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.bodies import ContextBody, SessionBody, SessionChanges, SessionQuery
 from stepwell.server.paging import cursor_of, cut, place_of
 from stepwell.server.policy import Access, NotAllowedError
@@ -26,7 +27,7 @@ from stepwell.server.views import listed_session_view, session_view
 from stepwell.sessions.intake.contexts import Context
 from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.ports import SessionFilter, Transaction
-from stepwell.sessions.records import ExecutionStatus, Session
+from stepwell.sessions.records import Session
 
 router = APIRouter(prefix="/agent")
 _TAG = "sessions"

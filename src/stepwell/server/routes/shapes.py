@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from stepwell.sessions.records import ExecutionStatus, MessageRole, SessionStatus, WhenBusy
+from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.records import MessageRole, SessionStatus, WhenBusy
 
 _ID = "0198c5a2-7b1e-7c3a-9d40-1f2e3d4c5b6a"
 

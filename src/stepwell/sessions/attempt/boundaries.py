@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.attempt import Attempt
 from stepwell.sessions.attempt.start import begin_row, start_notes
 from stepwell.sessions.attempt.takeovers import stopped_attempts
@@ -23,7 +24,7 @@ from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
 from stepwell.sessions.log import JournalBatch, append
 from stepwell.sessions.narration import LONGEST_ERROR, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import EventType, Execution, ExecutionStatus, Session, Snapshot
+from stepwell.sessions.records import EventType, Execution, Session, Snapshot
 from stepwell.sessions.views.hints import explained
 from stepwell.state import AgentState
 
@@ -181,7 +182,7 @@ class Boundaries:
     async def finish(self, state: AgentState) -> ExecutionStatus:
         """Store the end that the run itself decided."""
         attempt, at = self._attempt, self._attempt.clock.now()
-        status = ExecutionStatus.after(state.status)
+        status = ExecutionStatus.of(state.status)
         state = self._with_interrupted_step(state)
         await self._add_step(state, is_final=True)
         attempt.note(*attempt.narrator.ended(state, status, at))

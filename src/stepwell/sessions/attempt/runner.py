@@ -12,6 +12,7 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.continuation import AgentStatus, Cancellation
 from stepwell.errors import SerializationError
 from stepwell.ids import IdFactory, RunIds, new_id, running_as
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.attempt import Attempt, AttemptDeps
 from stepwell.sessions.attempt.boundaries import Boundaries
 from stepwell.sessions.attempt.inbox import Inbox
@@ -39,7 +40,7 @@ from stepwell.sessions.ledger.open_step import NOTHING_KNOWN, KnownStep, OpenSte
 from stepwell.sessions.log import LogBuffer
 from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, SessionMessage, StepIntent
+from stepwell.sessions.records import Execution, SessionMessage, StepIntent
 from stepwell.sessions.settings import SessionSettings, WhenChanged
 from stepwell.sessions.snapshot_chain import SnapshotChain
 from stepwell.state import AgentState

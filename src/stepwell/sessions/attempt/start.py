@@ -5,11 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.takeovers import takeover_of, takeover_text
 from stepwell.sessions.directory import RegisteredAgent
 from stepwell.sessions.log import Note
 from stepwell.sessions.narration import Narrator
-from stepwell.sessions.records import EventType, Execution, ExecutionStatus
+from stepwell.sessions.records import EventType, Execution
 
 
 def has_changed(claimed: Execution, agent: RegisteredAgent) -> bool:

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from stepwell.clock import Clock
 from stepwell.continuation import AgentStatus
 from stepwell.errors import SerializationError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.log import LogBuffer
 from stepwell.sessions.narration import AGENT_ID, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus, Snapshot
+from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.settled_seq import FIRST_SEQ
 from stepwell.sessions.snapshot_chain import whole_snapshot
 from stepwell.state import AgentState
@@ -90,7 +91,7 @@ class SubagentRun:
     async def end(self, state: AgentState) -> None:
         """Save its row and its state."""
         row = _with_result(self._row(state), state)
-        row = replace(row, completed_at=row.updated_at if row.status.is_over else None)
+        row = replace(row, completed_at=row.updated_at if row.status.is_terminal else None)
         snapshot = self._snapshot(row, state)
         await self._writer.commit("subagent.end", lambda: self._saving(row, snapshot))
 
@@ -118,7 +119,7 @@ class SubagentRun:
         except SerializationError:  # its parent's call has the result all the same
             return None
         return replace(
-            whole, parent_snapshot_id=self._parent_snapshot(), is_final=row.status.is_over
+            whole, parent_snapshot_id=self._parent_snapshot(), is_final=row.status.is_terminal
         )
 
     def _row(self, state: AgentState) -> Execution:
@@ -144,12 +145,12 @@ class SubagentRun:
 
 
 def _with_result(row: Execution, state: AgentState) -> Execution:
-    status = ExecutionStatus.after(state.status)
+    status = ExecutionStatus.of(state.status)
     is_done = state.status is AgentStatus.COMPLETED
     return replace(
         decided(counted(row, state), state.stop),
         status=status,
         output=output_of(state),
         pending=told_pending(state),
-        error_message=None if is_done or not status.is_over else state.explain(),
+        error_message=None if is_done or not status.is_terminal else state.explain(),
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.ids import derived_id
@@ -16,7 +17,6 @@ from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import (
     EventType,
     Execution,
-    ExecutionStatus,
     MessageRole,
     Session,
     SessionMessage,

@@ -8,12 +8,13 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stepwell.continuation import StopReason, StopSignal, resolve
-from stepwell.journal.envelope import BroadcastStatus, EnvelopeType, StatusPayload
+from stepwell.journal.envelope import EnvelopeType, StatusPayload
+from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.first_state import agent_id_of
 from stepwell.sessions.log import status_event_id
 from stepwell.sessions.narration import AGENT_ID, decided
 from stepwell.sessions.ports import NewEvent, Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 
 MOST_SUBAGENTS = 10_000
 """More than any execution has."""
@@ -31,7 +32,7 @@ async def cut_off_subagents(
     for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
         if but_paused and child.status is ExecutionStatus.PAUSED:
             continue
-        if child.status.is_over:
+        if child.status.is_terminal:
             if not told_ends:
                 events.append(status_event(child, BroadcastStatus.PROCESSING, child.updated_at))
             continue
@@ -53,7 +54,7 @@ async def cut_off_subagents(
 
 def status_event(execution: Execution, before: BroadcastStatus, at: datetime) -> NewEvent:
     """The one terminal status that live clients wait for, of a row that is over."""
-    status, reason = BroadcastStatus(execution.status.value), execution.stop_reason
+    status, reason = BroadcastStatus.of(execution.status), execution.stop_reason
     is_child = execution.parent_execution_id is not None
     payload = StatusPayload(
         agent_id=execution.metadata.get(AGENT_ID, execution.id)

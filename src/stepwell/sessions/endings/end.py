@@ -5,8 +5,9 @@ from msgspec import Struct
 from stepwell.clock import Clock
 from stepwell.continuation import ContinuationOutcome, StopReason, StopSignal, resolve
 from stepwell.errors import SerializationError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Jobs
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
 
 NO_REASON = "cancelled on request"

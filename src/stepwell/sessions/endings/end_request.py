@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.endings.end import NO_REASON, EndDeps, cancelled_end
 from stepwell.sessions.endings.outside import end_execution
 from stepwell.sessions.ports import Transaction, execution_topic
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 
 
 class EndRequest(Struct, frozen=True, kw_only=True, eq=False):
@@ -41,7 +42,7 @@ async def request_ends(
     """End all of a locked session, the newest first, so that none becomes the next in between."""
     for waiting in reversed(unfinished):
         execution = await tx.execution(waiting.id, lock=True)
-        if execution is not None and not execution.status.is_over:
+        if execution is not None and not execution.status.is_terminal:
             await request_end(tx, execution, request)
 
 

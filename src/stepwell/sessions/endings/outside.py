@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.journal.envelope import BroadcastStatus
+from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.endings.close import TOLD_STATUS, close_execution, unseen_messages
 from stepwell.sessions.endings.cut_off import status_event
 from stepwell.sessions.endings.end import End, EndDeps, broken_end
@@ -16,7 +16,7 @@ from stepwell.sessions.endings.final_state import store_final_state
 from stepwell.sessions.log import JournalBatch, message_event
 from stepwell.sessions.narration import Narrator, decided
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 
 
 async def end_execution(

@@ -12,6 +12,7 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.end_request import EndRequest, request_ends
@@ -31,7 +32,6 @@ from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
     EventType,
     Execution,
-    ExecutionStatus,
     Session,
     SessionMessage,
     SessionStatus,

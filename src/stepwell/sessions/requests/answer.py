@@ -6,13 +6,14 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stepwell.errors import SerializationError, StepwellError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.protocols.client_input import check_json
 from stepwell.protocols.client_stream import ClientInputError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.ledger.recovery import why_no_choice
 from stepwell.sessions.narration import told_pending
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.resume import Decide, TakenUp
 from stepwell.state import AgentState, Approval, PendingKind, Question
 from stepwell.tools.secrets import HIDDEN

@@ -4,10 +4,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from stepwell.errors import AgentNotFoundError, StepwellError
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.narration import told_pending
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.answer import question_of
 from stepwell.sessions.requests.resume import Decide, TakenUp
 from stepwell.state import AgentState, PendingKind

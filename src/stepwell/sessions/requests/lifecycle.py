@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.endings.end_request import request_end
 from stepwell.sessions.errors import ConflictError
@@ -18,13 +19,7 @@ from stepwell.sessions.intake.admission import Desk, Sent
 from stepwell.sessions.intake.checks import checked_text
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    Session,
-    SessionStatus,
-    WhenBusy,
-)
+from stepwell.sessions.records import Execution, Session, SessionStatus, WhenBusy
 from stepwell.sessions.requests.answer import answered_by
 from stepwell.sessions.requests.fork import Forking
 from stepwell.sessions.requests.grant import Granted, granted_by
@@ -65,7 +60,7 @@ class Lifecycle:
             await _check_root(transaction, execution)
             if execution.status is ExecutionStatus.CANCELLED:
                 return execution
-            if execution.status.is_over:
+            if execution.status.is_terminal:
                 raise ConflictError(
                     f"execution {execution_id} is over ({execution.status}); there is nothing to "
                     "cancel",

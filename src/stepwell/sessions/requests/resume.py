@@ -9,19 +9,14 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.admission import Desk
 from stepwell.sessions.intake.queue_entry import later_than, queued_message
 from stepwell.sessions.log import message_event
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import (
-    EventType,
-    Execution,
-    ExecutionStatus,
-    Session,
-    SessionStatus,
-)
+from stepwell.sessions.records import EventType, Execution, Session, SessionStatus
 from stepwell.sessions.snapshot_chain import SnapshotChain
 from stepwell.sessions.views.removed_snapshots import has_no_states_any_more
 from stepwell.state import AgentState
@@ -88,7 +83,7 @@ class TakingUp:
                 return now
             if _fence(now) != _fence(read) or not await chain.has_its_place(transaction):
                 raise Changed
-            if session is not None and read.status.is_over:
+            if session is not None and read.status.is_terminal:
                 await _check_turn(transaction, session, read)
             return await self._write(transaction, session, taken_up, chain)
 

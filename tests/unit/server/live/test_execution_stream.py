@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from stepwell.agent import Agent
+from stepwell.journal.status import ExecutionStatus
 from stepwell.messages import Message
 from stepwell.models import ModelResponse
 from stepwell.protocols.ag_ui import AgUiTranslator
@@ -15,13 +16,7 @@ from stepwell.server.live.execution_stream import ExecutionStream, FollowedExecu
 from stepwell.server.live.feed import Feeds
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.ports import session_topic
-from stepwell.sessions.records import (
-    Execution,
-    ExecutionStatus,
-    LoggedEvent,
-    MessageRole,
-    SessionMessage,
-)
+from stepwell.sessions.records import Execution, LoggedEvent, MessageRole, SessionMessage
 from stepwell.state import AgentState
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from stepwell.testing.clock import DEFAULT_START

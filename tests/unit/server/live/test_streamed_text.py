@@ -7,13 +7,14 @@ import random
 import msgspec
 import pytest
 
+from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.cursor import Cursor
 from stepwell.server.live.feed import Feeds, Reset
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.bus import Delta, OpenText
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import session_topic
-from stepwell.sessions.records import ExecutionStatus, LoggedEvent
+from stepwell.sessions.records import LoggedEvent
 from stepwell.testing.clock import DEFAULT_START, FakeClock
 from stepwell.testing.message_list import empty_list, messages, received
 from stepwell.testing.stores_rows import an_execution

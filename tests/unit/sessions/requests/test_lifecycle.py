@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from stepwell.agent import Agent
 from stepwell.capabilities.user_input import UseUserInput
+from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.narration import told_pending
-from stepwell.sessions.records import Execution, ExecutionStatus
+from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.answer import answered_by
 from stepwell.sessions.requests.grant import Granted, granted_by
 from stepwell.sessions.requests.resume import TakenUp
