@@ -100,12 +100,15 @@ def test_hostile_sessions_are_shown_whole_and_harm_nothing(
     server: Server, new_page: NewPage, part: int
 ) -> None:
     mine = CORPUS[part - 1 :: PARTS]
-    sent = server.send(f"hostile {part} of {PARTS} {CORPUS[part]}", "hostile")
-    session = sent["session"]["id"]
-    title = {"title": CORPUS[7 * part][:150]}
-    server.client.patch(f"{server.url}agent/sessions/{session}", json=title)
-    watched = new_page(server, f"#/s/{session}")
-    chat = Chat(watched)
+    # The last line is held, so that the page is open before the end and shows it live, then stored.
+    with server.held("That was"):
+        sent = server.send(f"hostile {part} of {PARTS} {CORPUS[part]}", "hostile")
+        session = sent["session"]["id"]
+        title = {"title": CORPUS[7 * part][:150]}
+        server.client.patch(f"{server.url}agent/sessions/{session}", json=title)
+        watched = new_page(server, f"#/s/{session}")
+        chat = Chat(watched)
+        expect(chat.tool("note")).to_have_count(len(mine))
     chat.ended(60)
     expect(chat.tool("note")).to_have_count(len(mine))
     chat.tool("note").last.locator("summary").click()

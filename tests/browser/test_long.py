@@ -18,7 +18,7 @@ from stepwell.clock import SystemClock
 from tests.browser.conftest import NewPage
 from tests.browser.seeding import SESSION, seed_history
 from tests.browser.seeing import Chat
-from tests.browser.serving import Server, serving
+from tests.browser.serving import Server, serving, until
 
 MESSAGES = 10_000
 STEPS = 1_000
@@ -138,6 +138,28 @@ def test_two_thousand_chunks_at_five_hundred_a_second_cost_the_same_at_the_end_a
     assert figures["changes_per_chunk_last_quarter"] < 3
     if is_quiet:
         assert figures["share_under_34_ms"] >= WANTED_SHARE
+
+
+def test_what_a_reader_looks_at_stays_when_a_long_execution_ends(
+    server: Server, new_page: NewPage
+) -> None:
+    steps = 120
+    with server.held("That were"):
+        sent = server.send(f"long {steps}", "long")
+        session = sent["session"]["id"]
+        tools = 4 * (steps - 1)
+        until(lambda: len(server.messages(session)) > tools, 90, "all steps but the last")
+        # Opened when more messages are stored than fit one page: the log tells it from the start.
+        watched = new_page(server, f"#/s/{session}")
+        chat = Chat(watched)
+        expect(chat.tool("note")).to_have_count(steps - 1)
+        scroller = watched.page.locator("[data-thread] .scroller")
+        scroller.hover()
+        watched.page.mouse.wheel(0, -100_000)
+        expect(chat.tool("note").first).to_be_in_viewport()
+    chat.ended(60)
+    expect(chat.tool("note")).to_have_count(steps - 1)
+    expect(chat.tool("note").first).to_be_in_viewport()
 
 
 def test_an_execution_of_a_thousand_steps_opens_in_a_moment_and_in_parts(

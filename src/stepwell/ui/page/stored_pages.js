@@ -10,6 +10,9 @@ const [PAGE, MOST, MOST_PAGES_AT_ONCE] = [150, 600, 20];
 const byTime = (a, b) =>
   (a.created_at < b.created_at ? -1 : Number(a.created_at > b.created_at)) || (a.id < b.id ? -1 : 1);
 
+/** When the first execution began that is shown live; "~" is behind every time. */
+const liveSince = ({ unfinished }) => unfinished[0]?.created_at ?? "~";
+
 export class StoredPages {
   /** @param {string} path of the session */
   constructor(path) {
@@ -32,10 +35,12 @@ export class StoredPages {
     this._forget();
     this._join(page);
     this.hasOlder = page.has_older;
+    this._liveSince = liveSince(page);
     return page;
   }
 
-  /** What is new, with all pages between it and the window. A window that is not at the end stays. */
+  /** What is new, with all pages between it and the window. A window that is not at the end stays; another
+   * one reaches back to what was shown live, so that nothing vanishes when stored messages replace it. */
   async fetchNewest(isAtEnd) {
     if (!this.items.length || (isAtEnd && !this.hasNewer && this.items.length > MOST)) return this.fetchEnd();
     const first = await get(this._path);
@@ -43,22 +48,34 @@ export class StoredPages {
     const known = new Set(this.items.map(({ id }) => id));
     const meets = ({ items, has_older: hasOlder }) => !hasOlder || items.some(({ id }) => known.has(id));
     this._join(first);
-    for (let [page, count] = [first, 1]; count < MOST_PAGES_AT_ONCE && !meets(page); count++) {
+    let [page, count] = [first, 1];
+    for (; count < MOST_PAGES_AT_ONCE && !meets(page); count++) {
       page = await get(`${this._path}&before=${encodeURIComponent(page.older)}`);
       this._join(page);
     }
+    if (!meets(page)) {
+      this.items = this.items.filter(({ id }) => !known.has(id));
+      this.hasOlder = true;
+    }
+    const isShort = () => this.hasOlder && this.items[0].created_at > this._liveSince && !(isAtEnd && this.items.length >= MOST);
+    for (; count < MOST_PAGES_AT_ONCE && isShort(); count++) await this._joinOlder();
+    this._liveSince = liveSince(first);
     return first;
   }
 
   async fetchOlder() {
-    const cursor = this._cursors.get(this.items[0].id);
-    const page = await get(`${this._path}&before=${encodeURIComponent(cursor)}`);
-    this._join(page);
-    this.hasOlder = page.has_older;
+    await this._joinOlder();
     const last = this._lastCut((place) => place < MOST);
     if (this.items.length <= MOST || last < 0) return;
     this.items = this.items.slice(0, last + 1);
     this.hasNewer = true;
+  }
+
+  async _joinOlder() {
+    const cursor = this._cursors.get(this.items[0].id);
+    const page = await get(`${this._path}&before=${encodeURIComponent(cursor)}`);
+    this._join(page);
+    this.hasOlder = page.has_older;
   }
 
   async fetchNewer() {
