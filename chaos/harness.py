@@ -114,7 +114,7 @@ class Harness:
             name = f"worker-{self._started}"
             child = Child(name, worker.main, self._settings, self._place)
             if self._dice.random() < 0.5:
-                child.say(arm=None, skip=0, also=self._rare())
+                child.say(arm=None, skip=0, also=self._other_points())
             self._workers.append(child)
         if self._server is not None and not self._server.lives:
             self._bury(self._server)
@@ -198,7 +198,7 @@ class Harness:
                 self._witness.tell("restarted")
             case "arm":
                 point = self._one_of(self._missing(of_sender=False))
-                child.arm(point, self._dice.randint(0, 3), self._rare())
+                child.arm(point, self._dice.randint(0, 3), self._other_points())
             case _:
                 pass
 
@@ -220,10 +220,15 @@ class Harness:
         if child is None or not child.is_ready or child.armed is not None:
             return
         if missing := self._missing(of_sender=True):
-            child.arm(self._one_of(missing), self._dice.randint(0, 1), self._rare(of_sender=True))
+            child.arm(
+                self._one_of(missing), self._dice.randint(0, 1), self._other_points(of_sender=True)
+            )
 
-    def _rare(self, *, of_sender: bool = False) -> list[str]:
+    def _other_points(self, *, of_sender: bool = False) -> list[str]:
         missing = self._missing(of_sender=of_sender)
+        if self._settings.executions - self._allowed < sum(missing.values()):
+            # The work runs out before the demands are met: whatever is reached first counts.
+            return list(missing)
         return [point for point in missing if point.endswith(RARE)]
 
     def _one_of(self, missing: Counter[str]) -> str:
