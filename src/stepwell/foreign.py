@@ -84,16 +84,17 @@ class ForeignCall(Generic[T]):
         """Whether the code returned or raised, also after it was cancelled."""
         return self._task is not None and self._task.done() and not self._task.cancelled()
 
-    def result(self) -> T:
-        """Return what the code returned, or raise what it raised; only once it has ended."""
-        if self._task is None:
-            raise RuntimeError("the call has not begun")
-        return self._task.result()
-
-    async def run(self, function: Callable[[], Awaitable[T]], *, keeps_context: bool = False) -> T:
+    async def run(
+        self,
+        function: Callable[[], Awaitable[T]],
+        *,
+        keeps_context: bool = False,
+        counts_late: Callable[[], bool] | None = None,
+    ) -> T:
         """Call and await it in a task of its own.
 
-        A cancellation is passed on, and raised when the code has ended or was abandoned. With
+        A cancellation is passed on, and raised when the code has ended or was abandoned; if it
+        ended and ``counts_late`` says so, what it returned or raised counts instead. With
         ``keeps_context`` context variables that it sets stay set.
         """
         context = copy_context()
@@ -110,6 +111,8 @@ class ForeignCall(Generic[T]):
         except asyncio.CancelledError:
             self.was_cancelled = True
             await self._stop(task)
+            if self.has_ended and counts_late is not None and counts_late():
+                return task.result()
             raise
         if keeps_context:
             _adopt(context)
@@ -130,7 +133,7 @@ class ForeignCall(Generic[T]):
             self.was_abandoned = True
             abandon(task, self._what, self._grace)
         elif not task.cancelled():
-            task.exception()  # who wants it asks for the result
+            task.exception()
 
 
 def abandon(task: "asyncio.Task[Any]", what: str, seconds: float) -> None:

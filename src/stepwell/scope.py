@@ -7,7 +7,7 @@ and the step can still be recorded. Nothing here is ever serialized.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -89,7 +89,7 @@ class Guard:
             "_timer",
         ),
         "_watch",
-        *("has_ended", "signal", "timed_out", "was_abandoned"),
+        *("has_ended", "signal", "timed_out"),
     )
 
     def __init__(
@@ -111,7 +111,6 @@ class Guard:
         self._foreign: ForeignCall[Any] | None = None
         self.has_ended = False
         self.timed_out = False
-        self.was_abandoned = False
         self.signal: StopSignal | None = None
 
     @property
@@ -157,23 +156,26 @@ class Guard:
         others = self._task.uncancel() > self._cancelling
         return kind is not None and issubclass(kind, asyncio.CancelledError) and not others
 
-    async def call(
+    @property
+    def was_abandoned(self) -> bool:
+        """Whether the code called in the block still runs."""
+        return self._foreign is not None and self._foreign.was_abandoned
+
+    def call(
         self, function: Callable[[], Awaitable[T]], what: str, *, keeps_context: bool = False
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """Call and await foreign code within the block, in a task of its own.
 
         When the block is interrupted the code has the scope's grace period to end, and what it
         returns or raises in that time counts; after that it is abandoned.
         """
         foreign = self._foreign = ForeignCall[T](what, self._grace)
-        try:
-            return await foreign.run(function, keeps_context=keeps_context)
-        except asyncio.CancelledError:
-            self.was_abandoned = foreign.was_abandoned
-            cancelled_by_others = self._task.cancelling() > self._cancelling + 1
-            if self.was_interrupted and foreign.has_ended and not cancelled_by_others:
-                return foreign.result()
-            raise
+        return foreign.run(
+            function, keeps_context=keeps_context, counts_late=self._counts_late_result
+        )
+
+    def _counts_late_result(self) -> bool:
+        return self.was_interrupted and self._task.cancelling() <= self._cancelling + 1
 
     def interrupt(self, signal: StopSignal) -> None:
         """End the call because the run ends."""

@@ -116,7 +116,13 @@ class ToolCallingDriver:
         except (AgentStop, HookError) as stop:
             raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
-        batch = await self._run_tools(calls, state, response) if calls else ToolBatch(state=state)
+        if not calls:
+            batch = ToolBatch(state=state)
+        elif is_wrapping_up(state):
+            batch = self._executor.refuse(calls, state, "no tool can be called any more")
+        else:
+            cut = cut_note(response, self._settings.max_tokens)
+            batch = await self._executor.run(calls, state, cut_note=cut)
         return batch.state.with_current_step(self._step(batch, response, calls))
 
     def _request(self, state: AgentState) -> ModelRequest:
@@ -172,14 +178,6 @@ class ToolCallingDriver:
         """Keep what had arrived when the run ended, marked as incomplete."""
         step = self._step(ToolBatch(state=state), response, ())
         return state.with_current_step(step.marked_incomplete())
-
-    async def _run_tools(
-        self, calls: tuple[ToolCall, ...], state: AgentState, response: ModelResponse
-    ) -> ToolBatch:
-        if is_wrapping_up(state):
-            return self._executor.refuse(calls, state, "no tool can be called any more")
-        cut = cut_note(response, self._settings.max_tokens)
-        return await self._executor.run(calls, state, cut_note=cut)
 
     def _step(
         self, batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]

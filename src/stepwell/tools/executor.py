@@ -95,35 +95,32 @@ class ToolExecutor:
     ) -> ToolBatch:
         """Run all calls; whatever happens, each has exactly one execution afterwards.
 
-        ``cut_note`` says that the response was cut off; calls that are not whole are told it.
+        Neighbouring calls run together; a tool that is not parallel runs alone. ``cut_note`` says
+        that the response was cut off; calls that are not whole are told it.
         """
         for call in calls:
             self.tools.find(call.name)  # one that can't be built is told before any call has run
         notes = RepetitionNotes(calls, self.tools, self._repeated_calls)
         batch = Batch(state, cut_note, notes)
         batch.scope.batches += 1
+        together: list[_Ready] = []
         try:
-            await self._settle(calls, batch)
+            for call in calls:
+                if together and not self._runs_beside_others(call.name):
+                    together = await self._invoke_all(together, batch)
+                ready = await self._prepare(call, batch)
+                if ready is not None and not ready.tool.parallel:
+                    together = await self._invoke_all(together, batch)
+                    await self._invoke_all([ready], batch)
+                elif ready is not None:
+                    together.append(ready)
+            await self._invoke_all(together, batch)
         finally:
             batch.scope.batches -= 1
         batch.announce_waiting()
         if self.raise_on_failure:
             batch.raise_first_failure(calls)
         return batch.result(calls)
-
-    async def _settle(self, calls: Sequence[ToolCall], batch: Batch) -> None:
-        """Run neighbouring calls together; a tool that is not parallel runs alone."""
-        together: list[_Ready] = []
-        for call in calls:
-            if together and not self._runs_beside_others(call.name):
-                together = await self._invoke_all(together, batch)
-            ready = await self._prepare(call, batch)
-            if ready is not None and not ready.tool.parallel:
-                together = await self._invoke_all(together, batch)
-                await self._invoke_all([ready], batch)
-            elif ready is not None:
-                together.append(ready)
-        await self._invoke_all(together, batch)
 
     def refuse(self, calls: Sequence[ToolCall], state: AgentState, reason: str) -> ToolBatch:
         """Block all calls; each gets a result that says why."""
@@ -257,17 +254,11 @@ class ToolExecutor:
         return entered
 
     async def _invoke(self, ready: _Ready, batch: Batch) -> Finished:
-        """Run the tool, unless the run was ended while the ledger wrote."""
-        finished = await self._ran(ready, batch)
-        if self.ledger is not None and ready.entry is not None:
-            self.ledger.end(ready.entry, self._limits.bound(self._without_secrets(finished)))
-        return finished
-
-    async def _ran(self, ready: _Ready, batch: Batch) -> Finished:
-        """What the tool came to, whatever it did; only outside cancellation passes."""
+        """Return what the tool came to, whatever it did; only outside cancellation passes. It is
+        not run if the run was ended while the ledger wrote."""
         tool, call = ready.tool, ready.call
         if batch.is_halted:
-            return self._unrun(call, batch)
+            return self._enter_end(ready, self._unrun(call, batch))
         self._tell_started(call, batch)
         begun, started = blank(call, self.clock.now()), self.clock.monotonic()
         finished: Finished | None = None
@@ -293,7 +284,12 @@ class ToolExecutor:
             completed_at=self.clock.now(),
             duration_seconds=self.clock.monotonic() - started,
         )
-        return replace(finished, execution=execution)
+        return self._enter_end(ready, replace(finished, execution=execution))
+
+    def _enter_end(self, ready: _Ready, finished: Finished) -> Finished:
+        if self.ledger is not None and ready.entry is not None:
+            self.ledger.end(ready.entry, self._limits.bound(self._without_secrets(finished)))
+        return finished
 
     def _context(self, call: ToolCall, guard: Guard, batch: Batch) -> ToolContext:
         answered = batch.answer_to(call.id)

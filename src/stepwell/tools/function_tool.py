@@ -1,7 +1,7 @@
 """Tools from plain functions, by decorator, and from classes."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Any, overload
@@ -82,14 +82,13 @@ class FunctionTool:
         """The arguments with their types; raises ``InvalidToolArgumentsError``."""
         return self._signature.validate(arguments)
 
-    async def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Await an async function, or run a sync one in a thread."""
+    def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Call an async function, or run a sync one in a thread."""
         if self._signature.context_parameters:
             arguments = arguments | dict.fromkeys(self._signature.context_parameters, context)
         if self._is_async:
-            return await self.function(**arguments)
-        result = await in_thread(self.function, arguments)
-        return await result if inspect.isawaitable(result) else result
+            return self.function(**arguments)
+        return _result_of(self.function, arguments)
 
 
 class BaseTool(FunctionTool):
@@ -171,6 +170,11 @@ def tool(
         return FunctionTool(decorated, **options)
 
     return decorate
+
+
+async def _result_of(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    result = await in_thread(function, arguments)
+    return await result if inspect.isawaitable(result) else result
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

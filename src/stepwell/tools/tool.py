@@ -1,6 +1,6 @@
 """What a tool is to the executor, and the values with which a tool can say more than a result."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,8 +48,8 @@ class Tool(Protocol):
         """The arguments as the tool wants them; raises ``InvalidToolArgumentsError``."""
         ...
 
-    async def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Do it. What it raises becomes a result that the model sees."""
+    def invoke(self, arguments: dict[str, Any], context: ToolContext) -> Awaitable[Any]:
+        """Do it; usually an ``async def``. What it raises becomes a result that the model sees."""
         ...
 
 
