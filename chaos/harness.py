@@ -29,7 +29,7 @@ ARMED_SECONDS = 3.0
 TOOL_POINTS = ("before:tool", "in:tool", "after:tool")
 SENDER_WRITES = ("send", "answer", "cancel", "fork")
 PROGRESS_SECONDS = 5.0
-RARE = (":pause", ":sweep", ":clear_jobs", ":cancel", ":fork")
+RARE = (":pause", ":sweep", ":clear_jobs", ":cancel", ":fork", ":open_texts")
 """Points that are reached seldom, or only when a worker begins: armed beside another one, and in
 every second new worker from the start."""
 

@@ -75,6 +75,11 @@ class PostgresServer:
         # PostgreSQL refuses to run as root.
         self._user = "nobody" if os.geteuid() == 0 else None
 
+    @property
+    def log_file(self) -> Path:
+        """What it logs, with ``logging_collector="on"`` and ``log_filename="server.log"``."""
+        return self._folder / "data" / "log" / "server.log"
+
     def prepare(self) -> None:
         """Make its folder."""
         data = self._folder / "data"

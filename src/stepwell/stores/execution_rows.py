@@ -212,6 +212,9 @@ class ExecutionRowsMixin(SessionRowsMixin):
     async def _fenced(
         self, statement: Any, execution: Execution, values: Mapping[str, Any]
     ) -> Fenced:
+        if execution.attempt > 1:
+            # The attempt before may have stored messages that this one makes again.
+            self._lane.careful = True
         own = {
             **values,
             KEY: execution.id,

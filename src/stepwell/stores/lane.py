@@ -119,6 +119,10 @@ def _may_be_id(value: str | None) -> bool:
 class Lane(Protocol):
     """A connection in a transaction."""
 
+    careful: bool
+    """Whether rows that are added may be there already. PostgreSQL logs an error where that was not
+    expected."""
+
     @property
     def dialect(self) -> str:
         """Which database it is."""

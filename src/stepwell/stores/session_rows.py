@@ -144,6 +144,8 @@ class SessionRowsMixin(CountedRows):
 
     async def message_by_key(self, tenant_id: str, key: str, /) -> SessionMessage | None:
         """The message that was sent with that idempotency key."""
+        # Somebody else may add it before this transaction does.
+        self._lane.careful = True
         return await self._one(self._codecs.message, _BY_KEY, tenant=tenant_id, key=key)
 
     async def messages(

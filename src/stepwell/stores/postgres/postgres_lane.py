@@ -89,7 +89,7 @@ class PostgresLane:
     ) -> None:
         self._may_search = may_search
         self._connection, self._driver, self._statements = held.connection, held.driver, statements
-        self._careful = careful
+        self.careful = careful
         self._writer = psycopg.AsyncClientCursor(held.driver)
         self._waiting = [begin]
         self._begun = False
@@ -135,10 +135,10 @@ class PostgresLane:
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added.
 
-        Almost always none is there, so all are added without an answer. If that clashes, the
-        transaction is done again, carefully.
+        Unless it is careful, all are added without an answer: almost always none is there. If that
+        clashes, the transaction is done again, carefully.
         """
-        if self._careful:
+        if self.careful:
             return await self._fetch(*self._statements.bundled(adding, rows))
         await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
         return [(row["id"],) for row in rows]

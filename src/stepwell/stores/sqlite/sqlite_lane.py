@@ -87,6 +87,7 @@ class SqliteLane:
         self._connection, self._path, self._statements = connection, path, statements
         self._direct, self._thread = driver.direct, driver.thread
         self.may_search = True
+        self.careful = True
 
     @property
     def dialect(self) -> str:
