@@ -31,6 +31,14 @@ def test_spans_are_written_in_units_that_fit() -> None:
     ]
 
 
+def test_a_takeover_names_the_worker_if_there_was_one() -> None:
+    entry = {"attempt": 2, "step": 3, "worker": "w1", "silent_seconds": 4.5}
+    assert formatted("takeover", entry, entry | {"worker": None, "silent_seconds": 0}) == [
+        "attempt 2 took over at step 3: its worker (w1) did not answer for 4.5 s",
+        "attempt 2 took over at step 3: its worker gave it up",
+    ]
+
+
 def test_money_counts_and_tokens() -> None:
     assert formatted("money", None, 0, 0.00001, 0.0042, 0.12345, 12.5) == [
         *(NOTHING, "$0", "< $0.0001", "$0.0042", "$0.123", "$12.50"),

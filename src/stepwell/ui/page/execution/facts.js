@@ -3,12 +3,9 @@
 import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
 import { counted, isScripted } from "../words.js";
-import { duration, isOpen, moment, money, secondsBetween, tokens } from "./formats.js";
+import { duration, isOpen, moment, money, secondsBetween, takeover, tokens } from "./formats.js";
 
 const modelsOf = (steps) => [...new Set(steps.map((step) => step.model).filter(Boolean))];
-
-const takeoverText = (entry) =>
-  `attempt ${entry.attempt} took over at step ${entry.step}: its worker (${entry.worker}) did not answer for ${entry.silent_seconds} s`;
 
 /** Every answer begins an attempt too: they are told only where a worker was lost or shut down. */
 const isTakenUp = ({ metadata }) => Boolean(metadata?.takeovers?.length || metadata?.stopped_attempts?.length);
@@ -18,7 +15,7 @@ const Attempts = ({ execution }) => {
   const stopped = execution.metadata?.stopped_attempts ?? [];
   return html`${execution.attempt ?? 0}
     ${takeovers.length > 0 && html`<ul class="x-plain">${takeovers.map((entry, place) =>
-      html`<li key=${place}>${takeoverText(entry)}</li>`)}</ul>`}
+      html`<li key=${place}>${takeover(entry)}</li>`)}</ul>`}
     ${stopped.length > 0 && html`<span class="x-muted"> · worker was shut down in ${
       counted(stopped.length, "attempt")}</span>`}`;
 };

@@ -86,3 +86,7 @@ export const statusLook = (status) => {
 /** True while an execution may still go on by itself or by an answer. */
 export const isOpen = (status) => ["pending", "running", "paused"].includes(status);
 export const isRunning = (status) => status === "running" || status === "pending";
+
+/** Why another worker went on; without a worker's name it gave the execution up itself. */
+export const takeover = ({ attempt, step, worker, silent_seconds: seconds }) =>
+  `attempt ${attempt} took over at step ${step}: ${worker ? `its worker (${worker}) did not answer for ${seconds} s` : "its worker gave it up"}`;
