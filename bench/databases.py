@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from tests.servers.postgres_server import PostgresServer, postgres_programs, postgres_running
 
 NewDatabase = Callable[[str], str]

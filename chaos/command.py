@@ -21,7 +21,7 @@ from chaos.databases import running_database
 from chaos.evidence import gathered
 from chaos.harness import TOOL_POINTS, Harness
 from chaos.settings import ChaosSettings, Place
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 
 WRITES = ("claim", "intent", "step", "finish", "send", "answer", "cancel", "fork")
 """Writes that every run comes by; the names of others are learned from the processes."""

@@ -9,7 +9,7 @@ from chaos.settings import ChaosSettings, Place
 from stepwell.clock import SystemClock
 from stepwell.sessions.attempt.runner import Runner
 from stepwell.sessions.ports import Store
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker

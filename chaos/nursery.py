@@ -16,7 +16,7 @@ import chaos.worker
 from chaos.agent import AGENT, chaos_agent
 from chaos.crash_points import CrashPoints
 from stepwell.sessions.directory import AgentDirectory
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.stores.postgres import postgres_store
 
 LOADED = (chaos, postgres_store, psycopg)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, MessageRole, Session, SessionMessage
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 
 SESSION = "00000000-0000-7000-8000-000000000001"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

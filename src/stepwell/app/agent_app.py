@@ -56,7 +56,7 @@ from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.retention import Retention, RetentionPolicy
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker

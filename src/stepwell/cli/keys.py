@@ -179,7 +179,7 @@ def _tell_document(value: Any) -> None:
 
 async def _created(db: str, who: Principal, name: str, *, is_admin: bool) -> "tuple[ApiKey, str]":
     """A key, in a database that is made if need be: keys are made before the server starts."""
-    from stepwell.stores.opening import open_store
+    from stepwell.stores.database_url import open_store
 
     store = await open_store(db)
     try:

@@ -12,7 +12,7 @@ import uvicorn
 
 from stepwell.app.agent_app import AgentApp
 from stepwell.errors import ConfigurationError
-from stepwell.server.live.line import live_http_protocol
+from stepwell.server.live.client_connection import live_http_protocol
 
 _LONGEST_SOCKET_MESSAGE = 64 * 1024
 LAST_REQUESTS_SECONDS = 10

@@ -54,8 +54,8 @@ async def opened(
     """The database, if it is there and of this version; raises ``ConfigurationError``."""
     from stepwell.app.config import shown_database
     from stepwell.sessions.errors import StoreUnavailableError
+    from stepwell.stores.database_url import open_store
     from stepwell.stores.errors import SchemaVersionError
-    from stepwell.stores.opening import open_store
 
     _require_file(db)
     try:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stepwell.server.auth.origins import OriginGuard
 from stepwell.server.limits import BodyLimits, RateLimit
-from stepwell.server.live.line import line_of
+from stepwell.server.live.client_connection import connection_of
 from stepwell.server.live.routes import live_router
 from stepwell.server.policy import check_policies
 from stepwell.server.problems import SECURITY_HEADERS, install_problems, problem
@@ -96,7 +96,7 @@ class Answers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
-        if line_of(scope).is_spare and not _is_health_check(scope):
+        if connection_of(scope).is_spare and not _is_health_check(scope):
             await _refuse_full(scope, receive, send)
             return
         if scope["type"] != "http":

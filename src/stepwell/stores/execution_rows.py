@@ -15,7 +15,7 @@ from stepwell.sessions.records import Execution
 from stepwell.stores import claim_queries
 from stepwell.stores import tables as t
 from stepwell.stores.codec import json_of
-from stepwell.stores.listing import executions_query, statuses_query
+from stepwell.stores.execution_queries import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
     adding,
@@ -114,13 +114,13 @@ _FILTERS = {
 }
 
 
-def _listing(filters: tuple[str, ...]) -> Any:
+def _list_query(filters: tuple[str, ...]) -> Any:
     query = records_of(t.executions).order_by(*_IN_ORDER).limit(given("most"))
     return query.where(*(_FILTERS[name] for name in filters))
 
 
 _LISTINGS = {
-    names: _listing(names) for count in range(4) for names in combinations(_FILTERS, count)
+    names: _list_query(names) for count in range(4) for names in combinations(_FILTERS, count)
 }
 _COUNT_OF_USER = (
     records_of(t.executions)
@@ -202,14 +202,14 @@ class ExecutionRowsMixin(SessionRowsMixin):
 
     async def fence(self, execution: Execution, /) -> Fenced:
         """Lock the row and return it as it is now. Raises ``LostLeaseError``."""
-        return await self._fenced(_FENCE, execution, {})
+        return await self._run_fenced(_FENCE, execution, {})
 
     async def save_progress(self, execution: Execution, /) -> Fenced:
         """Save what a step changes. Raises ``LostLeaseError`` unless this attempt runs it."""
         values = self._codecs.execution.values(execution, _MOVED_BY_STEPS)
-        return await self._fenced(_SAVE_PROGRESS, execution, values)
+        return await self._run_fenced(_SAVE_PROGRESS, execution, values)
 
-    async def _fenced(
+    async def _run_fenced(
         self, statement: Any, execution: Execution, values: Mapping[str, Any]
     ) -> Fenced:
         if execution.attempt > 1:

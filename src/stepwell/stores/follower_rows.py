@@ -46,7 +46,7 @@ _TEXT_CODECS = {dialect: RecordCodec(OpenText, _TEXTS, dialect) for dialect in _
 _OPEN_TEXTS = records_of(_TEXTS).where(_TEXTS.c.session_id == given("session"))
 
 
-def _saving(insert: Any) -> Any:
+def _upsert(insert: Any) -> Any:
     adding = insert(_TEXTS)
     new = {column.name: adding.excluded[column.name] for column in _TEXTS.c}
     return adding.on_conflict_do_update(
@@ -57,7 +57,7 @@ def _saving(insert: Any) -> Any:
     )
 
 
-_SAVE_TEXT = {SQLITE: _saving(sqlite.insert), POSTGRESQL: _saving(postgresql.insert)}
+_SAVE_TEXT = {SQLITE: _upsert(sqlite.insert), POSTGRESQL: _upsert(postgresql.insert)}
 _FORGET_TEXT = delete(_TEXTS).where(_TEXTS.c.execution_id == given("execution"))
 
 

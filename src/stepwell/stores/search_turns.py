@@ -1,22 +1,20 @@
-"""Searches wait for each other, apart from all other reads: one can take seconds, and whoever
-sends many must not hold up those who only look something up.
-"""
+"""Limits concurrent searches, so that slow searches never delay other reads."""
 
 import asyncio
 
 from stepwell.sessions.errors import RefusedError, TooManyError
 
 SEARCH_SECONDS = 2.0
-"""A search that has not ended by then is given up."""
+"""A search that takes longer is cancelled."""
 _LONGEST_WAIT = 5.0
 
 
 class SearchElsewhere(Exception):
-    """Work that reads has come to a search; it is to be done again in its turn."""
+    """Raised when a read reaches a search outside its turn; the read is repeated in a turn."""
 
 
 class SearchTurns:
-    """So many searches at a time; one for the length of a block."""
+    """Allows ``at_once`` concurrent searches; each holds its turn for the length of a block."""
 
     def __init__(self, at_once: int) -> None:
         self._free = asyncio.Semaphore(at_once)
@@ -34,12 +32,12 @@ class SearchTurns:
             ) from None
 
     async def __aexit__(self, *_error: object) -> None:
-        """Let the next one in."""
+        """Release the turn."""
         self._free.release()
 
 
 def too_slow(seconds: float) -> RefusedError:
-    """What is said of a search that was given up."""
+    """Return the error for a search that took too long."""
     return RefusedError(
         f"the search did not end within {seconds:g} s; filter by status, agent_type or user_id, or "
         "search for fewer words",

@@ -27,7 +27,7 @@ from stepwell.stores.rows import (
     records_of,
     saving,
 )
-from stepwell.stores.searching import sessions_query
+from stepwell.stores.session_queries import sessions_query
 
 _TICK = timedelta(microseconds=1)
 

@@ -155,10 +155,10 @@ class _HeartbeatThread:
             while took >= every and not self._is_ending:
                 self._wanted.clear()
                 began = self._loop.time()
-                await self._beat()
+                await self._beat_once()
                 took = self._loop.time() - began
 
-    async def _beat(self) -> None:
+    async def _beat_once(self) -> None:
         asked_at, worker_id = self._clock.monotonic(), self._lease.worker_id
         whole, every = self._settings.lease_seconds, self._settings.heartbeat_seconds
         # Also a lease that is overdue is asked for: perhaps nobody else wanted it.

@@ -36,7 +36,7 @@ _LONGEST_RESERVE = 2.5
 
 
 class ExecutionRunner(Protocol):
-    """Runs a claimed execution; ``sessions.runner.Runner`` is the one there is."""
+    """Runs a claimed execution; ``sessions.attempt.runner.Runner`` is the one there is."""
 
     @property
     def agents(self) -> Collection[str]:
@@ -52,7 +52,7 @@ class HandedOver(Exception):
     """The process ends, so the execution is left for another worker to go on with."""
 
 
-class _Held(Struct, eq=False):
+class _HeldExecution(Struct, eq=False):
     """An execution that this worker has claimed."""
 
     execution: Execution
@@ -114,7 +114,7 @@ class Work:
             store, self._lease, self._on_heartbeat, settings=self._settings, clock=self._clock
         )
         self._slots = asyncio.Semaphore(self._settings.concurrency)
-        self._held: set[_Held] = set()
+        self._held: set[_HeldExecution] = set()
         self._claiming_now = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -139,7 +139,7 @@ class Work:
         held = None
         try:
             if not self._ending:
-                with self._claiming():
+                with self._during_claim():
                     execution = await self._claims.claim(execution_id)
                     held = None if execution is None else self._start(execution)
         finally:
@@ -155,13 +155,13 @@ class Work:
 
         Each task ends when its execution is over, paused or handed back.
         """
-        free, held = 0, list[_Held]()
+        free, held = 0, list[_HeldExecution]()
         while not self._ending and not self._slots.locked():
             await self._slots.acquire()  # at once
             free += 1
         try:
             if free:
-                with self._claiming():
+                with self._during_claim():
                     claimed = await self._claims.claim_some(free)
                     held = [self._start(execution) for execution in claimed]
         finally:
@@ -227,7 +227,7 @@ class Work:
             await self._claims.leave()
 
     @contextmanager
-    def _claiming(self) -> Generator[None]:
+    def _during_claim(self) -> Generator[None]:
         """Ending waits for claims that are under way: nobody else would know of them."""
         self._claiming_now += 1
         self._idle.clear()
@@ -244,7 +244,7 @@ class Work:
     def _agents(self) -> Collection[str]:
         return self._runner.agents
 
-    def _start(self, execution: Execution) -> _Held:
+    def _start(self, execution: Execution) -> _HeldExecution:
         control = RunControl()
         if execution.cancel_requested is not None:
             control.cancellation.request(execution.cancel_requested)
@@ -256,7 +256,7 @@ class Work:
         run = asyncio.create_task(
             self._runner.run(execution, control), name=f"execution {execution.id}"
         )
-        held = _Held(execution, control, run)
+        held = _HeldExecution(execution, control, run)
         self._held.add(held)
         return held
 
@@ -280,13 +280,13 @@ class Work:
             if execution.worker_id == worker_id:
                 held.abandon(LostLeaseError(execution.id, execution.attempt))
 
-    async def _run_claimed(self, held: _Held) -> None:
+    async def _run_claimed(self, held: _HeldExecution) -> None:
         execution = held.execution
         ids = RunIds(execution.id, execution.session_id, execution.attempt)
         with running_as(ids):
             await self._run_with_heartbeat(held)
 
-    async def _run_with_heartbeat(self, held: _Held) -> None:
+    async def _run_with_heartbeat(self, held: _HeldExecution) -> None:
         watching = asyncio.create_task(self._watch(held), name=f"watch {held.execution.id}")
         left_behind = asyncio.create_task(held.is_left_behind.wait())
         try:
@@ -305,7 +305,7 @@ class Work:
             self._slots.release()
             self._notice_idle()
 
-    async def _handle_result(self, held: _Held) -> None:
+    async def _handle_result(self, held: _HeldExecution) -> None:
         """Look at how a run ended; what it should not have raised fails its execution."""
         execution = held.execution
         if held.run.cancelled():
@@ -340,7 +340,7 @@ class Work:
             # It is disowned, another worker tries, and three times is the limit.
             logger.exception("execution %s can't be finished as failed", execution.id)
 
-    async def _watch(self, held: _Held) -> None:
+    async def _watch(self, held: _HeldExecution) -> None:
         """Look at once when somebody wants something of the execution, and abandon its run when the
         lease was not renewed in time."""
         execution, loop = held.execution, asyncio.get_running_loop()
@@ -362,7 +362,7 @@ def _has_result(run: asyncio.Task[ExecutionStatus]) -> bool:
     return run.done() and not run.cancelled() and run.exception() is None
 
 
-async def _still_running(some: list[_Held], seconds: float) -> list[_Held]:
+async def _still_running(some: list[_HeldExecution], seconds: float) -> list[_HeldExecution]:
     """Return those that have not stopped after that time."""
     await asyncio.wait({held.run for held in some}, timeout=seconds)
     return [held for held in some if not held.run.done()]

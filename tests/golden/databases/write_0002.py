@@ -25,7 +25,7 @@ from stepwell.sessions.ports import Store
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ApiKey
 from stepwell.sessions.requests.lifecycle import Lifecycle
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.worker.jobs import PolledJobs
 
 USER = Principal(user_id="ada")

@@ -17,7 +17,7 @@ from stepwell.errors import ConfigurationError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.records import Execution
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import ScriptedModel
 
 from .test_serving import ADDRESS, followed, ran, stepwell

@@ -18,7 +18,7 @@ CHILD = """
 import asyncio, sys
 from chaos.crash_points import CrashingStore, CrashPoints
 from chaos.witness import WitnessLine
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 
 async def main(url, address, point, skip):
     points = CrashPoints(WitnessLine(address, "child"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.checker import Demands, Report, checked
 from chaos.evidence import gathered
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 
 ROOT = Path(__file__).parents[3]
 EXECUTIONS = 20

@@ -19,7 +19,7 @@ from stepwell.app.diagnosis.settings import port_finding
 from stepwell.cli.doctor import command
 from stepwell.clock import SystemClock
 from stepwell.models.providers import KNOWN_PROVIDERS
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import FakeClock
 from tests.servers.postgres_server import database_of_its_own
 

@@ -108,7 +108,7 @@ async def ran(agent: Agent, folder: Path, answers: dict[str, Any] | None = None)
 
 async def replay(id: str, agent: Agent, folder: Path) -> Replay:
     """What comes of it with that agent; no tool runs and no model is asked."""
-    from stepwell.stores.opening import open_store
+    from stepwell.stores.database_url import open_store
 
     RAN.clear()
     store = await open_store(f"sqlite:///{folder}/replay.db", migrate=False)
@@ -268,7 +268,7 @@ async def test_what_can_not_be_replayed_is_said(tmp_path: Path):
     id = await ran(Agent(script("Hello."), tools=TOOLS), tmp_path)
     with pytest.raises(NotThereError):
         await replay("nothing", Agent(NEVER), tmp_path)
-    from stepwell.stores.opening import open_store
+    from stepwell.stores.database_url import open_store
 
     store = await open_store(f"sqlite:///{tmp_path}/replay.db", migrate=False)
     try:

@@ -18,7 +18,7 @@ from stepwell.models import ModelRequest
 from stepwell.replay.replay import replayed
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ports import Store
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import LlmQueryTool, ToolExecutor, ToolOutput, Tools
 from tests.integration.cli.command_line import CommandLine

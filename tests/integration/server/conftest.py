@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from tests.integration.server.serving import DATABASE, Address, Served, listening, serving
 
 

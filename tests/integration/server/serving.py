@@ -37,7 +37,7 @@ from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted
 from stepwell.tools import tool

@@ -101,7 +101,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_disk_is_reported(
     small_disk: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.stores.retrying.PATIENCE", 0.0)
+    monkeypatch.setattr("stepwell.stores.retries.PATIENCE", 0.0)
     shutil.copy(empty_database, small_disk / DATABASE)
     filler = small_disk / "filler"
     async with serving(small_disk) as served, served.client() as ada:
@@ -141,7 +141,7 @@ def fill(filler: Path) -> None:
 
 HOLDER = """
 import asyncio, sys
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 
 async def main():
     store = await open_store(sys.argv[1])
@@ -157,7 +157,7 @@ asyncio.run(main())
 async def test_a_process_that_is_frozen_inside_a_write_is_named(
     served: Served, folder: Path, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.stores.retrying.PATIENCE", 0.0)
+    monkeypatch.setattr("stepwell.stores.retries.PATIENCE", 0.0)
     monkeypatch.setattr(file_lock, "_LONGEST_WAIT", 1.0)
     holder = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from stepwell.stores.database_url import open_store
 from stepwell.stores.increments import expand_increment
-from stepwell.stores.opening import open_store
 
 _MIGRATED: list[bytes] = []
 

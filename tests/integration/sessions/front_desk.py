@@ -30,7 +30,7 @@ from stepwell.sessions.records import (
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import ScriptedModel, call
 from tests.integration.sessions.databases import sqlite_url
 

@@ -18,7 +18,7 @@ from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import Store
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings, WhenChanged, WhenUnknown
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing import call
 from stepwell.tools import FunctionTool
 from tests.integration.sessions.databases import sqlite_url

@@ -24,7 +24,7 @@ from stepwell.sessions.records import (
     WorkerRecord,
 )
 from stepwell.sessions.settings import SessionSettings
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from tests.integration.sessions.databases import sqlite_url
 
 SESSION = derived_id("session", 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.sessions.ports import Store
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from tests.integration.stores.databases import run_sql
 from tests.servers.postgres_server import database_of_its_own
 

@@ -15,7 +15,7 @@ from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.stores.bus.postgres_link import PostgresLink
 from stepwell.stores.bus.redis_link import RedisLink
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing.bus import BusConformance, Heard, Outage, RemoteBusConformance, a_delta, quiet
 from stepwell.testing.stores_rows import a_session, an_event, make, write
 from tests.servers.redis_server import RedisServer, redis_program, redis_running

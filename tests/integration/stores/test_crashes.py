@@ -19,7 +19,7 @@ from stepwell.testing.stores_rows import (
 # Each transaction adds two messages, three events and an execution, and only then says its number.
 _WRITER = """
 import asyncio, sys
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.testing.stores_rows import (
     a_message, a_session, an_event, an_execution, at, named_id
 )

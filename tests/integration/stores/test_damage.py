@@ -8,8 +8,8 @@ import pytest
 
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import ExecutionFilter, SessionFilter, Store, Transaction
+from stepwell.stores.database_url import open_store
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.opening import open_store
 from stepwell.testing.stores_rows import (
     TENANT,
     a_message,

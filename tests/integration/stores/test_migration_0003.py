@@ -20,9 +20,9 @@ from stepwell.sessions.ports import SessionFilter, Store, Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.views.reader import Reader
+from stepwell.stores.database_url import open_store
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.migrating import alembic_config
-from stepwell.stores.opening import open_store
+from stepwell.stores.schema_version import alembic_config
 from stepwell.worker.jobs import PolledJobs
 from tests.golden.databases.agents_0002 import CLOCK, SENT, agents
 from tests.integration.stores.databases import run_sql

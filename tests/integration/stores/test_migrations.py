@@ -11,9 +11,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine
 
+from stepwell.stores.database_url import open_store
 from stepwell.stores.errors import SchemaVersionError
-from stepwell.stores.migrating import NEWEST, VERSION_TABLE, alembic_config
-from stepwell.stores.opening import open_store
+from stepwell.stores.schema_version import NEWEST, VERSION_TABLE, alembic_config
 from stepwell.stores.tables import metadata
 from tests.integration.stores.databases import run_sql
 
@@ -21,7 +21,7 @@ from tests.integration.stores.databases import run_sql
 _OPEN_TWICE = """
 import asyncio, os, sys
 import alembic.command, sqlalchemy.ext.asyncio
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.stores.postgres import postgres_store
 from stepwell.stores.sqlite import sqlite_store
 async def main():

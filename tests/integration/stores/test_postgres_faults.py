@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.stores.opening import open_store
-from stepwell.stores.postgres import connecting
+from stepwell.stores.database_url import open_store
+from stepwell.stores.postgres import pool
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import (
     a_session,
@@ -118,8 +118,8 @@ async def test_two_that_lock_in_turn_both_get_through(own_store: Store) -> None:
 async def test_a_worker_that_is_frozen_inside_a_transaction_lets_go(
     server: PostgresServer, own_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert connecting.SETTINGS["idle_in_transaction_session_timeout"] == "4000"
-    monkeypatch.setitem(connecting.SETTINGS, "idle_in_transaction_session_timeout", "700")
+    assert pool.SETTINGS["idle_in_transaction_session_timeout"] == "4000"
+    monkeypatch.setitem(pool.SETTINGS, "idle_in_transaction_session_timeout", "700")
     freezing = await open_store(server.url)
     begun, thaws = asyncio.Event(), asyncio.Event()
     sessions: list[str] = []

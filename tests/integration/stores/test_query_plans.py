@@ -18,8 +18,8 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import ExecutionFilter, Store
 from stepwell.stores import claim_queries, execution_rows, session_rows
 from stepwell.stores.codec import bind_value
+from stepwell.stores.execution_queries import executions_query
 from stepwell.stores.lane import Statements
-from stepwell.stores.listing import executions_query
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 from stepwell.testing.stores_rows import (
     TENANT,

@@ -10,7 +10,7 @@ from stepwell.sessions.errors import RefusedError, TooManyError
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
 from stepwell.sessions.records import Session
 from stepwell.stores import rows, search_turns
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 from stepwell.testing.stores_rows import (
     TENANT,

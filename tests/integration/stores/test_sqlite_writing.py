@@ -10,8 +10,8 @@ import pytest
 
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
-from stepwell.stores.opening import open_store
-from stepwell.stores.retrying import PassingFault
+from stepwell.stores.database_url import open_store
+from stepwell.stores.retries import PassingFault
 from stepwell.stores.sqlite import file_lock
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.testing.stores_rows import (

@@ -19,7 +19,7 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, Session
 from stepwell.sessions.settings import SessionSettings
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.worker.jobs import PolledJobs
 from tests.integration.worker import worker_process
 

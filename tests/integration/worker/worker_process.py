@@ -17,7 +17,7 @@ from typing import Any
 
 from stepwell.ids import new_id
 from stepwell.sessions.settings import SessionSettings
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from stepwell.worker.jobs import PolledJobs
 from stepwell.worker.work import Work
 from stepwell.worker.worker import Worker

@@ -13,10 +13,10 @@ from stepwell.sessions.records import Execution, Session
 from stepwell.stores import tables
 from stepwell.stores.bus.frames import Frame, encode_frames
 from stepwell.stores.codec import RecordCodec, clean_text, iso_time, json_of
+from stepwell.stores.database_url import open_store
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.opening import open_store
-from stepwell.stores.retrying import Clash, PassingFault, patiently
-from stepwell.stores.searching import contains, words_of
+from stepwell.stores.retries import Clash, PassingFault, retry_passing_faults
+from stepwell.stores.session_queries import contains, words_of
 from stepwell.stores.types import SQLITE
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import an_execution
@@ -147,7 +147,7 @@ async def test_what_passes_is_tried_again() -> None:
             raise faults.pop()
         return "done"
 
-    assert await patiently(act, clock) == "done"
+    assert await retry_passing_faults(act, clock) == "done"
     assert len(clock.slept) == 3
     assert clock.slept == sorted(clock.slept)
 
@@ -159,7 +159,7 @@ async def test_patience_ends() -> None:
         raise PassingFault("the disk is full")
 
     with pytest.raises(StoreUnavailableError, match="did not do 'send' for 15 s, last: the disk"):
-        await patiently(act, clock, "send")
+        await retry_passing_faults(act, clock, "send")
     assert 15 <= clock.monotonic() < 17
 
 
@@ -172,7 +172,7 @@ async def test_a_clash_that_stays_is_a_conflict(caplog: pytest.LogCaptureFixture
         raise Clash("duplicate key value, Key (id)=(secret)")
 
     with pytest.raises(ConflictError, match="already") as conflict:
-        await patiently(act, FakeClock(), "send")
+        await retry_passing_faults(act, FakeClock(), "send")
     assert tries == 5
     # What the database said is for the log.
     assert "secret" not in str(conflict.value)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from stepwell.app.config import Config, shown_database
 from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
 from stepwell.clock import Clock
-from stepwell.stores.migrating import NEWEST, VERSION_TABLE
+from stepwell.stores.schema_version import NEWEST, VERSION_TABLE
 
 SAFE_SQLITE = (3, 51, 3)
 CONNECT_SECONDS = 5

@@ -1,7 +1,7 @@
-"""Whether those who follow sessions still may: asked again when access may have changed.
+"""Checks again whether followers may still follow their sessions, when access may have changed.
 
-The rows that decide are read by one query for all followers of the process; the rule of the
-application is asked by each follower for itself, so that a slow one holds up nobody else.
+One query reads the rows for all followers of the process; each follower calls the application's own
+rule for itself, so that a slow rule delays nobody else.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("stepwell.server")
 
 LOCAL_SECONDS = 3.0
-"""How often it is asked when the bus does not reach other processes."""
+"""How often access is checked when the bus does not reach other processes."""
 SHARED_SECONDS = 30.0
-"""How often otherwise: a bus may lose, and the application's own rule may change by itself."""
+"""How often otherwise: a bus may lose messages, and the application's rule may change by itself."""
 
 
 class AccessCheck:
@@ -49,7 +49,7 @@ class AccessWatch:
         self._reader: asyncio.Task[None] | None = None
 
     @contextmanager
-    def registered(self, session_id: str, key_id: str | None) -> Generator[AccessCheck]:
+    def register(self, session_id: str, key_id: str | None) -> Generator[AccessCheck]:
         """Set ``due`` of a check, whenever there is reason, for the length of a block."""
         check = AccessCheck(session_id, key_id)
         self._checks.add(check)
@@ -96,10 +96,12 @@ class AccessWatch:
         await self._store.read(rows)
 
 
-async def access_lost(services: "Services", who: Principal | None, session_id: str) -> None:
-    """Return when they may follow the session no more. Without a principal only its end counts."""
+async def until_access_is_lost(
+    services: "Services", who: Principal | None, session_id: str
+) -> None:
+    """Return when the principal may no longer follow the session; without one, when it is gone."""
     key_id = None if who is None else who.key_id
-    with services.feeds.access.registered(session_id, key_id) as check:
+    with services.feeds.access.register(session_id, key_id) as check:
         # First of all once more: it may have changed while the stream was opened.
         if not await _may_follow_now(services, who, session_id):
             return

@@ -31,7 +31,7 @@ async def ag_ui_response(
     request = _request(given)
     with ExitStack() as leaving:
         # Before the message is stored: who may not follow it is refused as a whole.
-        leaving.enter_context(services.feeds.seats.taken(who))
+        leaving.enter_context(services.feeds.seats.hold(who))
         followed = await admit_request(services, who, session, request)
         seat = leaving.pop_all()
     translator = AgUiTranslator(given.thread_id, given.run_id)

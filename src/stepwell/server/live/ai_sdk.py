@@ -52,7 +52,7 @@ async def ai_sdk_response(
     request = _request(posted, messages, paused)
     with ExitStack() as leaving:
         # Before the message is stored: who may not follow it is refused as a whole.
-        leaving.enter_context(services.feeds.seats.taken(who))
+        leaving.enter_context(services.feeds.seats.hold(who))
         followed = await admit_request(services, who, session, request)
         seat = leaving.pop_all()
     message_id = response_message_id(body) or followed.execution_id

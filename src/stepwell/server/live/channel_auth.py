@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import DecodeError, Struct, ValidationError, json
 
 from stepwell.errors import ConfigurationError
-from stepwell.server.live.travelling import as_it_travels
+from stepwell.server.live.signed_principal import signable_principal
 from stepwell.server.policy import channel_policy, may_follow
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.principal import Principal
@@ -53,7 +53,7 @@ async def authorize_channel(
     if known is None or not await may_follow(services, who, known[1]):
         raise NotThereError("channel", channel[:200])
     settings = services.settings
-    data = json.encode(as_it_travels(who, settings.live_claims)).decode()
+    data = json.encode(signable_principal(who, settings.live_claims)).decode()
     signature = sign(settings.app_secret, socket_id, channel, data)
     return ChannelAuth(auth=f"{settings.app_key}:{signature}", channel_data=data)
 

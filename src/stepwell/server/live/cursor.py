@@ -10,7 +10,7 @@ from stepwell.sessions.errors import RefusedError
 _LONGEST = 400
 
 
-class SentText(Struct, frozen=True):
+class TextPosition(Struct, frozen=True):
     """How much a follower has of a response that is being generated."""
 
     start: int
@@ -24,18 +24,18 @@ class SentText(Struct, frozen=True):
 class Cursor(Struct, frozen=True):
     """The number of the newest event that came, and the open texts that came in part.
 
-    >>> str(Cursor(57, (SentText(55, 120, 4),)))
+    >>> str(Cursor(57, (TextPosition(55, 120, 4),)))
     '57.55.120.4'
     """
 
     seq: int
-    texts: tuple[SentText, ...] = ()
+    texts: tuple[TextPosition, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read what a client sends back. Raises ``RefusedError``.
 
-        >>> Cursor.parse("57.55.120.4") == Cursor(57, (SentText(55, 120, 4),))
+        >>> Cursor.parse("57.55.120.4") == Cursor(57, (TextPosition(55, 120, 4),))
         True
         """
         parts = text[:_LONGEST].split(".")
@@ -47,7 +47,7 @@ class Cursor(Struct, frozen=True):
             )
         seq, *rest = map(int, parts)
         groups = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
-        return cls(seq, tuple(SentText(*group) for group in groups))
+        return cls(seq, tuple(TextPosition(*group) for group in groups))
 
     def __str__(self) -> str:
         texts = "".join(f".{it.start}.{it.offset}.{it.chunks}" for it in self.texts)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stepwell.clock import Clock
 from stepwell.journal.envelope import EnvelopeType
 from stepwell.server.live.access_watch import AccessWatch
-from stepwell.server.live.cursor import Cursor, SentText
+from stepwell.server.live.cursor import Cursor, TextPosition
 from stepwell.server.live.fallback_poll import FallbackPoll
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.server.live.seats import Seats, WaitingSockets
@@ -74,7 +74,7 @@ class Feeds:
             position, reset = await feed.enter(None if cursor is None else cursor.seq)
             sent = {} if cursor is None or reset else await feed.sent_texts(cursor)
             leaving.pop_all()
-        return LiveSubscription(self, feed, Place(position, reset, sent))
+        return LiveSubscription(self, feed, FeedPlace(position, reset, sent))
 
     def leave(self, feed: SessionFeed) -> None:
         """Count one follower less; the last one ends the feed."""
@@ -97,18 +97,18 @@ class Feeds:
         await asyncio.gather(*readers, *self._leaving, return_exceptions=True)
 
 
-class Place(NamedTuple):
+class FeedPlace(NamedTuple):
     """Where a follower begins, and what it has of open texts, by execution."""
 
     position: int
     reset: Reset | None
-    sent: dict[str, SentText]
+    sent: dict[str, TextPosition]
 
 
 class LiveSubscription:
     """One follower of a session, and how far it is."""
 
-    def __init__(self, feeds: Feeds, feed: SessionFeed, place: Place) -> None:
+    def __init__(self, feeds: Feeds, feed: SessionFeed, place: FeedPlace) -> None:
         self._feeds = feeds
         self._feed = feed
         self._position, self._reset, self._sent = place
@@ -150,10 +150,10 @@ class LiveSubscription:
     def _take_texts(self) -> Iterator[LiveEvent]:
         """Go on by what was added to open texts; all of it, where nothing came yet."""
         for text in self._feed.texts.open:
-            sent = self._sent.get(text.execution_id) or SentText(text.start, 0, 0)
+            sent = self._sent.get(text.execution_id) or TextPosition(text.start, 0, 0)
             if len(text.text) > sent.offset:
                 one = text.chunk(self._position, sent.offset, sent.chunks, self._feed.now())
-                self._sent[text.execution_id] = SentText(
+                self._sent[text.execution_id] = TextPosition(
                     text.start, len(text.text), sent.chunks + 1
                 )
                 yield one.at(str(self._cursor))
@@ -194,6 +194,6 @@ class LiveSubscription:
         self.close()
 
 
-def _rest(chunk: Mapping[str, Any], sent: SentText) -> Mapping[str, Any]:
+def _rest(chunk: Mapping[str, Any], sent: TextPosition) -> Mapping[str, Any]:
     rest = {"content": chunk["content"][sent.offset :], "offset": sent.offset}
     return {**chunk, **rest, "chunk_index": sent.chunks}

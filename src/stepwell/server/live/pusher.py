@@ -17,19 +17,24 @@ from msgspec import Struct
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from stepwell.server.live.access_watch import access_lost
+from stepwell.server.live.access_watch import until_access_is_lost
 from stepwell.server.live.channel_auth import Subscriber, subscriber_of
+from stepwell.server.live.client_connection import (
+    ClientConnection,
+    SlowReaderError,
+    connection_of,
+    send_or_cut,
+)
 from stepwell.server.live.feed import LiveSubscription, Reset
-from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
-from stepwell.server.live.pusher_words import (
+from stepwell.server.live.pusher_protocol import (
     PusherError,
-    checked_protocol,
+    check_protocol,
     frame_of,
     message,
     read_message,
 )
 from stepwell.server.live.response import first_of
-from stepwell.server.live.seats import counted
+from stepwell.server.live.seats import count_connection
 from stepwell.server.policy import may_follow
 from stepwell.sessions.errors import StoreUnavailableError, TooManyError
 
@@ -59,11 +64,11 @@ async def serve_pusher(
     services: "Services", websocket: WebSocket, app_key: str, limits: SocketLimits
 ) -> None:
     """Talk with one client until it leaves or has to."""
-    line = line_of(websocket.scope)
+    line = connection_of(websocket.scope)
     address = "" if websocket.client is None else websocket.client.host
     with contextlib.ExitStack() as waiting:
         try:
-            waiting.enter_context(services.feeds.waiting_sockets.waiting(address))
+            waiting.enter_context(services.feeds.waiting_sockets.hold(address))
         except TooManyError:
             # Before it is accepted: a good-bye would have to be waited for.
             services.metrics.refused.add(limit="sockets")
@@ -73,9 +78,9 @@ async def serve_pusher(
         await _serve_accepted(_Socket(services, websocket, limits, waiting), app_key, line)
 
 
-async def _serve_accepted(socket: "_Socket", app_key: str, line: Line) -> None:
+async def _serve_accepted(socket: "_Socket", app_key: str, line: ClientConnection) -> None:
     try:
-        with counted(socket.services.metrics, "socket"):
+        with count_connection(socket.services.metrics, "socket"):
             await socket.converse(app_key)
     except SlowReaderError as error:
         logger.info("a socket is cut: %s", error)
@@ -121,7 +126,7 @@ class _Socket:
         """Until the client leaves. Raises ``PusherError`` when it has to."""
         if not hmac.compare_digest(app_key.encode(), self.services.settings.app_key.encode()):
             raise PusherError(4001, "there is no app with this key here")
-        checked_protocol(self._websocket.query_params.get("protocol"))
+        check_protocol(self._websocket.query_params.get("protocol"))
         about = {"socket_id": self.id, "activity_timeout": int(self._limits.activity_seconds)}
         await self.tell("pusher:connection_established", about)
         try:
@@ -154,7 +159,7 @@ class _Socket:
 
     async def _listen(self, start: _Start) -> None:
         while True:
-            text = await self._heard()
+            text = await self._next_message()
             try:
                 if len(text) > self._limits.message_characters:
                     raise PusherError(
@@ -170,20 +175,20 @@ class _Socket:
             # Thousands of messages can arrive at once, and none of the above has to wait.
             await asyncio.sleep(0)
 
-    async def _heard(self) -> str:
+    async def _next_message(self) -> str:
         """The next message; who is silent is asked whether it is there."""
         try:
             async with asyncio.timeout(self._limits.activity_seconds):
-                return await self._received()
+                return await self._receive()
         except TimeoutError:
             await self.tell("pusher:ping", {})
         try:
             async with asyncio.timeout(self._limits.pong_seconds):
-                return await self._received()
+                return await self._receive()
         except TimeoutError:
             raise PusherError(4201, "no pong came in time") from None
 
-    async def _received(self) -> str:
+    async def _receive(self) -> str:
         heard = await self._websocket.receive()
         if heard["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(heard.get("code") or 1005)
@@ -232,7 +237,7 @@ class _Socket:
         """One channel, until it is left. Raises ``PusherError`` when they may follow no more."""
         with contextlib.ExitStack() as leaving:
             try:
-                subscription = await self._entered(found, after, leaving)
+                subscription = await self._enter(found, after, leaving)
             except _RefusedError as refused:
                 self._channels.pop(channel, None)
                 return await self._refuse(channel, refused)
@@ -241,18 +246,18 @@ class _Socket:
             await self.tell("pusher_internal:subscription_succeeded", {}, channel)
             await first_of(
                 self._pump(channel, subscription),
-                access_lost(self.services, found.who, found.session_id),
+                until_access_is_lost(self.services, found.who, found.session_id),
             )
         raise PusherError(4009, f"channel {channel} may be followed no more")
 
-    async def _entered(
+    async def _enter(
         self, found: Subscriber, after: int | None, leaving: contextlib.ExitStack
     ) -> LiveSubscription:
         try:
             if not await self._may_follow(found):
                 raise _RefusedError("AuthError", "this channel is not yours to follow")
             if found.who is not None:
-                leaving.enter_context(self.services.feeds.seats.taken(found.who))
+                leaving.enter_context(self.services.feeds.seats.hold(found.who))
             return await self.services.feeds.subscribe(found.session_id, after)
         except TooManyError as error:
             raise _RefusedError("LimitReached", str(error), status=_TOO_MANY) from None

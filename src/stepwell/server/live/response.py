@@ -1,5 +1,5 @@
-"""A response that follows a session: it ends with its client, with the server, with the access, or
-by itself, and a client that takes nothing is cut."""
+"""A response that follows a session until its client, the server, the access or the body ends. A
+client that stops reading is disconnected."""
 
 import asyncio
 import logging
@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from stepwell.server.live.access_watch import access_lost
+from stepwell.server.live.access_watch import until_access_is_lost
+from stepwell.server.live.client_connection import (
+    ClientConnection,
+    SlowReaderError,
+    connection_of,
+    send_or_cut,
+)
 from stepwell.server.live.cursor import Cursor
 from stepwell.server.live.feed import LiveSubscription
-from stepwell.server.live.line import Line, SlowReaderError, line_of, send_or_cut
-from stepwell.server.live.seats import counted
+from stepwell.server.live.seats import count_connection
 from stepwell.sessions.principal import Principal
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ Body = Callable[[LiveSubscription], AsyncGenerator[bytes, None]]
 
 
 class LiveResponse(Response):
-    """Sends what ``body`` makes of a subscription, piece by piece, as fast as clients take it."""
+    """Sends what ``body`` makes of a subscription, as fast as the client reads it."""
 
     def __init__(
         self,
@@ -39,7 +44,7 @@ class LiveResponse(Response):
         headers: Mapping[str, str],
         seat: ExitStack | None = None,
     ) -> None:
-        """``seat`` is the one that was taken for it before something was changed for its sake."""
+        """``seat`` was taken before the request changed anything; without one it is taken here."""
         super().__init__(headers=dict(headers))
         del self.headers["content-length"]
         self._services = services
@@ -50,9 +55,10 @@ class LiveResponse(Response):
         self._seat = seat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it. What fails before the first byte is told as any other error."""
-        feeds, line = self._services.feeds, line_of(scope)
-        with self._seat or feeds.seats.taken(self._who), counted(self._services.metrics, "stream"):
+        """Serve the stream. What fails before the first byte is an ordinary error response."""
+        feeds, line = self._services.feeds, connection_of(scope)
+        seat = self._seat or feeds.seats.hold(self._who)
+        with seat, count_connection(self._services.metrics, "stream"):
             async with await feeds.subscribe(self._session_id, self._after) as subscription:
                 start = {"status": self.status_code, "headers": self.raw_headers}
                 await send({"type": "http.response.start", **start})
@@ -64,16 +70,16 @@ class LiveResponse(Response):
                     line.abort()
 
     async def _until_the_end(
-        self, subscription: LiveSubscription, line: Line, receive: Receive, send: Send
+        self, subscription: LiveSubscription, line: ClientConnection, receive: Receive, send: Send
     ) -> None:
         await first_of(
-            self._pumped(subscription, send),
-            _disconnected(receive),
+            self._pump(subscription, send),
+            _wait_for_disconnect(receive),
             line.ending.wait(),
-            access_lost(self._services, self._who, self._session_id),
+            until_access_is_lost(self._services, self._who, self._session_id),
         )
 
-    async def _pumped(self, subscription: LiveSubscription, send: Send) -> None:
+    async def _pump(self, subscription: LiveSubscription, send: Send) -> None:
         async with aclosing(self._body(subscription)) as pieces:
             async for piece in pieces:
                 await self._send(send, {"body": piece, "more_body": True})
@@ -84,7 +90,7 @@ class LiveResponse(Response):
 
 
 async def first_of(*waiting: Coroutine[Any, Any, object]) -> None:
-    """Run all until one ends, and end the others. What that one raised is raised."""
+    """Run all until one ends, cancel the others, and raise what that one raised."""
     tasks = [asyncio.create_task(one) for one in waiting]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -96,6 +102,6 @@ async def first_of(*waiting: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -34,7 +34,7 @@ def live_router(services: "Services") -> APIRouter:
 
 
 def _add_streams(router: APIRouter, services: "Services") -> None:
-    @router.get("/agent/sessions/{session_id}/events", **_documented("follow_session"))
+    @router.get("/agent/sessions/{session_id}/events", **_route_docs("follow_session"))
     async def follow(
         access: AccessDep,
         after: Annotated[
@@ -74,31 +74,31 @@ def _add_sockets(router: APIRouter, services: "Services", limits: SocketLimits) 
 
 
 def _add_protocols(router: APIRouter, services: "Services") -> None:
-    @router.post("/agent/sessions/{session_id}/ag-ui", **_documented("run_ag_ui"))
+    @router.post("/agent/sessions/{session_id}/ag-ui", **_route_docs("run_ag_ui"))
     async def run_ag_ui(request: Request, access: SendingDep) -> Response:
         """Send what an AG-UI client asks for, and follow the run by AG-UI events."""
         return await ag_ui_response(
             services, access.principal, access.session, await request.body()
         )
 
-    @router.post("/agent/ag-ui", **_documented("begin_ag_ui"))
+    @router.post("/agent/ag-ui", **_route_docs("begin_ag_ui"))
     async def begin_ag_ui(request: Request, access: SendingDep) -> Response:
         """The same in a new session, which the header x-stepwell-session names."""
         return await ag_ui_response(services, access.principal, None, await request.body())
 
-    @router.post("/agent/sessions/{session_id}/ai-sdk", **_documented("run_ai_sdk"))
+    @router.post("/agent/sessions/{session_id}/ai-sdk", **_route_docs("run_ai_sdk"))
     async def run_ai_sdk(request: Request, access: SendingDep) -> Response:
         """Send what `useChat` of the AI SDK posts, and follow the run by its UI message stream."""
         return await ai_sdk_response(
             services, access.principal, access.session, await request.body()
         )
 
-    @router.post("/agent/ai-sdk", **_documented("begin_ai_sdk"))
+    @router.post("/agent/ai-sdk", **_route_docs("begin_ai_sdk"))
     async def begin_ai_sdk(request: Request, access: SendingDep) -> Response:
         """The same in a new session, which the header x-stepwell-session names."""
         return await ai_sdk_response(services, access.principal, None, await request.body())
 
-    @router.get("/agent/sessions/{session_id}/ai-sdk/{chat}/stream", **_documented("resume_ai_sdk"))
+    @router.get("/agent/sessions/{session_id}/ai-sdk/{chat}/stream", **_route_docs("resume_ai_sdk"))
     async def resume_ai_sdk(access: AccessDep, chat: str) -> Response:
         """Follow the run that is under way from its beginning, after a page was loaded anew."""
         del chat  # the client's own name for the session
@@ -106,7 +106,7 @@ def _add_protocols(router: APIRouter, services: "Services") -> None:
         return await ai_sdk_resumed(services, access.principal, session)
 
 
-def _documented(operation_id: str) -> dict[str, Any]:
+def _route_docs(operation_id: str) -> dict[str, Any]:
     stream: dict[str, Any] = {"content": {"text/event-stream": {}}, "description": "The stream"}
     described = documented(operation_id, "live", *WITH_BODY, 404, 409, 429)
     described["responses"] = {200: stream, **described["responses"]}

@@ -1,4 +1,4 @@
-"""How many live streams each user has open, and how many sockets wait to be joined."""
+"""Limits of open live streams per user, and of sockets that have not joined a channel."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -17,8 +17,8 @@ class Seats:
         self._taken: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
-    def taken(self, who: Principal) -> Generator[None]:
-        """One more for the length of a block. Raises ``TooManyError``."""
+    def hold(self, who: Principal) -> Generator[None]:
+        """Count one more for the length of a block. Raises ``TooManyError``."""
         user = (who.tenant_id, who.user_id)
         if self._taken[user] >= self._per_user:
             raise TooManyError(
@@ -44,8 +44,8 @@ class WaitingSockets:
         self._by_address: Counter[str] = Counter()
 
     @contextmanager
-    def waiting(self, address: str) -> Generator[None]:
-        """One more for the length of a block. Raises ``TooManyError``."""
+    def hold(self, address: str) -> Generator[None]:
+        """Count one more for the length of a block. Raises ``TooManyError``."""
         if self._by_address.total() >= self._most or (
             address and self._by_address[address] >= self._per_address
         ):
@@ -60,8 +60,8 @@ class WaitingSockets:
 
 
 @contextmanager
-def counted(metrics: Metrics, kind: str) -> Generator[None]:
-    """One more open connection for the length of a block."""
+def count_connection(metrics: Metrics, kind: str) -> Generator[None]:
+    """Count one more open connection for the length of a block."""
     metrics.live_connections.add(1, kind=kind)
     try:
         yield

@@ -14,7 +14,7 @@ from msgspec import Struct
 from stepwell.clock import Clock
 from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import ExecutionStatus
-from stepwell.server.live.cursor import Cursor, SentText
+from stepwell.server.live.cursor import Cursor, TextPosition
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.server.live.streamed_text import StreamedTexts
 from stepwell.sessions.bus import Delta, Subscription
@@ -115,7 +115,7 @@ class SessionFeed:
         """Read the oldest number and the newest."""
         return await self._read(lambda tx: tx.event_range(self.session_id))
 
-    async def sent_texts(self, cursor: Cursor) -> dict[str, SentText]:
+    async def sent_texts(self, cursor: Cursor) -> dict[str, TextPosition]:
         """Return by execution what a follower who comes again has of open texts."""
 
         async def starts(tx: Transaction) -> list[LoggedEvent]:

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 
 from stepwell.clock import Clock
 from stepwell.errors import ConfigurationError
-from stepwell.server.live.travelling import as_it_travels
+from stepwell.server.live.signed_principal import signable_principal
 from stepwell.sessions.principal import Principal
 
 TOKEN_SECONDS = 60.0
@@ -57,7 +57,7 @@ class StreamTokens:
     def make(self, who: Principal, session_id: str) -> StreamToken:
         """A token for one who may follow that session."""
         until = self._clock.now() + timedelta(seconds=TOKEN_SECONDS)
-        who = as_it_travels(who, self._claims)
+        who = signable_principal(who, self._claims)
         claims = json.encode(_Claims(who=who, session_id=session_id, until=until))
         token = f"{_text(claims)}.{_text(self._signature(claims))}"
         return StreamToken(token=token, expires_at=until)

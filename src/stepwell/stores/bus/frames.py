@@ -31,16 +31,16 @@ def encode_frames(frame: Frame, max_bytes: int) -> list[bytes]:
         return [whole]
     room = max_bytes - len(json.encode(Frame(frame.sender)))
     return [
-        *(json.encode(Frame(frame.sender, tuple(some))) for some in _packed(frame.topics, room)),
+        *(json.encode(Frame(frame.sender, tuple(some))) for some in _groups(frame.topics, room)),
         *(
             json.encode(Frame(frame.sender, deltas=tuple(some)))
-            for some in _packed(_cut(frame.deltas, room), room)
+            for some in _groups(_cut(frame.deltas, room), room)
         ),
         *([json.encode(Frame(frame.sender, everything=True))] if frame.everything else []),
     ]
 
 
-def _packed(items: Iterable[Item], room: int) -> Iterator[list[Item]]:
+def _groups(items: Iterable[Item], room: int) -> Iterator[list[Item]]:
     """Groups of items whose encoded size is at most ``room`` together."""
     some: list[Item] = []
     size = 0

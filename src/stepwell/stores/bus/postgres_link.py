@@ -8,7 +8,7 @@ import psycopg
 from sqlalchemy import URL
 
 from stepwell.stores.bus.remote_bus import SendFrames
-from stepwell.stores.postgres.connecting import connect, limited
+from stepwell.stores.postgres.pool import connect, cut_after
 
 _CHANNEL = "stepwell"
 _SILENT_SECONDS = 5.0
@@ -28,14 +28,14 @@ class PostgresLink:
         self._url = url
 
     @asynccontextmanager
-    async def sending(self) -> AsyncGenerator[SendFrames]:
+    async def open_sender(self) -> AsyncGenerator[SendFrames]:
         """Connect to send frames. Losing one with the server's disk costs nothing."""
         async with await connect(self._url) as connection:
-            with limited(connection):
+            with cut_after(connection):
                 await connection.execute("SET synchronous_commit = off")
 
             async def send(frames: Sequence[bytes]) -> None:
-                with limited(connection):
+                with cut_after(connection):
                     await connection.execute(
                         _NOTIFY, (_CHANNEL, [frame.decode() for frame in frames])
                     )
@@ -43,10 +43,10 @@ class PostgresLink:
             yield send
 
     @asynccontextmanager
-    async def receiving(self) -> AsyncGenerator[AsyncIterator[str]]:
+    async def open_receiver(self) -> AsyncGenerator[AsyncIterator[str]]:
         """Connect to receive frames."""
         async with await connect(self._url) as connection:
-            with limited(connection):
+            with cut_after(connection):
                 await connection.execute(f"LISTEN {_CHANNEL}")
             yield _frames(connection)
 
@@ -56,5 +56,5 @@ async def _frames(connection: "psycopg.AsyncConnection[Any]") -> AsyncGenerator[
         async for notification in connection.notifies(timeout=_SILENT_SECONDS):
             yield notification.payload
         # One that says nothing may be dead behind something that forwards it.
-        with limited(connection, _SILENT_SECONDS):
+        with cut_after(connection, _SILENT_SECONDS):
             await connection.execute("SELECT 1")

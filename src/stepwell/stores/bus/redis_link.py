@@ -52,7 +52,7 @@ class RedisLink:
         return (RedisError, OSError, TimeoutError)
 
     @asynccontextmanager
-    async def sending(self) -> AsyncGenerator[SendFrames]:
+    async def open_sender(self) -> AsyncGenerator[SendFrames]:
         """Connect to send frames, those of one call in one trip."""
         async with _client(self._url) as client:
 
@@ -65,7 +65,7 @@ class RedisLink:
             yield send
 
     @asynccontextmanager
-    async def receiving(self) -> AsyncGenerator[AsyncIterator[bytes]]:
+    async def open_receiver(self) -> AsyncGenerator[AsyncIterator[bytes]]:
         """Connect to receive frames."""
         async with _client(self._url) as client:
             subscriber: Any = client.pubsub()  # pyright: ignore[reportUnknownMemberType]

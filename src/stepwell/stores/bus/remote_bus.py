@@ -54,11 +54,11 @@ class Link(Protocol):
         """What a broken connection raises."""
         ...
 
-    def sending(self) -> AbstractAsyncContextManager[SendFrames]:
+    def open_sender(self) -> AbstractAsyncContextManager[SendFrames]:
         """Connect to send frames."""
         ...
 
-    def receiving(self) -> AbstractAsyncContextManager[AsyncIterator[bytes | str]]:
+    def open_receiver(self) -> AbstractAsyncContextManager[AsyncIterator[bytes | str]]:
         """Connect to receive frames; the block begins once none is missed."""
         ...
 
@@ -143,7 +143,7 @@ class RemoteBus:
     async def _keep_sending(self) -> None:
         while True:
             try:
-                async with self._link.sending() as send:
+                async with self._link.open_sender() as send:
                     await self._send_on(send)
             except self._link.faults as error:
                 logger.info("bus %s: sending failed: %s", self._link.name, type(error).__name__)
@@ -187,7 +187,7 @@ class RemoteBus:
     async def _keep_receiving(self) -> None:
         while True:
             try:
-                async with self._link.receiving() as frames:
+                async with self._link.open_receiver() as frames:
                     self._receiving.set()
                     self._local.wake_all()
                     async for frame in frames:

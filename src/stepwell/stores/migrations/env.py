@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from stepwell.stores.migrating import VERSION_TABLE
+from stepwell.stores.schema_version import VERSION_TABLE
 from stepwell.stores.tables import metadata
 
 context.configure(

@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.sessions.errors import ConflictError
 from stepwell.stores.lane import Prepared, Row, Statements
-from stepwell.stores.postgres.connecting import Held, limited
-from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.postgres.pool import PooledConnection, cut_after
+from stepwell.stores.retries import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
 from stepwell.stores.tables import metadata
 from stepwell.stores.types import POSTGRESQL
@@ -80,7 +80,7 @@ class PostgresLane:
 
     def __init__(
         self,
-        held: Held,
+        held: PooledConnection,
         statements: Statements,
         *,
         begin: str,
@@ -157,7 +157,7 @@ class PostgresLane:
     async def _fetch(self, prepared: Prepared, values: Mapping[str, Any]) -> list[Row]:
         given = prepared.values(values)
         if prepared.gives_rows and not self._waiting:
-            with postgres_faults(), limited(self._driver):
+            with postgres_faults(), cut_after(self._driver):
                 cursor = await self._driver.execute(
                     prepared.text,  # type: ignore[arg-type] - made by SQLAlchemy, no literal
                     given,
@@ -181,7 +181,7 @@ class PostgresLane:
 
     async def _send(self) -> "psycopg.AsyncCursor[Any]":
         """All that waits, in one trip; a cursor on what the last of it gives."""
-        with postgres_faults(), limited(self._driver):
+        with postgres_faults(), cut_after(self._driver):
             if not self._begun:
                 await self._begin()
             text, self._waiting = ";\n".join(self._waiting), []

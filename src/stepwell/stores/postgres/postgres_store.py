@@ -14,11 +14,11 @@ from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.postgres_link import PostgresLink
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.lane import Statements
-from stepwell.stores.migrating import VERSION_TABLE, check_or_migrate
-from stepwell.stores.postgres.connecting import Pool
+from stepwell.stores.postgres.pool import Pool
 from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
-from stepwell.stores.retrying import Clash, PassingFault, patiently
+from stepwell.stores.retries import Clash, PassingFault, retry_passing_faults
 from stepwell.stores.rows import Codecs
+from stepwell.stores.schema_version import VERSION_TABLE, check_or_migrate
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.transaction import SqlTransaction
 from stepwell.stores.types import POSTGRESQL
@@ -57,7 +57,7 @@ class PostgresStore:
         store = cls(url, clock, link)
         async with AsyncExitStack() as unless_ready:
             unless_ready.push_async_callback(store.close)
-            await patiently(lambda: store._migrated(migrate), clock, "open")
+            await retry_passing_faults(lambda: store._migrate(migrate), clock, "open")
             unless_ready.pop_all()
         return store
 
@@ -84,7 +84,7 @@ class PostgresStore:
                 self._bus.publish(topic)
             return result
 
-        return await patiently(attempt, self._clock, name)
+        return await retry_passing_faults(attempt, self._clock, name)
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
@@ -97,10 +97,10 @@ class PostgresStore:
                 return (await self._once(self._readers, work))[0]
 
         try:
-            return await patiently(attempt, self._clock)
+            return await retry_passing_faults(attempt, self._clock)
         except SearchElsewhere:
             # Where it waits for its turn, it holds no connection that others need.
-            return await patiently(search, self._clock)
+            return await retry_passing_faults(search, self._clock)
 
     async def check_writable(self) -> None:
         """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""
@@ -134,7 +134,7 @@ class PostgresStore:
     ) -> tuple[Result, list[str]]:
         try:
             with postgres_faults():
-                async with pool.held() as held:
+                async with pool.acquire() as held:
                     lane = PostgresLane(
                         held,
                         self._statements,
@@ -152,7 +152,7 @@ class PostgresStore:
             self._readers.distrust()
             raise
 
-    async def _migrated(self, migrate: bool) -> None:
+    async def _migrate(self, migrate: bool) -> None:
         try:
             with postgres_faults():
                 async with self._writers.engine.connect() as connection:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from stepwell.stores.retrying import PassingFault
+from stepwell.stores.retries import PassingFault
 from stepwell.stores.sqlite.lock_holders import describe_lock_holders
 
 _LONGEST_WAIT = 10.0
@@ -28,7 +28,7 @@ class FileLock:
 
     async def acquire(self) -> None:
         """Wait for it, without holding up the loop; raises ``PassingFault`` after a while."""
-        self._held = await self._locked()
+        self._held = await self._take()
 
     def release(self) -> None:
         """Let the next one in."""
@@ -41,7 +41,7 @@ class FileLock:
         released, a waiting heir has it before any other process."""
         return _HeirLock(self._path, self._heirs)
 
-    async def _locked(self) -> int:
+    async def _take(self) -> int:
         """A handle that has the lock."""
         handle = self._open()
         try:
@@ -130,7 +130,7 @@ class _HeirLock(FileLock):
             loop.call_soon_threadsafe(inherited.set_result, handle)
 
         self._origin.add(take)
-        locking = asyncio.ensure_future(self._locked())
+        locking = asyncio.ensure_future(self._take())
         try:
             await asyncio.wait({locking, inherited}, return_when=asyncio.FIRST_COMPLETED)
         finally:

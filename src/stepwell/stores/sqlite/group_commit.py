@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError
-from stepwell.stores.retrying import PassingFault
+from stepwell.stores.retries import PassingFault
 from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.sqlite_lane import SqliteLane

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from stepwell.sessions.errors import ConflictError
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.lane import Row, Statements
-from stepwell.stores.retrying import Clash, PassingFault
+from stepwell.stores.retries import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
-from stepwell.stores.searching import contains
+from stepwell.stores.session_queries import contains
 from stepwell.stores.sqlite.lock_holders import describe_lock_holders
 from stepwell.stores.types import SQLITE
 

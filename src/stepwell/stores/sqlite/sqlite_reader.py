@@ -20,7 +20,7 @@ from stepwell.errors import ConfigurationError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.remote_bus import Link
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.migrating import check_or_migrate
+from stepwell.stores.schema_version import check_or_migrate
 from stepwell.stores.sqlite.sqlite_lane import sqlite_faults
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 
@@ -49,7 +49,7 @@ class SqliteReader(SqliteStore):
         self._opened.address = self._address
 
     @classmethod
-    def _found(cls, path: Path) -> Path:
+    def _resolve_path(cls, path: Path) -> Path:
         path = Path(os.path.realpath(path))
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))

@@ -21,9 +21,9 @@ from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.lane import Statements
-from stepwell.stores.migrating import check_or_migrate
-from stepwell.stores.retrying import PassingFault, patiently
+from stepwell.stores.retries import PassingFault, retry_passing_faults
 from stepwell.stores.rows import Codecs
+from stepwell.stores.schema_version import check_or_migrate
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
@@ -59,7 +59,7 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Clock, link: Link | None = None) -> None:
         """``link`` carries the bus to other processes; without one it stays in this one."""
         self._path, self._clock, self._link = path, clock, link
-        self._opened = Opened()
+        self._opened = ConnectionFactory()
         self._engine = _engine(path, self._opened)
         self._codecs = Codecs.of(SQLITE)
         self._statements = Statements(self._engine.dialect)
@@ -80,12 +80,12 @@ class SqliteStore:
         cls, path: Path, *, clock: Clock, migrate: bool, link: Link | None = None
     ) -> "SqliteStore":
         """Open or make that file; its folders are made as well."""
-        store = cls(cls._found(path), clock, link)
-        await patiently(lambda: store._prepare(migrate), clock, "open")
+        store = cls(cls._resolve_path(path), clock, link)
+        await retry_passing_faults(lambda: store._prepare(migrate), clock, "open")
         return store
 
     @classmethod
-    def _found(cls, path: Path) -> Path:
+    def _resolve_path(cls, path: Path) -> Path:
         return _private(path)
 
     @property
@@ -118,7 +118,7 @@ class SqliteStore:
                 self._bus.publish(topic)
             return results[0]
 
-        return await patiently(attempt, self._clock, name)
+        return await retry_passing_faults(attempt, self._clock, name)
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
@@ -128,10 +128,10 @@ class SqliteStore:
                 return await work(SqlTransaction(lane, self._codecs))
 
         try:
-            return await patiently(attempt, self._clock)
+            return await retry_passing_faults(attempt, self._clock)
         except SearchElsewhere:
             # Where it waits for its turn, it holds no connection that others need.
-            return await patiently(lambda: attempt(searching=True), self._clock)
+            return await retry_passing_faults(lambda: attempt(searching=True), self._clock)
 
     async def check_writable(self) -> None:
         """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""
@@ -162,7 +162,7 @@ class SqliteStore:
         store = SqliteStore(self._path, self._clock, self._link)
         store._lock, store._file = self._lock.heir(), self._file
         # Without the lock: beside this store's connection, opening another one writes nothing.
-        store._writer = await patiently(store._connect, self._clock, "open")
+        store._writer = await retry_passing_faults(store._connect, self._clock, "open")
         store._group = GroupCommit(store._writer, store._lock, store._file, self._clock)
         return store
 
@@ -172,7 +172,7 @@ class SqliteStore:
         await self._bus.close()
         await self._open_readers.aclose()
         # The last connection to close checkpoints, so the lock is held.
-        await patiently(self._lock.acquire, self._clock, "close")
+        await retry_passing_faults(self._lock.acquire, self._clock, "close")
         try:
             await self._writer.connection.close()
         finally:
@@ -239,7 +239,7 @@ class SqliteStore:
         return lane
 
 
-class Opened:
+class ConnectionFactory:
     """Catches each connection as the driver makes it, so that it can be used without a detour."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Opened:
         return Driver(self._newest, thread)
 
 
-def _engine(path: Path, opened: Opened) -> AsyncEngine:
+def _engine(path: Path, opened: ConnectionFactory) -> AsyncEngine:
     return create_async_engine(
         f"sqlite+aiosqlite:///{path}",
         poolclass=NullPool,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from stepwell.agent import Agent
 from stepwell.ids import new_id
-from stepwell.server.live.line import live_http_protocol
+from stepwell.server.live.client_connection import live_http_protocol
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings

@@ -16,8 +16,8 @@ async def test_one_query_serves_all_followers_and_unchanged_rows_are_not_read_ag
     monkeypatch.setattr(access_watch, "LOCAL_SECONDS", 0.05)
     log = LogInMemory()
     watch = AccessWatch(log.as_store)
-    with watch.registered("s1", None) as one, watch.registered("s1", "key") as other:
-        with watch.registered("s2", None) as gone:
+    with watch.register("s1", None) as one, watch.register("s1", "key") as other:
+        with watch.register("s2", None) as gone:
             await until(lambda: log.looks >= 5)
             assert log.read_sessions == [["s1", "s2"]]
             assert one.session is not None
@@ -26,7 +26,7 @@ async def test_one_query_serves_all_followers_and_unchanged_rows_are_not_read_ag
         log.owner, log.marker = "bob", 1
         await until(lambda: one.session is not None and one.session.user_id == "bob")
         assert log.read_sessions == [["s1", "s2"], ["s1"]]
-        with watch.registered("s1", None) as late:
+        with watch.register("s1", None) as late:
             await until(late.due.is_set)
             assert late.session == one.session
     looks = log.looks
@@ -37,7 +37,7 @@ async def test_one_query_serves_all_followers_and_unchanged_rows_are_not_read_ag
 async def test_word_of_a_change_is_followed_at_once() -> None:
     log = LogInMemory()
     watch = AccessWatch(log.as_store)
-    with watch.registered("s1", None) as one:
+    with watch.register("s1", None) as one:
         await asyncio.sleep(0)
         log.bus.publish(ACCESS_TOPIC)
         await asyncio.wait_for(one.due.wait(), 2)

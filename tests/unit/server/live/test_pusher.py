@@ -270,7 +270,7 @@ async def test_a_socket_and_a_user_follow_so_many_channels(log: LogInMemory) -> 
         refused = await client.joins()
         assert (refused["data"]["type"], refused["data"]["status"]) == ("LimitReached", 429)
     async with established(log, live_connections_per_user=1) as client:
-        with client.services.feeds.seats.taken(ADA):
+        with client.services.feeds.seats.hold(ADA):
             refused = await client.joins()
             assert (refused["data"]["type"], refused["data"]["status"]) == ("LimitReached", 429)
         joined = await client.joins()

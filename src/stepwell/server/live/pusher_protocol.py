@@ -1,5 +1,4 @@
-"""The messages of the Pusher protocol, version 7: what is read of a client's, and how ours are
-written. Pure."""
+"""The messages of the Pusher protocol, version 7: reads the client's and writes ours. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,8 +12,8 @@ OLDEST_PROTOCOL, NEWEST_PROTOCOL = 5, 7
 
 
 class PusherError(Exception):
-    """What a client is told that did something wrong. Codes of 4000 to 4299 close the socket: below
-    4100 it should not come again, from 4200 on it may at once."""
+    """An error that is sent to the client. Codes 4000 to 4299 close the socket: below 4100 the
+    client should not reconnect, from 4200 on it may at once."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -27,32 +26,32 @@ class PusherError(Exception):
 
 
 class ClientMessage(Struct, frozen=True):
-    """What a client said."""
+    """A message of a client."""
 
     event: str
     data: Mapping[str, Any]
 
 
 def read_message(text: str) -> ClientMessage:
-    """What a client said. Raises ``PusherError`` if it is none of the protocol.
+    """Parse a message of a client. Raises ``PusherError`` if it breaks the protocol.
 
     >>> read_message('{"event":"pusher:ping","data":"{}"}').event
     'pusher:ping'
     """
-    message = _mapping(text)
+    message = _parse_mapping(text)
     event = message.get("event")
     if not isinstance(event, str):
         raise PusherError(4301, 'a message is a JSON object with an "event", which is text')
     data = message.get("data")
     if isinstance(data, str):
-        data = _mapping(data)
+        data = _parse_mapping(data)
     if not isinstance(data, dict):
         data = {}
     return ClientMessage(event, cast("Mapping[str, Any]", data))
 
 
-def checked_protocol(given: str | None) -> None:
-    """That a client speaks a version of the protocol that is spoken here."""
+def check_protocol(given: str | None) -> None:
+    """Raise ``PusherError`` unless the client's protocol version is supported."""
     if given is None:
         raise PusherError(4008, "no protocol version was given: add ?protocol=7")
     if not given.isascii() or not given.isdigit():
@@ -62,7 +61,7 @@ def checked_protocol(given: str | None) -> None:
 
 
 def message(event: str, data: Mapping[str, Any], channel: str | None = None) -> str:
-    """One of our messages; its data are JSON within JSON.
+    """Return one of our messages; its data are JSON within JSON.
 
     >>> message("pusher:pong", {})
     '{"event":"pusher:pong","data":"{}"}'
@@ -73,14 +72,14 @@ def message(event: str, data: Mapping[str, Any], channel: str | None = None) -> 
 
 
 def frame_of(one: LiveEvent, channel: str) -> str:
-    """An event of a session's channel; written once for all who follow it."""
+    """Return an event as a message of its channel; encoded once for all followers."""
     if one.frame is None:
         told = {"event": one.event.type, "channel": channel, "data": one.envelope.decode()}
         one.frame = json_text(told).decode()
     return one.frame
 
 
-def _mapping(text: str) -> Mapping[str, Any]:
+def _parse_mapping(text: str) -> Mapping[str, Any]:
     try:
         value: Any = json.decode(whole_characters(text))
     except (DecodeError, RecursionError):

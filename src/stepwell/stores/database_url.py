@@ -1,4 +1,4 @@
-"""Which database a URL means."""
+"""Opens the database that a URL names."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ async def open_store(
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}") from None
+        raise ConfigurationError(f"{_EXPECTED}, got {_without_password(url)}") from None
     match parsed.get_backend_name():
         case "sqlite":
             from stepwell.stores.sqlite.sqlite_store import SqliteStore
@@ -62,11 +62,11 @@ async def open_store(
                 return await PostgresStore.open(parsed, clock=clock, migrate=may_migrate, link=link)
             except ArgumentError:
                 raise ConfigurationError(
-                    f"the hosts and ports in the parameters of {_shown(url)} can't be read; give "
-                    "as many ports as hosts, as numbers"
+                    f"the hosts and ports in the parameters of {_without_password(url)} can't be "
+                    "read; give as many ports as hosts, as numbers"
                 ) from None
         case _:
-            raise ConfigurationError(f"{_EXPECTED}, got {_shown(url)}")
+            raise ConfigurationError(f"{_EXPECTED}, got {_without_password(url)}")
 
 
 def _link(bus_url: str) -> Link:
@@ -88,7 +88,7 @@ def _require_known_parameters(url: URL) -> None:
         try:
             make_conninfo("", **{name: ""})
         except ProgrammingError:
-            address = _shown(url.render_as_string(hide_password=True))
+            address = _without_password(url.render_as_string(hide_password=True))
             raise ConfigurationError(
                 f"{address} has a parameter {name!r:.80}, which PostgreSQL does not know; write it "
                 "as in ?sslmode=require, or leave it out"
@@ -104,12 +104,12 @@ _PARTS = re.compile(
 )
 
 
-def _shown(url: str) -> str:
-    """The URL without a password, or nothing of it if it is not clear where one would be.
+def _without_password(url: str) -> str:
+    """Return the URL without its password, or nothing of it if a password could be anywhere.
 
-    >>> _shown("mysql://ada:p@ss@host/db?password=again")
+    >>> _without_password("mysql://ada:p@ss@host/db?password=again")
     "'mysql://ada:***@host/db'"
-    >>> _shown("ada:secret@host")
+    >>> _without_password("ada:secret@host")
     'another URL'
     """
     parts = _PARTS.fullmatch(url)

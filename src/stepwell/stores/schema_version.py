@@ -1,4 +1,4 @@
-"""The tables of a database brought to this version, or a clear refusal."""
+"""The version of a database's tables: checks it, and migrates older tables."""
 
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ NEWEST = "0006"
 
 
 async def check_or_migrate(connection: AsyncConnection, *, migrate: bool) -> None:
-    """Bring the tables to this version; nobody else may do so meanwhile. Raises
-    ``SchemaVersionError``."""
+    """Migrate the tables to this version if ``migrate``, else check it. The caller holds a lock
+    that keeps others from migrating. Raises ``SchemaVersionError``."""
     await connection.run_sync(_check_or_migrate, migrate)
     await connection.commit()
 
@@ -27,7 +27,7 @@ def _check_or_migrate(connection: Connection, migrate: bool) -> None:
     if found == NEWEST:
         return
     config = alembic_config(connection)
-    if found is not None and found not in _known(config):
+    if found is not None and found not in _known_revisions(config):
         raise SchemaVersionError(found, NEWEST, is_newer=True)
     if not migrate:
         raise SchemaVersionError(found, NEWEST, is_newer=False)
@@ -40,14 +40,14 @@ def _check_or_migrate(connection: Connection, migrate: bool) -> None:
 
 
 def version_of(connection: Connection) -> str | None:
-    """Which version its tables are of; None if it has none."""
+    """Return the version of the tables, or None if there are none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
 
 
 def alembic_config(connection: Connection) -> Any:
-    """Alembic's own configuration, for that connection."""
+    """Return Alembic's configuration for that connection."""
     from alembic.config import Config
 
     config = Config()
@@ -57,7 +57,7 @@ def alembic_config(connection: Connection) -> Any:
     return config
 
 
-def _known(config: Any) -> set[str]:
+def _known_revisions(config: Any) -> set[str]:
     from alembic.script import ScriptDirectory
 
     return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}

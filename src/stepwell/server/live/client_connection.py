@@ -17,7 +17,7 @@ from stepwell.server.settings import ServerSettings
 
 logger = logging.getLogger("stepwell.server")
 
-_KEY = "stepwell_line"
+_KEY = "stepwell_connection"
 _REST_BYTES = 2 * 1024 * 1024
 _SPARE_CONNECTIONS = 16
 _HEAD_TOO_LARGE = (
@@ -27,11 +27,11 @@ _HEAD_TOO_LARGE = (
 
 
 class SlowReaderError(Exception):
-    """A client took nothing of what it was sent for too long."""
+    """Raised when a client has read nothing for too long."""
 
 
-class Line:
-    """What is known of a connection."""
+class ClientConnection:
+    """The connection of one client."""
 
     def __init__(self, abort: Callable[[], None] | None = None) -> None:
         self.is_spare = False
@@ -41,16 +41,16 @@ class Line:
         self._abort = abort
 
     def abort(self) -> None:
-        """End the connection now, and forget what it was not sent yet."""
+        """Close the connection now and drop what is not sent yet."""
         if self._abort is not None:
             self._abort()
 
 
-def line_of(scope: Scope) -> Line:
-    """The connection of a request or socket."""
+def connection_of(scope: Scope) -> ClientConnection:
+    """Return the connection of a request or socket."""
     state = cast("Mapping[str, Any]", scope.get("state") or {})
     found = state.get(_KEY)
-    return found if isinstance(found, Line) else Line()
+    return found if isinstance(found, ClientConnection) else ClientConnection()
 
 
 async def send_or_cut(send: Send, message: Message, seconds: float) -> None:
@@ -86,7 +86,7 @@ class LiveConnections(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         """Remember the connection where the app finds it."""
         super().connection_made(transport)
-        self._line = Line(transport.abort)
+        self._line = ClientConnection(transport.abort)
         self.app_state = {**self.app_state, _KEY: self._line}
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_room: int | None = None

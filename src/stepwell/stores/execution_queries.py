@@ -1,5 +1,4 @@
-"""The queries behind the list of a user's or a tenant's executions, and behind where sessions
-stand. Put together for one use, each by the index that was made for it."""
+"""Queries for lists of executions and for the status of sessions, each made for its index."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +17,7 @@ _LAST = executions.alias("last")
 def executions_query(
     which: ExecutionFilter, cursor: tuple[datetime, str] | None, limit: int
 ) -> tuple[Any, dict[str, Any]]:
-    """Newest first; the statement, and the values that go with it."""
+    """Return the statement, newest first, and its parameters."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
     conditions: list[Any] = [executions.c.parent_execution_id.is_(None)]
     for name in ("status", "agent_type"):
@@ -54,7 +53,8 @@ def _newest(query: Any) -> Any:
 
 
 def statuses_query(session_ids: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """Session and status: that of its head, or else of its newest execution."""
+    """Return a query for pairs of session id and status: that of the head, else of the newest
+    execution."""
     values = {f"session_{place}": id for place, id in enumerate(session_ids)}
     head = (
         select(_HEAD.c.status)

@@ -1,4 +1,4 @@
-"""Doing it again after a fault that passes: a busy file, a deadlock, a server that restarts."""
+"""Retries of database work after a passing fault: a busy file, a deadlock, a server restart."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,14 +15,14 @@ PATIENCE = 15.0
 """Seconds after which a database that does not answer is given up on."""
 _PAUSES = Backoff(initial=0.01, factor=2.0, maximum=0.5, jitter=0.0)
 _CLASHES = 5
-"""A row that somebody else added at the same moment is seen when the work is done again; one that
-still clashes then is the work's own fault."""
+"""Retries after a duplicate key: the next try sees a row that was added at the same moment, so one
+that still clashes is the work's own fault."""
 
 _THERE = "something of that id or key is there already; read it before you try again"
 
 
 class PassingFault(Exception):
-    """The database could not do it now; the same again may succeed. ``reason`` is for clients."""
+    """Raised when the database can't do it now and a retry may succeed. Clients see ``reason``."""
 
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
@@ -30,13 +30,14 @@ class PassingFault(Exception):
 
 
 class Clash(Exception):
-    """A row of that key is there already."""
+    """Raised when a row with the same key exists."""
 
 
-async def patiently(
+async def retry_passing_faults(
     act: Callable[[], Awaitable[Result]], clock: Clock, name: str = "read"
 ) -> Result:
-    """Act until it succeeds or patience ends, then raise ``StoreUnavailableError``."""
+    """Await ``act`` until it succeeds, with backoff. Raise ``StoreUnavailableError`` after
+    ``PATIENCE`` seconds."""
     until = clock.monotonic() + PATIENCE
     failures = clashes = 0
     while True:

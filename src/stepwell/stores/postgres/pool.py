@@ -17,7 +17,7 @@ from psycopg.types.string import TextLoader
 from sqlalchemy import URL, NullPool, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from stepwell.stores.retrying import PassingFault
+from stepwell.stores.retries import PassingFault
 
 SETTINGS = {
     "TimeZone": "UTC",
@@ -45,7 +45,7 @@ _CAN_ROLL_BACK = {
 }
 
 
-class Held(Struct, frozen=True, eq=False):
+class PooledConnection(Struct, frozen=True, eq=False):
     """A connection in both its forms."""
 
     connection: AsyncConnection
@@ -65,7 +65,7 @@ class Pool:
         self._generation = 0
         self._read_only = read_only
         self._free = asyncio.Semaphore(size)
-        self._idle: list[Held] = []
+        self._idle: list[PooledConnection] = []
         self.begin = _BEGIN_READING if read_only else _BEGIN_WRITING
         options = connection_options()
         if is_pooled:
@@ -76,15 +76,15 @@ class Pool:
         event.listen(self.engine.sync_engine, "connect", self._prepare)
 
     def distrust(self) -> None:
-        """A connection was lost; the others are made anew when they are next used."""
+        """Replace all connections at their next use, because one was lost."""
         self._generation += 1
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[Held]:
-        """A connection for the length of a block; what it has not committed by then is undone."""
+    async def acquire(self) -> AsyncGenerator[PooledConnection]:
+        """Hold a connection for the length of a block; uncommitted changes are rolled back."""
         await self._wait()
         try:
-            held = await self._taken()
+            held = await self._take_idle()
             try:
                 yield held
             finally:
@@ -92,7 +92,7 @@ class Pool:
                     self._idle.append(held)
                 else:
                     # Even if whoever had it is cancelled, and again while it waits here.
-                    await _done(self._clean(held))
+                    await _finish(self._clean(held))
         finally:
             self._free.release()
 
@@ -104,34 +104,34 @@ class Pool:
             raise PassingFault("all connections are in use") from None
 
     async def close(self) -> None:
-        """Let go of all."""
+        """Close all connections."""
         while self._idle:
             await self._idle.pop().connection.close()
         await self.engine.dispose()
 
-    async def _taken(self) -> Held:
+    async def _take_idle(self) -> PooledConnection:
         while self._idle:
             held = self._idle.pop()
             if held.generation == self._generation:
                 # The lane left it so: see there.
                 await held.driver.set_autocommit(False)
                 return held
-            await _done(held.connection.close())
+            await _finish(held.connection.close())
         connection = await self.engine.connect()
         raw = await connection.get_raw_connection()
-        return Held(connection, raw.driver_connection, self._generation)  # type: ignore[arg-type]
+        return PooledConnection(connection, raw.driver_connection, self._generation)  # type: ignore[arg-type]
 
-    def _is_clean(self, held: Held) -> bool:
+    def _is_clean(self, held: PooledConnection) -> bool:
         status = held.driver.pgconn.transaction_status
         is_over = status == TransactionStatus.IDLE and not held.connection.in_transaction()
         return is_over and held.generation == self._generation
 
-    async def _clean(self, held: Held) -> None:
-        """Undo what was left open, or let go of the connection."""
+    async def _clean(self, held: PooledConnection) -> None:
+        """Roll back an open transaction, or close the connection."""
         try:
             # Otherwise the server is still at work for somebody who has left, or is gone.
             if held.driver.pgconn.transaction_status in _CAN_ROLL_BACK:
-                with limited(held.driver):
+                with cut_after(held.driver):
                     await held.driver.rollback()
                     await held.connection.rollback()
         except (psycopg.Error, exc.DBAPIError, OSError):
@@ -159,8 +159,8 @@ class Pool:
             await driver.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
 
-async def _done(work: Any) -> None:
-    """Wait for it to its end, also if who waits is cancelled; then be cancelled."""
+async def _finish(work: Any) -> None:
+    """Await the work to its end even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -174,12 +174,12 @@ async def _done(work: Any) -> None:
 
 
 def driver_url(url: URL) -> URL:
-    """The URL with our driver in it."""
+    """Return the URL with our driver's name."""
     return url.set(drivername="postgresql+psycopg")
 
 
 def connection_options() -> dict[str, Any]:
-    """What the server is told when a connection is made."""
+    """Return the options of every new connection."""
     settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
     return {
         "options": settings,
@@ -194,13 +194,13 @@ def connection_options() -> dict[str, Any]:
 
 
 async def connect(url: URL) -> "psycopg.AsyncConnection[Any]":
-    """Make a connection that is no part of a pool."""
+    """Open a connection outside of the pool."""
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
     return await psycopg.AsyncConnection.connect(address, autocommit=True, **connection_options())
 
 
 @contextmanager
-def limited(
+def cut_after(
     driver: "psycopg.AsyncConnection[Any]", seconds: float = ANSWER_SECONDS
 ) -> Generator[None]:
     """Cut the connection if the block takes longer, so that what waits in it raises

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stepwell.server.live.line import LiveConnections, LiveHttpProtocol
+from stepwell.server.live.client_connection import LiveConnections, LiveHttpProtocol
 from tests.integration.server.live.living import Live, living, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

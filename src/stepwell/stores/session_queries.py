@@ -1,6 +1,6 @@
-"""The query behind a list of sessions. Words are looked for without regard to case.
+"""The query for a list of sessions, with a search that ignores case.
 
-Not with LIKE: what that takes grows with the length of the word times that of the text.
+It does not use LIKE, whose cost grows with the length of the word times that of the text.
 """
 
 from datetime import datetime
@@ -21,8 +21,8 @@ MAX_WORD_LENGTH = 50
 def sessions_query(
     which: SessionFilter, cursor: tuple[datetime, str] | None, limit: int, dialect: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The statement, and the values that go with it; raises ``RefusedError`` for words that are
-    too many or too long."""
+    """Return the statement and its parameters. Raises ``RefusedError`` if the search has too many
+    words or a word that is too long."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
     query = records_of(sessions).where(sessions.c.tenant_id == given("tenant"))
     for name in ("user_id", "status", "agent_type"):
@@ -40,7 +40,7 @@ def sessions_query(
 
 
 def words_of(search: str | None) -> list[str]:
-    """What is looked for.
+    """Return the words of a search, in lower case.
 
     >>> words_of("lost  Parcel")
     ['lost', 'parcel']
@@ -56,8 +56,7 @@ def words_of(search: str | None) -> list[str]:
 
 
 def contains(text: str | None, word: str) -> bool:
-    """What ``contains`` in a statement to SQLite does, whose own functions fold the case of 26
-    letters only.
+    """Implement the SQL function ``contains`` for SQLite, whose own functions only fold ASCII.
 
     >>> contains("Größe", "größe")
     True

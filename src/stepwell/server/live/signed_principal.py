@@ -1,4 +1,4 @@
-"""What of a principal is signed and handed to a browser, which brings it back later."""
+"""The part of a principal that is signed and handed to a browser, which sends it back later."""
 
 import logging
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ from stepwell.sessions.principal import Principal
 logger = logging.getLogger("stepwell.server")
 
 _ALWAYS = ("exp",)
-"""By which it is seen that a token has run out."""
+"""Needed to see that a token has expired."""
 
 
-def as_it_travels(who: Principal, claims: Iterable[str]) -> Principal:
-    """Who it is, with the named claims only. One that can't be written as JSON is left out.
+def signable_principal(who: Principal, claims: Iterable[str]) -> Principal:
+    """Return the principal with the named claims only, without those that are not JSON.
 
     >>> ada = Principal(user_id="ada", claims={"exp": 7, "salary": 1, "team": "a"})
-    >>> as_it_travels(ada, ["team"]).claims
+    >>> signable_principal(ada, ["team"]).claims
     {'exp': 7, 'team': 'a'}
     """
     named = {name: who.claims[name] for name in (*_ALWAYS, *claims) if name in who.claims}
-    return replace(who, claims={name: one for name, one in named.items() if _travels(name, one)})
+    return replace(who, claims={name: one for name, one in named.items() if _is_json(name, one)})
 
 
-def _travels(name: str, claim: object) -> bool:
+def _is_json(name: str, claim: object) -> bool:
     try:
         json.encode(claim)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
