@@ -182,7 +182,7 @@ async def test_who_may_open_no_more_streams_sends_nothing_through_one(live: Live
     seats, ada = live.services.feeds.seats, Principal(user_id="ada")
     async with live.client() as client:
         path = f"/agent/sessions/{session.id}/{way}"
-        with seats.taken(ada):
+        with seats.hold(ada):
             refused = await post(client, path, body)
         bad = await post(client, path, {"messages": "none"})
         kept = await live.services.store.read(lambda tx: tx.messages(session.id, limit=9))

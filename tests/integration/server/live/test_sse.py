@@ -163,7 +163,7 @@ async def test_a_user_has_so_many_streams_and_no_more(live: Live) -> None:
     dora = Principal(user_id="dora")
     with contextlib.ExitStack() as taken:
         for _ in range(live.services.settings.live_connections_per_user):
-            taken.enter_context(seats.taken(dora))
+            taken.enter_context(seats.hold(dora))
         async with live.client("dora") as client:
             refused = await client.get(f"/agent/sessions/{session.id}/events")
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
