@@ -58,18 +58,24 @@ def diagnosed() -> str:
     return str(found[0]["text"])
 
 
-def run_what_follows(order: dict) -> dict[str, str]:
-    """The next command, a command of a skill, an MCP server, the doctor, and the imports, each with
-    what came of it."""
-    later: dict[str, str] = {}
-    later["command"] = run_agent(order, [call("bash", command="echo next")])[0]
+def run_skill(order: dict) -> str:
+    """A command of a skill."""
     policy = ExecutionPolicy.in_(PROJECT, timeout=60, **order.get("policy", {}))
     runner = CommandRunner(ShellPreprocessing(policy=policy, sandbox=sandbox_of(order)))
     filled = runner.filled("said !`echo skill`", SkillArguments(), seconds_left=None)
-    later["skill"] = asyncio.run(filled)
-    later["mcp"] = asyncio.run(started_server())
-    if order["sandbox"] == "bubblewrap":
-        later["doctor"] = diagnosed()
+    return asyncio.run(filled)
+
+
+def run_what_follows(order: dict) -> dict[str, str]:
+    """The next command; with imports also a command of a skill, an MCP server, the doctor and the
+    imports; each with what came of it."""
+    later: dict[str, str] = {}
+    later["command"] = run_agent(order, [call("bash", command="echo next")])[0]
+    if order["imports"]:
+        later["skill"] = run_skill(order)
+        later["mcp"] = asyncio.run(started_server())
+        if order["sandbox"] == "bubblewrap":
+            later["doctor"] = diagnosed()
     for name in order["imports"]:
         try:
             later[name] = str(importlib.import_module(name).__file__)

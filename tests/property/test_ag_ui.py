@@ -10,10 +10,13 @@ from stepwell import AgentState
 from stepwell.protocols.ag_ui import ag_ui_events, state_from_ag_ui
 from stepwell.protocols.ag_ui.messages import wire_messages
 from stepwell.protocols.client_stream import ClientInputError
+from tests.examples import examples
 from tests.property.test_runs import Scenario, scenarios
 from tests.unit.protocols.ag_ui_rules import checked
 
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 async def told(plan: dict[str, Any]) -> tuple[list[dict[str, Any]], AgentState]:

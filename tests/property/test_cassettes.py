@@ -44,6 +44,7 @@ from stepwell import (
 from stepwell.testing import CassetteModel
 from stepwell.testing.cassette_turn import differences, matching_key
 from stepwell.testing.redaction import Redaction
+from tests.examples import examples
 
 
 class PartsModel:
@@ -209,7 +210,7 @@ async def taken(model: Any, request: ModelRequest, *, streams: bool) -> Any:
         return facts_of(error)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(turns)
 def test_any_turn_is_replayed_as_it_was_recorded(turns: list[Any]) -> None:
     async def play(model: Any) -> list[Any]:
@@ -231,7 +232,7 @@ def test_any_turn_is_replayed_as_it_was_recorded(turns: list[Any]) -> None:
     assert replayed == live
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(mappings, mappings)
 def test_two_requests_are_different_turns_if_and_only_if_a_difference_can_be_shown(
     one: dict[str, Any], other: dict[str, Any]

@@ -37,6 +37,7 @@ from stepwell.events import AgentEvent, AgentFinished, ToolCallStarted
 from stepwell.journal.summaries import args_summary, result_summary, told_args
 from stepwell.messages import ToolCall
 from stepwell.testing import MockTool
+from tests.examples import examples
 from tests.unit.broadcasting.following import assert_in_order
 
 Data = Mapping[str, Any]
@@ -194,7 +195,7 @@ class Scenario:
         return state
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=scenarios)
 async def test_every_beginning_has_its_end_and_every_execution_ends_once(
     plan: dict[str, Any],
@@ -246,7 +247,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     args=st.dictionaries(st.text(st.characters(exclude_categories=())), values, max_size=5),
     value=values,
@@ -264,7 +265,7 @@ def test_any_arguments_and_results_become_valid_json(
     assert json.loads(text) == told
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=scenarios, dropped=st.sets(st.integers(0, 200)))
 async def test_events_that_are_lost_make_no_handler_raise(
     plan: dict[str, Any], dropped: set[int]

@@ -22,6 +22,7 @@ from stepwell.capabilities.files import (
 from stepwell.capabilities.files.opening import READ_FILE, Opener, best_opener, openat2, walk
 from stepwell.capabilities.files.refusals import FileRefused
 from stepwell.tools import ToolFailure
+from tests.examples import examples
 
 CANARY = "CANARY-93d1-outside"
 DIRECTORIES = ("a", "a/b", "c", "..d")
@@ -77,7 +78,7 @@ def opened(base: Path, opener: Opener, path: str) -> str | None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the kernel must name descriptors")
 @given(links=links, tried=st.lists(paths, min_size=1, max_size=20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_is_opened_is_inside_and_the_same_either_way(
     links: dict[str, str], tried: list[str]
 ) -> None:
@@ -92,7 +93,7 @@ def test_what_is_opened_is_inside_and_the_same_either_way(
 
 
 @given(links=links, tried=st.lists(paths, min_size=1, max_size=10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_tool_shows_or_changes_what_is_outside(links: dict[str, str], tried: list[str]) -> None:
     with tree(links) as base:
         outside = base.parent / "outside"

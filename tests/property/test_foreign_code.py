@@ -28,6 +28,7 @@ from stepwell import (
 )
 from stepwell.events import AgentFinished, ContinuationEvaluated
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, call
+from tests.examples import examples
 
 
 def raises(*_args: Any, **_kwargs: Any) -> Any:
@@ -135,7 +136,7 @@ def agent_for(plan: dict[str, Any], recorder: EventRecorder, cancellation: Cance
     return agent
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=scenarios)
 async def test_foreign_code_never_breaks_a_run(plan: dict[str, Any]) -> None:
     recorder, cancellation = EventRecorder(), Cancellation()

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from stepwell import AgentState
 from stepwell.errors import SerializationError
 from stepwell.serialization import AgentStateSerializer
+from tests.examples import examples
 from tests.property.states import odd_texts, states
 
 SERIALIZER = AgentStateSerializer()
-thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
-quick = settings(thorough, max_examples=150)
+thorough = settings(
+    max_examples=examples(1000), deadline=None, suppress_health_check=list(HealthCheck)
+)
+quick = settings(thorough, max_examples=examples(150))
 
 
 def types_of(value: object) -> str:

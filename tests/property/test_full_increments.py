@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from stepwell import AgentState
 from stepwell.serialization import AgentStateSerializer
+from tests.examples import examples
 from tests.property.states import mappings, messages, states
 from tests.property.test_runs import Scenario, scenarios
 
 SERIALIZER = AgentStateSerializer()
-quick = settings(max_examples=150, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 
 
 @quick
@@ -43,7 +44,7 @@ def test_an_increment_leads_from_any_state_to_any_other_of_the_agent(
     assert rebuilt([one, other]) == other
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=examples(100))
 @given(scenarios)
 def test_every_step_of_a_run_can_be_resumed_from_what_was_stored(plan: dict[str, object]) -> None:
     async def path() -> list[AgentState]:

@@ -20,9 +20,12 @@ from stepwell.testing.message_list import (
     said,
     status,
 )
+from tests.examples import examples
 from tests.property.live_runs import Json, Session, Turn, session_of, sessions
 
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck)
+)
 TERMINAL = {"completed", "failed", "cancelled", "stopped"}
 
 json_values = st.recursive(

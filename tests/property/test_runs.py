@@ -24,6 +24,7 @@ from stepwell import (
 from stepwell.continuation import AgentStop
 from stepwell.events import AgentFinished, ToolCallStarted
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.examples import examples
 
 TOOLS = ("good", "fails", "raises", "slow", "stops", "asks", "alone", "missing", "blocked")
 
@@ -50,7 +51,9 @@ scenarios = st.fixed_dictionaries(
         "cancel_at": st.none() | st.integers(1, 6),
     }
 )
-thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 class Scenario:

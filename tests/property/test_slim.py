@@ -16,6 +16,7 @@ from stepwell.messages import FilePart, ImagePart, TextPart, ThinkingPart
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig
 from stepwell.serialization.slim_values import LONGEST_NAME
+from tests.examples import examples
 
 IMAGE_DATA = "QkFTRTY0REFUQQ=="
 texts = st.text(max_size=12) | st.sampled_from(["", "🙂" * 30, "é" * 40, "\ud800", "..."])
@@ -71,7 +72,9 @@ configs = st.builds(
     include_tool_results=st.booleans(),
     redact_tool_args=st.booleans(),
 )
-thorough = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def check_valid(messages: Sequence[Message]) -> None:

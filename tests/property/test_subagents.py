@@ -15,6 +15,7 @@ from stepwell.events import AgentExecutionStarted, AgentFinished
 from stepwell.models import ModelRequest
 from stepwell.state import Budget
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from tests.examples import examples
 
 TURN = 15
 DEPTH = 3
@@ -96,7 +97,7 @@ async def to_the_end(tree: Tree, answers: list[bool]) -> tuple[AgentState, int]:
     return state, approved
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     main=turns,
     a=turns,

@@ -12,6 +12,7 @@ from stepwell import Agent, AgentState, Message, ToolCall, ToolResult
 from stepwell.capabilities.summarization import UseSummarization
 from stepwell.capabilities.summarization.cutting import roughly_counted
 from stepwell.testing import MockTool, ScriptedModel, call
+from tests.examples import examples
 
 WORDS = "The user wants the report."
 SMALLEST = 400
@@ -72,7 +73,7 @@ def check_valid(messages: Sequence[Message]) -> None:
     assert not open_calls
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=histories, steps=turns, limit=limits)
 def test_requests_are_valid_hold_the_newest_and_keep_the_limit(
     history: list[Message], steps: list[list[int]], limit: tuple[int, int | None, int | None]

@@ -58,6 +58,7 @@ from stepwell.events import (
 )
 from stepwell.hooks import HookStack
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from tests.examples import examples
 
 
 def calling(tool: str, args: Any = None, thought: str = "") -> str:
@@ -989,7 +990,7 @@ decisions = st.fixed_dictionaries(
 replies = decisions | st.text() | anything.map(json.dumps) | decisions.map(lambda d: f"x {d} y")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     turns=st.lists(replies, max_size=8),
     via_inference=st.booleans(),

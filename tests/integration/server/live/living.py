@@ -127,7 +127,7 @@ async def _listening(
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """One server-sent event; a comment has no type."""
+    """One server-sent event; a comment has no type, text that is being generated no number."""
 
     id: int | None = None
     type: str = ""
@@ -151,9 +151,8 @@ class Stream:
                 fields[name] = value
             elif fields:
                 if "data" in fields:
-                    yield Told(
-                        id=int(fields["id"]), type=fields["event"], data=json.loads(fields["data"])
-                    )
+                    number = int(fields["id"]) if fields["id"].isdigit() else None
+                    yield Told(id=number, type=fields["event"], data=json.loads(fields["data"]))
                 fields = {}
 
     async def first(self, count: int) -> list[Told]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stepwell.capabilities.files.patterns import PathPattern, alternatives
 from stepwell.capabilities.files.refusals import FileRefused
+from tests.examples import examples
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -116,7 +117,7 @@ words = st.text("ab.*?[]{},/!-", max_size=20)
 
 
 @given(pattern=words, path=st.lists(st.text("ab.", min_size=1, max_size=3), min_size=1, max_size=5))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_what_matches_is_always_reached_by_walking_down(pattern: str, path: list[str]) -> None:
     try:
         wanted = PathPattern(pattern)

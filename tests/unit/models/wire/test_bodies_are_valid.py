@@ -11,12 +11,15 @@ from msgspec import json
 
 from stepwell.models import ModelRequest
 from stepwell.models.wire import AnthropicMessages, ChatCompletions
+from tests.examples import examples
 from tests.unit.models.wire import samples
 from tests.unit.models.wire.oracles import PARAMS, documented, google
 from tests.unit.models.wire.samples import GEMINI, MODELS, RESPONSES, body_of
 from tests.unit.models.wire.shapes import misfits
 
-thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck)
+)
 THINKING = ("thinking", "redacted_thinking")
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, RootModel, create_model
 
 from stepwell.models.wire import AnthropicMessages, ChatCompletions
+from tests.examples import examples
 from tests.unit.models.wire.samples import request
 
 SHARED = {
@@ -169,7 +170,7 @@ def expect_taken(schema: dict[str, Any], keywords: set[str], formats: set[str]) 
         assert "(?=" not in node.get("pattern", "")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(model=models())
 def test_only_what_a_provider_takes_is_sent_for_a_promise(model: type[BaseModel]) -> None:
     schema = model.model_json_schema()

@@ -9,6 +9,7 @@ from msgspec import Struct, json
 
 from stepwell.models import ModelResponse
 from stepwell.models.wire import WireFormat
+from tests.examples import examples
 from tests.unit.models.wire import samples
 from tests.unit.models.wire.samples import (
     CHAT,
@@ -22,7 +23,9 @@ from tests.unit.models.wire.samples import (
     thinking_of,
 )
 
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck)
+)
 Cut = Callable[[str], list[str]]
 
 
