@@ -27,6 +27,7 @@ def run(*arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_part_on_sqlite_gives_the_figures_that_the_targets_name() -> None:
     # Without `live`, which must fill the buffers of real sockets.
     document = run("--no-postgres", *(part for part in PARTS if part != "live"))
@@ -42,6 +43,7 @@ def test_every_part_on_sqlite_gives_the_figures_that_the_targets_name() -> None:
     assert figures["message_ms_ratio"] > 0
 
 
+@pytest.mark.slow
 def test_the_parts_with_processes_run_on_postgres() -> None:
     figures = run("http", "streams", "idle")["figures"]
     for name in ("http_send_ratio", "idle_tx_per_s"):

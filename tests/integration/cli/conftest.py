@@ -1,5 +1,6 @@
 """A folder of its own for the commands of a test."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.command_line import STARTED, CommandLine
+
+
+@pytest.fixture
+def database(tmp_path: Path, migrated_sqlite: Path) -> Path:
+    """The database that commands find in the folder; without it each test would migrate one."""
+    return Path(shutil.copy(migrated_sqlite, tmp_path / "stepwell.db"))
+
+
+@pytest.fixture
+def replay_database(tmp_path: Path, migrated_sqlite: Path) -> Path:
+    """The database of the tests of replays, for the same reason."""
+    return Path(shutil.copy(migrated_sqlite, tmp_path / "replay.db"))
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from stepwell.cli.exit_codes import ExitCode
 from stepwell.clock import SystemClock
 from tests.integration.cli.command_line import CommandLine, say, started, write_shop
 
+pytestmark = pytest.mark.usefixtures("database")
+
 COMMAND = (sys.executable, "-m", "stepwell")
 PATIENCE = 90.0
 TGKILL = {"x86_64": 234, "aarch64": 131}[platform.machine()]

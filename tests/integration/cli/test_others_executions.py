@@ -18,6 +18,8 @@ from stepwell.testing import ScriptedModel
 from tests.integration.cli.command_line import CommandLine, write_shop
 from tests.servers.postgres_server import database_of_its_own
 
+pytestmark = pytest.mark.usefixtures("database")
+
 
 @pytest.fixture
 def cli_database(postgres_url: str) -> Iterator[str]:

@@ -30,6 +30,8 @@ from stepwell.tools import ToolContext, ToolOutput
 from tests.answers import answer_question
 from tests.integration.cli.command_line import CommandLine, write_shop
 
+pytestmark = pytest.mark.usefixtures("replay_database")
+
 RAN: list[str] = []
 
 

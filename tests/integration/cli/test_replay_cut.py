@@ -20,6 +20,8 @@ from stepwell.testing import call
 from stepwell.tools import ToolContext
 from tests.integration.cli.test_replay import NEVER, ran, replay, script
 
+pytestmark = pytest.mark.usefixtures("replay_database")
+
 ADA = Principal(user_id="ada")
 
 

@@ -34,6 +34,8 @@ from tests.integration.cli.test_replay import (
     stops_on_apple,
 )
 
+pytestmark = pytest.mark.usefixtures("replay_database")
+
 CALLS = [call("look_up", id=f"c{number}", order=number) for number in range(3)]
 
 

@@ -11,6 +11,8 @@ import pytest
 from stepwell.cli.exit_codes import ExitCode
 from tests.integration.cli.command_line import CommandLine, say, write_shop
 
+pytestmark = pytest.mark.usefixtures("database")
+
 
 def test_the_answer_is_on_standard_output_and_progress_on_standard_error(
     stepwell: CommandLine, tmp_path: Path

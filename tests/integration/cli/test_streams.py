@@ -9,6 +9,8 @@ import pytest
 from stepwell.cli.exit_codes import ExitCode
 from tests.integration.cli.command_line import CommandLine, say, write_shop
 
+pytestmark = pytest.mark.usefixtures("database")
+
 Ended = "subprocess.CompletedProcess[bytes]"
 
 

@@ -17,6 +17,8 @@ from stepwell.cli.exit_codes import ExitCode
 from stepwell.clock import SystemClock
 from tests.integration.cli.command_line import CommandLine, started, write_shop
 
+pytestmark = pytest.mark.usefixtures("database")
+
 COMMAND = (sys.executable, "-m", "stepwell")
 PATIENCE = 90.0
 CLOCK = SystemClock()

@@ -36,6 +36,7 @@ from stepwell.models.provider import ProviderModel
 from stepwell.models.providers import KNOWN_PROVIDERS
 from stepwell.models.response import StreamPart as Part
 from stepwell.testing import FakeClock
+from tests.examples import every
 from tests.integration.models.test_cuts import RICH, GivenClient, told
 from tests.servers.byte_server import FOREVER, Answer, ByteServer, Ending
 from tests.servers.record import MODELS, RECORDINGS, WIRES
@@ -551,7 +552,7 @@ async def test_a_wrong_type_anywhere_in_a_stream_is_an_error_or_passed_over(file
             continue
         value = json.decode(data)
         for path in places(value):
-            for odd in ODD:
+            for odd in ODD[:: every(2)]:
                 changed = before + b"data:" + json.encode(replaced(value, path, odd))
                 client.pieces = (b"\n\n".join([*events[:index], changed, *events[index + 1 :]]),)
                 parts, error = await told(model)

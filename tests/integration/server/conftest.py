@@ -1,6 +1,5 @@
 """The app server: in this process without a network (``served``), or on a socket (``address``)."""
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,27 +7,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from stepwell.stores.database_url import open_store
 from tests.integration.server.serving import DATABASE, Address, Served, listening, serving
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with all its tables and no rows; migrating one per test would take longer than
-    the tests."""
-    file = tmp_path_factory.mktemp("empty") / DATABASE
-
-    async def make() -> None:
-        await (await open_store(f"sqlite:///{file}")).close()
-
-    asyncio.run(make())
-    return file
-
-
 @pytest.fixture
-def folder(tmp_path: Path, empty_database: Path) -> Path:
+def folder(tmp_path: Path, migrated_sqlite: Path) -> Path:
     """A folder with a database of its own, for ``serving``."""
-    shutil.copy(empty_database, tmp_path / DATABASE)
+    shutil.copy(migrated_sqlite, tmp_path / DATABASE)
     return tmp_path
 
 

@@ -56,12 +56,12 @@ async def test_writes_to_a_file_that_was_renamed_are_refused_until_it_is_back(
 
 @pytest.mark.parametrize("what", ["deleted", "replaced", "folder deleted", "log deleted"])
 async def test_writes_to_a_file_that_is_gone_are_refused(
-    tmp_path: Path, empty_database: Path, what: str
+    tmp_path: Path, migrated_sqlite: Path, what: str
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     file = folder / DATABASE
-    shutil.copy(empty_database, file)
+    shutil.copy(migrated_sqlite, file)
     served_at = serving(folder)
     served = await served_at.__aenter__()
     async with served.client() as ada:
@@ -73,7 +73,7 @@ async def test_writes_to_a_file_that_is_gone_are_refused(
         else:
             file.unlink()
         if what == "replaced":
-            shutil.copy(empty_database, file)
+            shutil.copy(migrated_sqlite, file)
 
         refused = await ada.post("/agent/messages", json=SEND)
         ready = await ada.get("/ready")
@@ -99,10 +99,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_full_disk_is_reported(
-    small_disk: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, migrated_sqlite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stepwell.stores.retries.PATIENCE", 0.0)
-    shutil.copy(empty_database, small_disk / DATABASE)
+    shutil.copy(migrated_sqlite, small_disk / DATABASE)
     filler = small_disk / "filler"
     async with serving(small_disk) as served, served.client() as ada:
         assert (await ada.get("/ready")).status_code == 200

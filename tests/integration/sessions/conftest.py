@@ -1,31 +1,20 @@
 """Databases for the tests of sessions. What a test says of SQL it tries on both kinds (`desk`), the
 rest on SQLite alone (`sqlite_desk`)."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from stepwell.ids import new_id
-from tests.integration.sessions.databases import migrated
 from tests.integration.sessions.front_desk import FrontDesk, desk_at
 from tests.servers.postgres_server import database_of_its_own
 
 
-@pytest.fixture(scope="session")
-def sessions_template(postgres_url: str) -> Iterator[str]:
-    """The name of a migrated PostgreSQL database."""
-    name = f"sessions_template_{new_id()}"
-    with database_of_its_own(postgres_url, name) as url:
-        asyncio.run(migrated(url))
-        yield name
-
-
 @pytest.fixture
-def postgres_database(postgres_url: str, sessions_template: str) -> Iterator[str]:
+def postgres_database(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
     """The URL of a PostgreSQL database with our tables and nothing in them."""
-    with database_of_its_own(postgres_url, f"sessions_{new_id()}", sessions_template) as url:
+    with database_of_its_own(postgres_url, f"sessions_{new_id()}", migrated_postgres) as url:
         yield url
 
 

@@ -2,7 +2,6 @@
 that a test starts at once.
 """
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -18,36 +17,16 @@ from tests.servers.postgres_server import database_of_its_own
 _numbers = count()
 
 
-async def _migrated(url: str) -> None:
-    await (await open_store(url)).close()
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated file."""
-    path = tmp_path_factory.mktemp("sqlite") / "template.db"
-    asyncio.run(_migrated(f"sqlite:///{path}"))
-    return path
-
-
 @pytest.fixture
-def sqlite_file(sqlite_template: Path, tmp_path: Path) -> Path:
+def sqlite_file(migrated_sqlite: Path, tmp_path: Path) -> Path:
     """A file with our tables and nothing in them."""
-    return Path(shutil.copy(sqlite_template, tmp_path / "stepwell.db"))
+    return Path(shutil.copy(migrated_sqlite, tmp_path / "stepwell.db"))
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_url: str) -> Iterator[str]:
-    """The name of a migrated database."""
-    with database_of_its_own(postgres_url, "stepwell_template") as url:
-        asyncio.run(_migrated(url))
-        yield "stepwell_template"
-
-
-@pytest.fixture(scope="session")
-def shared_postgres(postgres_url: str, postgres_template: str) -> Iterator[str]:
+def shared_postgres(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
     """The URL of the database that most tests use, one after the other."""
-    with database_of_its_own(postgres_url, "stepwell_shared", postgres_template) as url:
+    with database_of_its_own(postgres_url, "stepwell_shared", migrated_postgres) as url:
         yield url
 
 
@@ -61,10 +40,10 @@ def postgres_database(shared_postgres: str) -> str:
 
 
 @pytest.fixture
-def own_postgres(postgres_url: str, postgres_template: str) -> Iterator[str]:
+def own_postgres(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
     """The same for a test that changes tables, or whose writers may outlive it."""
     name = f"stepwell_test_{next(_numbers)}"
-    with database_of_its_own(postgres_url, name, postgres_template) as url:
+    with database_of_its_own(postgres_url, name, migrated_postgres) as url:
         yield url
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import every
 from tests.servers.node import find_node, printed, why_missing
 
 SCRIPT = Path(__file__).parent / "markdown_cases.mjs"
@@ -128,7 +129,7 @@ def _dear(unit: str, between: str, run: int) -> str:
 
 
 def test_emphasis_and_lists_that_do_not_end_cost_little() -> None:
-    texts = [_dear(unit, between, 1990) for unit in UNITS for between in SHAPES]
+    texts = [_dear(unit, between, 1990) for unit in UNITS for between in SHAPES[:: every(2)]]
     texts += [_dear(unit, "\n\n", 300) for unit in UNITS]
     texts += [unit * (190_000 // len(unit)) for unit in LINES]
 

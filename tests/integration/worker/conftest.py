@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.ids import new_id
 from tests.integration.sessions.databases import sqlite_url
 from tests.integration.worker.bench_of_workers import Place, place_at
 from tests.servers.postgres_server import database_of_its_own
 
 
 @pytest.fixture
-def worker_database(postgres_url: str) -> Iterator[str]:
-    """The address of an empty database of a PostgreSQL server."""
-    with database_of_its_own(postgres_url, "stepwell_workers") as url:
+def worker_database(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
+    """The address of a database of a PostgreSQL server, with our tables and nothing in them."""
+    with database_of_its_own(postgres_url, f"workers_{new_id()}", migrated_postgres) as url:
         yield url
 
 
