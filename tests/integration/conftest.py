@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.ids import new_id
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
 from tests.servers.aimock_server import Aimock, aimock_running, missing
 from tests.servers.byte_server import ByteServer
 from tests.servers.llmock_server import Llmock, llmock_running

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,6 +23,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_core_bench_prints_one_json_object_as_its_last_line() -> None:
     figures = json.loads(run("-m", "bench", "core", "--json", "--rounds", "1").splitlines()[-1])
     assert figures["loaded_heavy_modules"] == []

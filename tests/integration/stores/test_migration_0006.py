@@ -11,8 +11,8 @@ from sqlalchemy import Connection, MetaData, create_engine
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ledger.open_step import KnownStep, calls_begun
 from stepwell.sessions.ports import Transaction
-from stepwell.stores.migrating import alembic_config
-from stepwell.stores.opening import open_store
+from stepwell.stores.database_url import open_store
+from stepwell.stores.schema_version import alembic_config
 
 AT = "2026-11-17 10:00:00.000001+00:00"
 LATER = "2026-11-17 10:00:05.250000+00:00"

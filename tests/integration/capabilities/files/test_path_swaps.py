@@ -16,10 +16,11 @@ import pytest
 from stepwell.capabilities.files import ConfinedDirectory, ReadFileTool, WriteFileTool
 from stepwell.capabilities.files.opening import Opener, openat2, walk
 from stepwell.tools import ToolFailure
+from tests.examples import examples
 from tests.integration.capabilities.files.escape_tree import kernel_has_openat2
 
 CANARY = "CANARY-41c9-outside"
-TRIES = 20_000
+TRIES = examples(20_000)
 """Per way of opening, half of them reads and half writes."""
 
 SWAPPER = """
