@@ -317,8 +317,8 @@ class RunScope:
 
 
 class ModelRefusedError(Uncontained):
-    """A model was to be asked where nobody may. Like a cancellation it is for nobody on the way:
-    whoever asked ends there, and does nothing more."""
+    """Raised when code calls a model during a replay. Like a cancellation, nothing on the way
+    catches it: the caller ends there."""
 
 
 class NoModels:

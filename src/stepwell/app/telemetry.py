@@ -12,4 +12,4 @@ def traced(agents: AgentDirectory, config: TelemetryConfig) -> AgentDirectory:
     def with_spans(plan: AgentPlan, name: str) -> AgentPlan:
         return with_telemetry(plan, name, content=config.content)
 
-    return agents.prepared(with_spans)
+    return agents.with_plans(with_spans)

@@ -53,11 +53,11 @@ def command(
     async def work(store: "Store") -> "Replay":
         from stepwell.cli.loaded import agent_that_ran
         from stepwell.cli.stored import find_execution
-        from stepwell.replay.replay import replayed
+        from stepwell.replay.replay import replay_execution
 
         found = await find_execution(store, execution)
         agent_that_ran(application, found.agent_type)
-        return await replayed(store, application.agents, found.id)
+        return await replay_execution(store, application.agents, found.id)
 
     replay = read_stored(db or application.config.db, work)
     with while_read():

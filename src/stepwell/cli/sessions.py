@@ -277,5 +277,5 @@ async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Sessi
     session = await find_session(store, given)
     deps = EndDeps(jobs=PolledJobs(), clock=SystemClock(), settings=SessionSettings())
     request = EndRequest(reason="session closed", deps=deps)
-    work = SessionChange(**change).checked().work(session.id, new_id(), request)
+    work = SessionChange(**change).validate().work(session.id, new_id(), request)
     return await store.write(work, name="change_session")

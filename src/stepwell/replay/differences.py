@@ -1,4 +1,4 @@
-"""In words what a replayed step differs in from the stored one. Pure; ``replay`` uses it."""
+"""Describes how a replayed step differs from the stored one. Pure."""
 
 from stepwell.continuation import ContinuationOutcome
 from stepwell.state import StepExecution

@@ -1,5 +1,5 @@
-"""The hooks of an agent that is replayed. They run for real, but for those that ask models or tell
-what happens to others: no model is asked, and nothing is recorded twice.
+"""Runs the hooks of a replayed agent, except those that call models or export telemetry: a replay
+calls no model and records nothing twice.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ from stepwell.criteria import (
 )
 from stepwell.hooks import Hook, HookContext, HookTrigger
 from stepwell.replay.metadata import MetadataOfTools
-from stepwell.replay.stored_execution import Stored
-from stepwell.replay.votes import LeftOut, with_votes_of
+from stepwell.replay.stored_execution import StoredExecution
+from stepwell.replay.votes import OmittedHooks, with_votes_of
 from stepwell.scope import ModelRefusedError, NoModels
 from stepwell.tools import Tools
 
@@ -44,25 +44,25 @@ _DECIDE_THE_STEP = frozenset({HookTrigger.ON_ERROR, HookTrigger.ON_STOP})
 
 
 class ReplayedHooks:
-    """The hooks of a plan as a replay runs them."""
+    """The hooks of a plan, as a replay runs them."""
 
-    def __init__(self, plan: AgentPlan, stored: Stored, metadata: MetadataOfTools) -> None:
+    def __init__(self, plan: AgentPlan, stored: StoredExecution, metadata: MetadataOfTools) -> None:
         self._stored = stored
         self._metadata = metadata
         self._hooks = [hook for hook in plan.hooks if hook.name != TELEMETRY]
         self._has_telemetry = len(self._hooks) < len(plan.hooks)
         self._asked: dict[str, None] = {}
-        stored.left_out = LeftOut(names=set(), claimed=_claimed(plan, self._hooks))
+        stored.left_out = OmittedHooks(names=set(), claimed=_claimed_names(plan, self._hooks))
         for hook in self._hooks:
             if hook.asks_model:
                 self._leave_out(hook)
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Those that run."""
-        return tuple(self._watched(hook) for hook in self._hooks if not hook.asks_model)
+        """Return the hooks that run."""
+        return tuple(self._without_models(hook) for hook in self._hooks if not hook.asks_model)
 
     def notes(self) -> Iterable[str]:
-        """What was left out, what was refused, and whose code ran."""
+        """Yield notes on what was left out, what was refused, and whose code ran."""
         for name in sorted({hook.name for hook in self._hooks if hook.asks_model}):
             yield f"{name} asks a model, so it was left out; its votes are as stored"
         for name in self._asked:
@@ -75,8 +75,8 @@ class ReplayedHooks:
             yield f"hooks of your own ran for real: {', '.join(own)}"
         yield from self._metadata.notes()
 
-    def _watched(self, hook: Hook) -> Hook:
-        async def watched(context: HookContext) -> HookContext | None:
+    def _without_models(self, hook: Hook) -> Hook:
+        async def run(context: HookContext) -> HookContext | None:
             with NoModels() as block:
                 try:
                     answer = await self._answer(hook, context)
@@ -88,26 +88,26 @@ class ReplayedHooks:
                 return answer
             self._asked[hook.name] = None
             self._leave_out(hook)
-            return self._as_stored(context)
+            return self._stored_answer(context)
 
-        return replace(hook, function=watched)
+        return replace(hook, function=run)
 
     async def _answer(self, hook: Hook, context: HookContext) -> HookContext | None:
-        answer = await _called(hook, context)
+        answer = await _call(hook, context)
         if not isinstance(answer, HookContext):
             return answer  # nothing, or what the hook stack will refuse
-        again = self._metadata.undone(context, answer, hook.name)
+        again = self._metadata.claim_for_hook(context, answer, hook.name)
         if again is None:
             return answer
-        other = await _called(hook, again)
-        return self._metadata.chosen(answer, again if other is None else other)
+        other = await _call(hook, again)
+        return self._metadata.choose(answer, again if other is None else other)
 
     def _leave_out(self, hook: Hook) -> None:
         left_out = self._stored.left_out
         left_out.names.add(hook.name)
         left_out.signs_otherwise = left_out.signs_otherwise or _is_own(hook)
 
-    def _as_stored(self, context: HookContext) -> HookContext | None:
+    def _stored_answer(self, context: HookContext) -> HookContext | None:
         """Where the step is decided on, the votes that the hook gave there; what it votes earlier
         is added at the end of the step."""
         step = self._stored.step(context.state.step_count)
@@ -117,7 +117,7 @@ class ReplayedHooks:
         return context.with_state(state)
 
 
-async def _called(hook: Hook, context: HookContext) -> Any:
+async def _call(hook: Hook, context: HookContext) -> Any:
     answer = hook.function(context)
     return await answer if isawaitable(answer) else answer
 
@@ -128,7 +128,7 @@ def _is_own(hook: Hook) -> bool:
     return module.partition(".")[0] != "stepwell"
 
 
-def _claimed(plan: AgentPlan, hooks: Iterable[Hook]) -> set[str]:
+def _claimed_names(plan: AgentPlan, hooks: Iterable[Hook]) -> set[str]:
     """The names under which others than hooks that ask models vote."""
     criteria = ContinuationCriteria(*plan.criteria).criteria if plan.criteria else ()
     return {

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepwell.hooks import HookContext, HookTrigger
-from stepwell.replay.stored_execution import Stored
+from stepwell.replay.stored_execution import StoredExecution
 from stepwell.state import AgentState
 
 BEHIND_A_TOOL = frozenset(
@@ -28,10 +28,10 @@ _BEHIND_THE_STEP = frozenset(
 class MetadataOfTools:
     """What tools are said to have written in the step under way."""
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: StoredExecution) -> None:
         self._stored = stored
         self._number = 0
-        self._given: dict[str, Any] = {}
+        self._originals: dict[str, Any] = {}
         """What each key was before it was given as a tool's."""
         self._written: dict[str, str] = {}
         """The keys that hooks wrote in this step, with the name of the hook."""
@@ -42,55 +42,57 @@ class MetadataOfTools:
         """Hooks that ran twice in a step, with the number of the first one."""
 
     def begin(self, number: int) -> None:
-        """Another step is begun."""
+        """Begin the step of that number."""
         self._number = number
-        self._given, self._written = {}, {}
+        self._originals, self._written = {}, {}
 
-    def given(self, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    def tool_metadata(self, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a tool of the step wrote, as far as one can know when that is asked for: a call
         that ran beside others is finished after the hooks behind them."""
-        return _GivenLate(self, metadata)
+        return _LateToolMetadata(self, metadata)
 
-    def given_now(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """The same at once."""
+    def current_tool_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the same now."""
         changed = {
             key: value
             for key, value in self._after().items()
             if key not in self._of_hooks and metadata.get(key, UNSET) != value
         }
-        self._note_given(changed, metadata)
+        self._note_original(changed, metadata)
         return changed
 
-    def undone(self, before: HookContext, after: HookContext, hook: str) -> HookContext | None:
+    def claim_for_hook(
+        self, before: HookContext, after: HookContext, hook: str
+    ) -> HookContext | None:
         """What a hook wrote is its own. Returns what to ask it again with, if it was shown as a
         tool's what it now turns out to write itself."""
-        keys = _changed(before, after)
+        keys = _changed_keys(before, after)
         self._written.update(dict.fromkeys(keys, hook))
         if before.trigger not in BEHIND_A_TOOL:
             return None
         self._of_hooks.update(keys)
-        shown = {key: self._given[key] for key in keys if key in self._given}
+        shown = {key: self._originals[key] for key in keys if key in self._originals}
         if not shown:
             return None
         self._asked_again.setdefault(hook, self._number)
         return before.with_state(_with(before.state, shown))
 
-    def chosen(self, once: HookContext, again: HookContext) -> HookContext:
+    def choose(self, once: HookContext, again: HookContext) -> HookContext:
         """Of both answers the one that counts. Behind the step a tool may have written the key
         after all, and the hook once more."""
-        keys = [key for key in _changed(once, again) if key in self._given]
+        keys = [key for key in _changed_keys(once, again) if key in self._originals]
         stored = self._after()
         now = again.state.metadata
         is_as_stored = all(now.get(key, UNSET) == stored.get(key, UNSET) for key in keys)
         if again.trigger in _BEHIND_THE_STEP and not is_as_stored:
             return once
         for key in keys:
-            self._given.pop(key)
+            self._originals.pop(key)
             if is_as_stored:
                 self._doubtful.pop(key, None)
         return again
 
-    def settled(self, state: AgentState, *, with_tools: bool) -> AgentState:
+    def settle(self, state: AgentState, *, with_tools: bool) -> AgentState:
         """The state at the end of the step, with what is stored where the hooks that ran left
         something else. What a hook wrote in a step without tools is its own, stored or not."""
         stored = self._after()
@@ -106,7 +108,7 @@ class MetadataOfTools:
                     continue
                 self._doubtful.setdefault(key, (self._written[key], self._number))
             other[key] = value
-        self._note_given(other, now)
+        self._note_original(other, now)
         return _with(state, other) if other else state
 
     def notes(self) -> Iterable[str]:
@@ -125,27 +127,27 @@ class MetadataOfTools:
     def _after(self) -> Mapping[str, Any]:
         return self._stored.metadata.get(self._number, {})
 
-    def _note_given(self, keys: Iterable[str], metadata: Mapping[str, Any]) -> None:
+    def _note_original(self, keys: Iterable[str], metadata: Mapping[str, Any]) -> None:
         for key in keys:
-            self._given.setdefault(key, metadata.get(key, UNSET))
+            self._originals.setdefault(key, metadata.get(key, UNSET))
 
 
-class _GivenLate(Mapping[str, Any]):
+class _LateToolMetadata(Mapping[str, Any]):
     def __init__(self, tools: MetadataOfTools, metadata: Mapping[str, Any]) -> None:
         self._tools = tools
         self._metadata = metadata
 
     def __getitem__(self, key: str) -> Any:
-        return self._tools.given_now(self._metadata)[key]
+        return self._tools.current_tool_metadata(self._metadata)[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tools.given_now(self._metadata))
+        return iter(self._tools.current_tool_metadata(self._metadata))
 
     def __len__(self) -> int:
-        return len(self._tools.given_now(self._metadata))
+        return len(self._tools.current_tool_metadata(self._metadata))
 
 
-def _changed(before: HookContext, after: HookContext) -> list[str]:
+def _changed_keys(before: HookContext, after: HookContext) -> list[str]:
     old, new = before.state.metadata, after.state.metadata
     if old is new:
         return []

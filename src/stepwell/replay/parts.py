@@ -1,5 +1,5 @@
-"""What stands in for the world when a stored execution is replayed: the model says what it said,
-tools give what they gave, and the clock shows what it showed. Only ``replay`` uses it.
+"""Stands in for the outside world in a replay: the model and tools return their stored results, and
+the clock shows the stored times. Only ``replay`` uses it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
 from stepwell.replay.metadata import MetadataOfTools
-from stepwell.replay.stored_execution import Stored
+from stepwell.replay.stored_execution import StoredExecution
 from stepwell.replay.votes import outside_signals, signal_of_call, with_votes_of
 from stepwell.sessions.ledger.recovery import as_result
 from stepwell.state import AgentState, StepExecution, ToolOutcome
@@ -58,7 +58,7 @@ class ReplayClock:
 class StoredModel:
     """Says what the model said in each step; whatever else asks it gets no answer."""
 
-    def __init__(self, stored: Stored, clock: ReplayClock, name: str) -> None:
+    def __init__(self, stored: StoredExecution, clock: ReplayClock, name: str) -> None:
         self.name = name
         self.has_run_out = False
         """Whether a step was asked for that is not stored."""
@@ -114,7 +114,9 @@ class StoredModel:
 class StoredDriver:
     """Gives the stored steps, for an agent with a driver of its own."""
 
-    def __init__(self, stored: Stored, model: StoredModel, metadata: MetadataOfTools) -> None:
+    def __init__(
+        self, stored: StoredExecution, model: StoredModel, metadata: MetadataOfTools
+    ) -> None:
         self._stored = stored
         self._model = model
         self._metadata = metadata
@@ -130,14 +132,14 @@ class StoredDriver:
             self._model.has_run_out = True
             raise AgentStop("nothing more is stored", source=NAME)
         if stored.step.tool_executions:
-            state = state.with_metadata(self._metadata.given_now(state.metadata))
+            state = state.with_metadata(self._metadata.current_tool_metadata(state.metadata))
         return state.with_current_step(stored.step)
 
 
 class ReplayLedger:
     """Answers every call with what it came to; no tool runs."""
 
-    def __init__(self, stored: Stored, metadata: MetadataOfTools) -> None:
+    def __init__(self, stored: StoredExecution, metadata: MetadataOfTools) -> None:
         self.tools = Tools()
         self.unknown: list[str] = []
         """Calls that were not made then."""
@@ -146,19 +148,19 @@ class ReplayLedger:
 
     async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
         """What the calls came to."""
-        return {entry.call.id: self._finished(entry.state, entry.call) for entry in entries}
+        return {entry.call.id: self._stored_result(entry.state, entry.call) for entry in entries}
 
     def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
         """Nothing is noted: nothing ran."""
 
-    def settled(self, context: HookContext) -> HookContext | None:
+    def settle_hidden(self, context: HookContext) -> HookContext | None:
         """A call whose secret arguments are not stored could not be prepared again."""
         call = context.call
         if call is None or not what_is_hidden(call, self.tools.secret_arguments(call.name)):
             return None
-        return context.with_result(as_result(self._finished(context.state, call)))
+        return context.with_result(as_result(self._stored_result(context.state, call)))
 
-    def _finished(self, state: AgentState, call: ToolCall) -> Finished:
+    def _stored_result(self, state: AgentState, call: ToolCall) -> Finished:
         number = state.step_number
         ran = self._stored.call(number, call.id)
         if ran is None:
@@ -168,12 +170,12 @@ class ReplayLedger:
         step = self._stored.step(number)
         signal = None if step is None else signal_of_call(step.outcome, ran)
         waits_for = self._stored.pending(number, call.id)
-        metadata = self._metadata.given(state.metadata)
+        metadata = self._metadata.tool_metadata(state.metadata)
         return Finished(execution=ran, signal=signal, waits_for=waits_for, metadata=metadata)
 
 
 def replay_hooks(
-    stored: Stored,
+    stored: StoredExecution,
     clock: ReplayClock,
     model: StoredModel,
     ledger: ReplayLedger,
@@ -181,15 +183,15 @@ def replay_hooks(
 ) -> tuple[Hook, ...]:
     """What an agent is given to be replayed."""
 
-    def started(context: HookContext) -> None:
+    def show_step_start(context: HookContext) -> None:
         show_start(stored, clock, context.state.step_number)
 
-    def stepped(context: HookContext) -> HookContext | None:
+    def add_messages(context: HookContext) -> HookContext | None:
         metadata.begin(context.state.step_number)
-        said = stored.said_before(context.state.step_number)
+        said = stored.messages_before(context.state.step_number)
         return context.with_state(context.state.with_message(*said)) if said else None
 
-    def ended(context: HookContext) -> HookContext | None:
+    def end_step(context: HookContext) -> HookContext | None:
         # The step is made and not recorded yet, so its number is the number of steps.
         state, number = context.state, context.state.step_count
         step = stored.step(number)
@@ -201,20 +203,20 @@ def replay_hooks(
             if signal not in state.signals:
                 state = state.with_signal(signal)
         state = with_votes_of(stored.left_out, step.outcome, state)
-        state = metadata.settled(state, with_tools=bool(step.step.tool_executions))
+        state = metadata.settle(state, with_tools=bool(step.step.tool_executions))
         clock.show(step.completed_at, stored.elapsed(number)[1])
         return context.with_state(state)
 
     return (
-        make_hook(HookTrigger.BEFORE_EXECUTION, started, priority=LAST, name=NAME),
-        make_hook(HookTrigger.BEFORE_STEP, stepped, priority=FIRST, name=NAME),
+        make_hook(HookTrigger.BEFORE_EXECUTION, show_step_start, priority=LAST, name=NAME),
+        make_hook(HookTrigger.BEFORE_STEP, add_messages, priority=FIRST, name=NAME),
         make_hook(HookTrigger.BEFORE_INFERENCE, model.expect, priority=LAST, name=NAME),
-        make_hook(HookTrigger.BEFORE_TOOL, ledger.settled, priority=FIRST, name=NAME),
-        make_hook(HookTrigger.AFTER_STEP, ended, priority=LAST, name=NAME),
+        make_hook(HookTrigger.BEFORE_TOOL, ledger.settle_hidden, priority=FIRST, name=NAME),
+        make_hook(HookTrigger.AFTER_STEP, end_step, priority=LAST, name=NAME),
     )
 
 
-def show_start(stored: Stored, clock: ReplayClock, number: int) -> None:
+def show_start(stored: StoredExecution, clock: ReplayClock, number: int) -> None:
     """The time at which a step began."""
     step = stored.step(number)
     at = stored.final.updated_at if step is None else step.started_at

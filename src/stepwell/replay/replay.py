@@ -27,7 +27,7 @@ from stepwell.replay.parts import (
     replay_hooks,
     show_start,
 )
-from stepwell.replay.stored_execution import Stored, load
+from stepwell.replay.stored_execution import StoredExecution, load
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ports import Store, Transaction
@@ -65,7 +65,7 @@ class Replay(Struct, frozen=True, kw_only=True):
         return not self.differences and not any(step.differences for step in self.steps)
 
 
-async def replayed(store: Store, agents: AgentDirectory, execution_id: str) -> Replay:
+async def replay_execution(store: Store, agents: AgentDirectory, execution_id: str) -> Replay:
     """Replay a stored execution; raises ``NotThereError``, ``AgentNotFoundError``, and
     ``RefusedError`` if too little of it is stored."""
     execution, snapshots = await store.read(lambda tx: _rows(tx, execution_id))
@@ -100,7 +100,7 @@ class _Replaying:
         self,
         execution: Execution,
         agent: RegisteredAgent,
-        stored: Stored,
+        stored: StoredExecution,
     ) -> None:
         self._execution = execution
         self._registered = agent
@@ -112,9 +112,9 @@ class _Replaying:
         self._ledger = ReplayLedger(stored, self._metadata)
         self._steps: list[ReplayedStep] = []
         self._notes: list[str] = []
-        self._agent = self._prepared()
+        self._agent = self._prepare()
 
-    def _prepared(self) -> Agent:
+    def _prepare(self) -> Agent:
         plan = self._registered.agent.plan
         model: Model | None = self._model
         driver: Driver | None = None

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stepwell.continuation import AgentStatus, ContinuationOutcome, StopSignal
 from stepwell.messages import Message
-from stepwell.replay.votes import LeftOut, outside_signals
+from stepwell.replay.votes import OmittedHooks, outside_signals
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.ports import Store
 from stepwell.sessions.records import Execution, Snapshot
@@ -17,7 +17,9 @@ from stepwell.state import AgentState, Pending, StepExecution, ToolExecution
 _SERIALIZER = AgentStateSerializer()
 
 
-async def load(store: Store, execution: Execution, snapshots: Sequence[Snapshot]) -> "Stored":
+async def load(
+    store: Store, execution: Execution, snapshots: Sequence[Snapshot]
+) -> "StoredExecution":
     """All that is stored of it; there is a snapshot at least."""
     paused: dict[int, AgentState] = {}
     resumed: dict[int, AgentState] = {}
@@ -37,7 +39,7 @@ async def load(store: Store, execution: Execution, snapshots: Sequence[Snapshot]
         raise ValueError("there is no snapshot to load")
     if began.execution is not None and began.execution.id != execution.id:  # a fork
         began = replace(began, execution=replace(began.execution, id=execution.id))
-    return Stored(began, state, paused, resumed, metadata)
+    return StoredExecution(began, state, paused, resumed, metadata)
 
 
 async def _states(
@@ -54,7 +56,7 @@ async def _states(
                 yield numbers[position], state
 
 
-class Stored:
+class StoredExecution:
     """A stored execution, as the parts below look things up in it."""
 
     def __init__(
@@ -73,9 +75,9 @@ class Stored:
         """Those with the answer, by the same number."""
         self.metadata = metadata
         """What it knew behind each step, as far as that is stored."""
-        self.left_out = LeftOut(names=set(), claimed=())
+        self.left_out = OmittedHooks(names=set(), claimed=())
         self.steps = [self._as_it_was(step) for step in final.steps]
-        self._said = _said_before(final.messages, self.steps, began)
+        self._said = _messages_before(final.messages, self.steps, began)
 
     def _as_it_was(self, step: StepExecution) -> StepExecution:
         """An answer rewrites the step that asked; this is the step before that."""
@@ -98,7 +100,7 @@ class Stored:
         asked = () if state is None else state.pending
         return next((each for each in asked if each.call_id == call_id), None)
 
-    def said_before(self, number: int) -> Sequence[Message]:
+    def messages_before(self, number: int) -> Sequence[Message]:
         """What users said while it ran, seen by that step first."""
         return self._said.get(number, ())
 
@@ -128,7 +130,7 @@ def _current(outcome: ContinuationOutcome | None) -> float | None:
     return float(current) if isinstance(current, int | float) else None
 
 
-def _said_before(
+def _messages_before(
     messages: Iterable[Message], steps: Sequence[StepExecution], began: AgentState
 ) -> dict[int, list[Message]]:
     known = {message.id for message in began.messages}

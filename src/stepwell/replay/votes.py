@@ -19,7 +19,7 @@ from stepwell.state import AgentState, ToolExecution
 _DEADLINE = "Deadline"
 
 
-class LeftOut(Struct, kw_only=True):
+class OmittedHooks(Struct, kw_only=True):
     """The hooks that a replay goes without, since they ask models."""
 
     names: set[str]
@@ -29,20 +29,22 @@ class LeftOut(Struct, kw_only=True):
     signs_otherwise: bool = False
     """Whether one is not of this library, and may sign its votes with any other name."""
 
-    def voted(self, vote: ContinuationEvaluation) -> bool:
+    def is_theirs(self, vote: ContinuationEvaluation) -> bool:
         """Whether the vote is one of theirs."""
         if vote.criterion in self.names:
             return True
         return self.signs_otherwise and vote.criterion not in self.claimed
 
 
-def with_votes_of(left_out: LeftOut, outcome: ContinuationOutcome, state: AgentState) -> AgentState:
+def with_votes_of(
+    left_out: OmittedHooks, outcome: ContinuationOutcome, state: AgentState
+) -> AgentState:
     """The state with the votes that they cast then, as far as it has none of that name."""
     execution = state.execution
     requests = () if execution is None else execution.continue_requests
     there = {it.name for it in state.signals} | {it.source for it in requests}
     for vote in outcome.evaluations:
-        if vote.criterion in there or not left_out.voted(vote):
+        if vote.criterion in there or not left_out.is_theirs(vote):
             continue
         if vote.decision is ContinuationDecision.REQUEST:
             wish = ContinueRequest(source=vote.criterion, message=vote.reason)
@@ -53,7 +55,7 @@ def with_votes_of(left_out: LeftOut, outcome: ContinuationOutcome, state: AgentS
 
 
 def outside_signals(
-    outcome: ContinuationOutcome | None, left_out: LeftOut | None = None
+    outcome: ContinuationOutcome | None, left_out: OmittedHooks | None = None
 ) -> list[StopSignal]:
     """The wishes to stop among the votes that came from nobody in the agent: a person's, the
     deadline's, and those of hooks that a replay goes without."""
@@ -62,7 +64,7 @@ def outside_signals(
         _signal(vote)
         for vote in votes
         if _is_from_outside(vote)
-        or (left_out is not None and _is_forbidden(vote) and left_out.voted(vote))
+        or (left_out is not None and _is_forbidden(vote) and left_out.is_theirs(vote))
     ]
 
 

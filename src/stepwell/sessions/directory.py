@@ -1,5 +1,5 @@
-"""The agents that sessions can have, by name, each prepared once: with a ledger, and with the hooks
-that make its runs last. Building tool schemas is slow, so nothing is built per execution.
+"""The agents of an application by name. Each is built once, with a ledger and the session hooks,
+because building tool schemas for every execution would be slow.
 """
 
 import re
@@ -32,7 +32,7 @@ class RegisteredAgent(Struct, frozen=True, eq=False):
     definition_hash: str
     """Changes when what the agent is changes; the same in every process."""
     config: Mapping[str, Any]
-    """What it is, in short, as JSON data; kept with each execution."""
+    """A summary as JSON data; stored with each execution."""
     examples: tuple[str, ...] = ()
     """Prompts to try."""
 
@@ -50,7 +50,7 @@ class AgentDirectory:
     ) -> None:
         self._given: list[tuple[str, Any, AgentPlan]] = []
         self._agents: dict[str, RegisteredAgent] = {}
-        for name, given, agent in _named(agents):
+        for name, given, agent in _agents_by_name(agents):
             if not isinstance(name, str) or not _NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(
                     f"{name!r:.120} can't be the name of an agent: use up to 100 letters, digits, "
@@ -59,16 +59,16 @@ class AgentDirectory:
             if name in self._agents:
                 raise ConfigurationError(f"two agents are called {name!r}; rename one")
             self._given.append((name, _descriptor(given), agent.plan))
-            self._agents[name] = _registered(*self._given[-1])
+            self._agents[name] = _register(*self._given[-1])
         if not self._agents:
             raise ConfigurationError('there is no agent; give at least one: {"helper": agent}')
 
-    def prepared(self, change: Callable[[AgentPlan, str], AgentPlan]) -> "AgentDirectory":
-        """The same agents, each built from its plan with that change."""
+    def with_plans(self, change: Callable[[AgentPlan, str], AgentPlan]) -> "AgentDirectory":
+        """Return the same agents, each built from its changed plan."""
         made = AgentDirectory.__new__(AgentDirectory)
         made._given = self._given
         made._agents = {
-            name: _registered(name, descriptor, change(plan, name))
+            name: _register(name, descriptor, change(plan, name))
             for name, descriptor, plan in self._given
         }
         return made
@@ -91,11 +91,11 @@ class AgentDirectory:
         return found
 
 
-def _named(agents: Any) -> "Iterable[tuple[str, Any, Agent]]":
-    """Name, what was given under it, and the agent."""
+def _agents_by_name(agents: Any) -> "Iterable[tuple[str, Any, Agent]]":
+    """Yield each agent with its name and what was registered under it."""
     if isinstance(agents, Mapping):
         for name, given in cast("Mapping[str, Any]", agents).items():
-            yield name, given, _built(given, name)
+            yield name, given, _build(given, name)
         return
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
         raise ConfigurationError(
@@ -109,11 +109,11 @@ def _named(agents: Any) -> "Iterable[tuple[str, Any, Agent]]":
                 "AgentDefinition, which says its own"
             )
         name = given.descriptor().name
-        yield name, given, _built(given, name)
+        yield name, given, _build(given, name)
 
 
 def _descriptor(given: Any) -> Any:
-    """What it says of itself, if it does."""
+    """Return its descriptor, if it has one."""
     descriptor: Callable[[], Any] | None = getattr(given, "descriptor", None)
     return None if isinstance(given, Agent) or descriptor is None else descriptor()
 
@@ -127,7 +127,7 @@ def _examples(name: str, descriptor: Any) -> tuple[str, ...]:
     return tuple(examples)
 
 
-def _built(given: Any, name: str) -> Agent:
+def _build(given: Any, name: str) -> Agent:
     if isinstance(given, Agent):
         return given
     build: Callable[[], Any] | None = getattr(given, "build", None)
@@ -139,7 +139,7 @@ def _built(given: Any, name: str) -> Agent:
     return agent
 
 
-def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
+def _register(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
     ledger = SessionLedger()
     hooks = (*plan.hooks, *steering_hooks())
     plan = replace(plan, hooks=hooks)
@@ -151,13 +151,13 @@ def _registered(name: str, descriptor: Any, plan: AgentPlan) -> RegisteredAgent:
     executor: ToolExecutor | None = getattr(plan.driver, "executor", None)
     _check_ledger_is_asked(name, plan, executor)
     ledger.tools = executor.tools if plan.ledger is None and executor else Tools(plan.tools)
-    told = _told(plan, ledger.tools)
+    definition = _definition(plan, ledger.tools)
     return RegisteredAgent(
         name=name,
         description=str(getattr(descriptor, "description", "")),
         agent=prepared,
-        definition_hash=definition_hash({**told, "tools": ledger.tools.schemas}),
-        config={name: told[name] for name in ("model", "tools", "capabilities", "limits")},
+        definition_hash=definition_hash({**definition, "tools": ledger.tools.schemas}),
+        config={name: definition[name] for name in ("model", "tools", "capabilities", "limits")},
         examples=_examples(name, descriptor),
     )
 
@@ -178,14 +178,14 @@ def _check_ledger_is_asked(name: str, plan: AgentPlan, executor: ToolExecutor | 
         )
 
 
-def definition_hash(told: Mapping[str, Any]) -> str:
+def definition_hash(definition: Mapping[str, Any]) -> str:
     """The same for the same definition, in any process and on any machine."""
-    plain = to_builtins(told, enc_hook=_named_only, order="deterministic")
+    plain = to_builtins(definition, enc_hook=_type_name, order="deterministic")
     return sha256(json.encode(plain, order="sorted")).hexdigest()
 
 
-def _told(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
-    """What an agent is, as far as it can be told: code behind tools and hooks can't."""
+def _definition(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
+    """Return the agent's definition as data; code of tools and hooks is not part of it."""
     settings = plan.settings
     shown = {"extra_headers": dict.fromkeys(settings.extra_headers, "")}
     driver = None if plan.driver is None else type(plan.driver).__name__
@@ -194,7 +194,7 @@ def _told(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
     return {
         "model": plan.llm_preset if model is None else name_of(model),
         "driver": driver,
-        "settings": _plain(replace(settings, **shown)),
+        "settings": _as_data(replace(settings, **shown)),
         "instructions": [[m.role, m.text] for m in plan.context.messages],
         "tools": list(tools.names),
         "capabilities": list(plan.capabilities),
@@ -207,15 +207,15 @@ def _told(plan: AgentPlan, tools: Tools) -> dict[str, Any]:
             "at_limit": str(plan.at_limit),
             "stop_on_finish_reasons": sorted(str(it) for it in plan.stop_on_finish_reasons),
         },
-        "error_policy": _plain(plan.effective_error_policy),
-        "output": None if format is None else _plain(format),
+        "error_policy": _as_data(plan.effective_error_policy),
+        "output": None if format is None else _as_data(format),
     }
 
 
-def _plain(value: Any) -> Any:
-    return to_builtins(value, enc_hook=_named_only, order="deterministic")
+def _as_data(value: Any) -> Any:
+    return to_builtins(value, enc_hook=_type_name, order="deterministic")
 
 
-def _named_only(value: Any) -> str:
-    """Of what is no data only the kind: an address would be another one in each process."""
+def _type_name(value: Any) -> str:
+    """Return the type of a value that is not data; its address differs between processes."""
     return f"({type(value).__name__})"

@@ -1,5 +1,5 @@
-"""The state that an execution begins with: what its session knows, and the messages that it
-answers. For the runner, and for executions that end before they stored a state of their own.
+"""The state that an execution begins with: its session's newest state and the messages it answers.
+Used by the runner, and for executions that end before they have stored a state.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from stepwell.state import AgentState
 
 
 def agent_id_of(execution: Execution) -> str:
-    """The id of the agent: the same in all executions of a session."""
+    """Return the id of the agent, which is the same in all executions of a session."""
     return derived_id(execution.session_id or execution.id, "agent")
 
 
 def as_message(sent: SessionMessage) -> Message:
-    """What a user sent, as the model sees it; where it was sent from is a note beside it."""
+    """Return a user's message as the model sees it, with its context as metadata."""
     noted: dict[str, Any] = {
         "related_type": sent.related_type,
         "related_id": sent.related_id,
@@ -31,12 +31,12 @@ def as_message(sent: SessionMessage) -> Message:
 
 
 def user_message_ids(state: AgentState) -> frozenset[str]:
-    """The messages of users that a state has."""
+    """Return the ids of the user messages in a state."""
     return frozenset(message.id for message in state.messages if message.is_user())
 
 
 async def messages_to_answer(tx: Transaction, execution: Execution) -> list[SessionMessage]:
-    """The messages that an execution answers."""
+    """Load the messages that an execution answers."""
     ids: Sequence[str] = execution.input.get("message_ids", ())
     return [sent for id in ids if (sent := await tx.message(id)) is not None]
 
@@ -63,6 +63,6 @@ def with_messages(state: AgentState, sent: Sequence[SessionMessage]) -> AgentSta
 def first_state(
     execution: Execution, known: AgentState | None, sent: Sequence[SessionMessage], at: datetime
 ) -> AgentState:
-    """The state before the first step of an execution."""
+    """Return the state before the first step of an execution."""
     state = known or AgentState.empty(agent_id=agent_id_of(execution), at=at)
     return with_messages(state, sent).with_execution_started(execution.id, at)

@@ -22,7 +22,7 @@ from stepwell.cli.exit_codes import ExitCode
 from stepwell.continuation import AgentStop
 from stepwell.errors import AgentNotFoundError, ModelError
 from stepwell.hooks import HookContext
-from stepwell.replay.replay import Replay, replayed
+from stepwell.replay.replay import Replay, replay_execution
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import NotThereError
 from stepwell.testing import ScriptedModel, call
@@ -115,7 +115,7 @@ async def replay(id: str, agent: Agent, folder: Path) -> Replay:
     RAN.clear()
     store = await open_store(f"sqlite:///{folder}/replay.db", migrate=False)
     try:
-        return await replayed(store, AgentDirectory({"agent": agent}), id)
+        return await replay_execution(store, AgentDirectory({"agent": agent}), id)
     finally:
         await store.close()
         assert RAN == []
@@ -275,7 +275,7 @@ async def test_what_can_not_be_replayed_is_said(tmp_path: Path):
     store = await open_store(f"sqlite:///{tmp_path}/replay.db", migrate=False)
     try:
         with pytest.raises(AgentNotFoundError):
-            await replayed(store, AgentDirectory({"other": Agent(NEVER)}), id)
+            await replay_execution(store, AgentDirectory({"other": Agent(NEVER)}), id)
     finally:
         await store.close()
 

@@ -15,7 +15,7 @@ from stepwell.drivers.apart import ask_apart
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import Message, ToolCall
 from stepwell.models import ModelRequest
-from stepwell.replay.replay import replayed
+from stepwell.replay.replay import replay_execution
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ports import Store
 from stepwell.stores.database_url import open_store
@@ -325,7 +325,7 @@ async def test_a_store_is_not_read_once_more_for_each_step(tmp_path: Path):
     try:
         counted: Any = CountingStore(store)
         agents = AgentDirectory({"agent": Agent(NEVER, tools=TOOLS, **more)})
-        done = await replayed(counted, agents, id)
+        done = await replay_execution(counted, agents, id)
     finally:
         await store.close()
     assert done.is_same

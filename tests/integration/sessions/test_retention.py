@@ -13,12 +13,12 @@ from stepwell.sessions import snapshot_chain
 from stepwell.sessions.endings.close import close_execution
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.errors import ConflictError
-from stepwell.sessions.intake.admission import Desk, Sent
+from stepwell.sessions.intake.admission import IntakeDeps, Sent
 from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
-from stepwell.sessions.requests.grant import Granted, granted_by
-from stepwell.sessions.requests.resume import Changed, TakingUp
+from stepwell.sessions.requests.grant import BudgetGrant, decide_grant
+from stepwell.sessions.requests.resume import ExecutionChangedError, ResumeRequest
 from stepwell.sessions.retention import Retention, RetentionPolicy, RetentionReport
 from stepwell.sessions.views.removed_snapshots import StatesRemovedError
 from stepwell.testing import FakeClock
@@ -208,15 +208,15 @@ async def test_one_that_is_taken_up_while_its_chain_is_cut_is_read_again(
     desk = sqlite_desk
     done, *_ = await session_with(desk, 2)
     aside = await set_aside(desk, done.session_id)
-    parts = Desk(jobs=desk.jobs, agents=desk.agents, settings=desk.settings, clock=desk.clock)
-    taking_up = TakingUp(parts, desk.store, aside.id, "wish")
-    decide = granted_by(Granted(steps=5), desk.agents, accept_change=False)
-    early = await taking_up.work(aside, decide)
+    parts = IntakeDeps(jobs=desk.jobs, agents=desk.agents, settings=desk.settings, clock=desk.clock)
+    request = ResumeRequest(parts, desk.store, aside.id, "wish")
+    decide = decide_grant(BudgetGrant(steps=5), desk.agents, accept_change=False)
+    early = await request.work(aside, decide)
     assert (await kept(desk, keep_executions=1).run()).deleted_snapshots == 4 + 3
 
-    with pytest.raises(Changed):
+    with pytest.raises(ExecutionChangedError):
         await desk.store.write(early, name="resume")
-    resumed = await desk.store.write(await taking_up.work(aside, decide), name="resume")
+    resumed = await desk.store.write(await request.work(aside, decide), name="resume")
     assert resumed.status is ExecutionStatus.PENDING
     assert (await desk.reader.state_at(aside.id)).messages
 

@@ -1,7 +1,7 @@
-"""One message on its way in: the work of the transaction, which may run more than once.
+"""The transaction that takes in one message. It may run more than once: all ids are made before the
+first try, so a retry finds what an earlier try, or a sender with the same idempotency key, stored.
 
-Only ``intake`` makes these; all ids are there before the first try, and what an earlier try or
-another sender with the same idempotency key stored is found again.
+Only ``intake`` makes these.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from stepwell.sessions.intake.queue_entry import (
     later_than,
     queued_execution,
     queued_message,
-    registered,
+    registered_agent,
 )
 from stepwell.sessions.log import message_event
 from stepwell.sessions.ports import Jobs, Transaction, execution_topic
@@ -41,7 +41,7 @@ from stepwell.sessions.settings import SessionSettings
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """What became of a message."""
+    """A message that was taken in, and the execution that will answer it."""
 
     session: Session
     message: SessionMessage
@@ -51,8 +51,8 @@ class Sent(Struct, frozen=True, kw_only=True):
     """It was sent before under its idempotency key; nothing has changed."""
 
 
-class Desk(Struct, frozen=True, kw_only=True, eq=False):
-    """What taking in needs."""
+class IntakeDeps(Struct, frozen=True, kw_only=True, eq=False):
+    """What intake and requests depend on."""
 
     jobs: Jobs
     agents: AgentDirectory
@@ -60,13 +60,13 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
 
     def end_request(self, reason: str) -> EndRequest:
-        """What ends executions for that reason."""
+        """Return the request to end executions for that reason."""
         deps = EndDeps(jobs=self.jobs, clock=self.clock, settings=self.settings)
         return EndRequest(reason=reason, deps=deps)
 
 
-class SentMeanwhile(Exception):
-    """Another transaction stored a message under the same key; nothing was kept of this one."""
+class ConcurrentSendError(Exception):
+    """Raised when another transaction stored a message with the same key; nothing was written."""
 
 
 def stored_key(user_id: str, key: str) -> str:
@@ -79,23 +79,23 @@ def stored_key(user_id: str, key: str) -> str:
 
 
 def fingerprint(*said: object) -> str:
-    """What tells one body from another under the same key."""
+    """Return a hash that differs if another body is sent with the same key."""
     return sha256(json.encode(said)).hexdigest()
 
 
-class Sending:
-    """A message that was checked, and the ids of all that it becomes."""
+class MessageAdmission:
+    """A validated message and the ids of the rows that it becomes."""
 
     def __init__(
         self,
-        desk: Desk,
+        deps: IntakeDeps,
         who: Principal,
         message: SessionMessage,
         *,
         execution_id: str,
         new_session: Session | None,
     ) -> None:
-        self._desk = desk
+        self._deps = deps
         self._who = who
         self._message = message
         self._execution_id = execution_id
@@ -103,35 +103,35 @@ class Sending:
         self._tries = 0
 
     async def work(self, transaction: Transaction) -> Sent:
-        """All of it, or what an earlier try came to."""
+        """Store the message and queue its execution, or return what an earlier try stored."""
         self._tries += 1
-        before = await self._sent_before(transaction)
+        before = await self._find_sent(transaction)
         if before is not None:
             return before
         if self._new_session is not None:
             return await self._begin(transaction, self._new_session)
-        session = await self._locked_session(transaction)
-        agent = registered(self._desk.agents, session)
+        session = await self._lock_session(transaction)
+        agent = registered_agent(self._deps.agents, session)
         unfinished = await transaction.unfinished(session.id)
         if unfinished:
             steered = await self._when_busy(transaction, session, unfinished)
             if steered is not None:
                 return steered
             if session.when_busy is WhenBusy.INTERRUPT:
-                session = await self._locked_session(transaction)
+                session = await self._lock_session(transaction)
                 unfinished = await transaction.unfinished(session.id)
         await self._check_queue(transaction)
         return await self._enqueue(transaction, session, agent, head=next(iter(unfinished), None))
 
     async def _begin(self, transaction: Transaction, session: Session) -> Sent:
         await self._check_queue(transaction)
-        agent = registered(self._desk.agents, session)
+        agent = registered_agent(self._deps.agents, session)
         # As it will be: one statement less than to save it again at the end.
         session = replace(session, last_execution_id=self._execution_id)
         await transaction.add_session(session)
         return await self._enqueue(transaction, session, agent, head=None)
 
-    async def _sent_before(self, transaction: Transaction) -> Sent | None:
+    async def _find_sent(self, transaction: Transaction) -> Sent | None:
         key = self._message.idempotency_key
         if key is not None:
             there = await transaction.message_by_key(self._who.tenant_id, key)
@@ -155,7 +155,7 @@ class Sending:
         repeated = key is not None and execution_id != self._execution_id
         return Sent(session=session, message=there, execution=execution, repeated=repeated)
 
-    async def _locked_session(self, transaction: Transaction) -> Session:
+    async def _lock_session(self, transaction: Transaction) -> Session:
         session_id = self._message.session_id
         session = await transaction.session(session_id, lock=True)
         if session is None or session.tenant_id != self._who.tenant_id:
@@ -172,7 +172,7 @@ class Sending:
         return session
 
     async def _check_queue(self, transaction: Transaction) -> None:
-        limit = self._desk.settings.max_unfinished_per_user
+        limit = self._deps.settings.max_unfinished_per_user
         who = self._who
         count = await transaction.count_unfinished(who.tenant_id, who.user_id)
         if count >= limit:
@@ -196,7 +196,7 @@ class Sending:
                     code="busy",
                 )
             case WhenBusy.INTERRUPT:
-                request = self._desk.end_request("interrupted by a new message")
+                request = self._deps.end_request("interrupted by a new message")
                 await request_ends(transaction, unfinished, request)
             case WhenBusy.STEER:
                 is_seen = head.status is ExecutionStatus.RUNNING and head.cancel_requested is None
@@ -213,7 +213,7 @@ class Sending:
             metadata={**self._message.metadata, "steers": True},
         )
         session = replace(session, updated_at=later_than(session, message.created_at))
-        message, session = await self._told(transaction, session, (message, None))
+        message, session = await self._append(transaction, session, (message, None))
         await transaction.save_session(session)
         transaction.tell(execution_topic(head.id))
         return Sent(session=session, message=message, execution=None)
@@ -226,7 +226,7 @@ class Sending:
         *,
         head: Execution | None,
     ) -> Sent:
-        """``head`` is what the session is busy with."""
+        """Queue an execution; ``head`` is the one that the session is busy with."""
         at = later_than(session, self._message.created_at)
         execution = queued_execution(
             session,
@@ -238,9 +238,9 @@ class Sending:
         )
         await transaction.add_execution(execution)
         message = replace(self._message, created_at=at, agent_execution_id=execution.id)
-        queued = _queued(execution, session, at, head)
+        queued = _queued_note(execution, session, at, head)
         is_first = session.last_message_at is None
-        message, session = await self._told(transaction, session, (message, queued))
+        message, session = await self._append(transaction, session, (message, queued))
         if self._new_session is None:
             title = title_of(message.content) if is_first else None
             session = replace(
@@ -251,21 +251,21 @@ class Sending:
             )
             await transaction.save_session(session)
         if head is None:
-            await self._desk.jobs.enqueue(transaction, execution.id)
+            await self._deps.jobs.enqueue(transaction, execution.id)
         return Sent(session=session, message=message, execution=execution)
 
-    async def _told(
+    async def _append(
         self,
         transaction: Transaction,
         session: Session,
         messages: tuple[SessionMessage, SessionMessage | None],
     ) -> tuple[SessionMessage, Session]:
-        """The messages in the session and in its log; the first as stored, and the session with
-        its counters."""
+        """Add the messages to the session and its log. Return the first as stored, and the session
+        with its counters."""
         wanted = [message for message in messages if message is not None]
         stored = await transaction.add_messages(session, wanted)
         if len(stored) < len(wanted):
-            raise SentMeanwhile
+            raise ConcurrentSendError
         kinds = (EventType.MESSAGE_SENT, EventType.EXECUTION_QUEUED)
         events = [message_event(m, kind) for m, kind in zip(stored, kinds, strict=False)]
         logged = await transaction.append_events(session, events)
@@ -274,7 +274,7 @@ class Sending:
         )
 
 
-def _queued(
+def _queued_note(
     execution: Execution, session: Session, at: datetime, head: Execution | None
 ) -> SessionMessage:
     if head is None or head.status is not ExecutionStatus.PAUSED:
@@ -284,5 +284,5 @@ def _queued(
 
 
 def keyed_message_id(tenant_id: str, key: str) -> str:
-    """The id of a message that was sent with a key: two senders can't both store it."""
+    """Return the id of a message with a key, so that two senders can't both store it."""
     return derived_id(tenant_id, "message", key)

@@ -89,7 +89,7 @@ class AllowedContexts:
         )
 
 
-async def checked_context(
+async def resolve_context(
     who: Principal, context: Context, resolver: ContextResolver | None
 ) -> Context:
     """The context as it may be kept; raises ``RefusedError``."""

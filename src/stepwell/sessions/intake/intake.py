@@ -13,10 +13,10 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.intake.admission import (
-    Desk,
-    Sending,
+    ConcurrentSendError,
+    IntakeDeps,
+    MessageAdmission,
     Sent,
-    SentMeanwhile,
     fingerprint,
     keyed_message_id,
     stored_key,
@@ -29,7 +29,7 @@ from stepwell.sessions.intake.checks import (
     checked_title,
     title_of,
 )
-from stepwell.sessions.intake.contexts import NO_CONTEXT, Context, ContextResolver, checked_context
+from stepwell.sessions.intake.contexts import NO_CONTEXT, Context, ContextResolver, resolve_context
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import MessageRole, Session, SessionMessage, WhenBusy
@@ -79,13 +79,15 @@ class Intake:
         new_id: IdFactory = new_id,
     ) -> None:
         self._store = store
-        self._desk = Desk(jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock())
+        self._deps = IntakeDeps(
+            jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock()
+        )
         self._contexts = contexts
         self._new_id = new_id
 
     async def create_session(self, who: Principal, new: NewSession) -> Session:
         """A session without messages."""
-        context = await checked_context(who, new.context, self._contexts)
+        context = await resolve_context(who, new.context, self._contexts)
         session = self._session(who, new, context, checked_title(new.title))
 
         async def work(transaction: Transaction) -> Session:
@@ -98,18 +100,18 @@ class Intake:
 
     async def send_message(self, who: Principal, message: NewMessage) -> Sent:
         """Store a message and have it answered, all in one transaction; returns at once."""
-        sending = await self._sending(who, message)
+        admission = await self._admission(who, message)
         try:
-            return await self._store.write(sending.work, name="send")
-        except SentMeanwhile:
+            return await self._store.write(admission.work, name="send")
+        except ConcurrentSendError:
             # Somebody was faster with the same key, so this time what was sent is found.
-            return await self._store.write(sending.work, name="send")
+            return await self._store.write(admission.work, name="send")
 
-    async def _sending(self, who: Principal, message: NewMessage) -> Sending:
-        content = checked_content(message.content, self._desk.settings.max_message_characters)
+    async def _admission(self, who: Principal, message: NewMessage) -> MessageAdmission:
+        content = checked_content(message.content, self._deps.settings.max_message_characters)
         key = checked_key(message.idempotency_key)
         metadata = checked_metadata(message.metadata, RESERVED_IN_MESSAGES)
-        context = await checked_context(who, message.context, self._contexts)
+        context = await resolve_context(who, message.context, self._contexts)
         session = None
         if message.session_id is None:
             session = await self._session_for(who, message, context)
@@ -125,27 +127,29 @@ class Intake:
             session_id=session.id if session is not None else message.session_id or "",
             role=MessageRole.USER,
             content=content,
-            created_at=self._desk.clock.now(),
+            created_at=self._deps.clock.now(),
             related_type=context.related_type,
             related_id=context.related_id,
             context_url=context.context_url,
             metadata=metadata,
             idempotency_key=key,
         )
-        return Sending(self._desk, who, stored, execution_id=self._new_id(), new_session=session)
+        return MessageAdmission(
+            self._deps, who, stored, execution_id=self._new_id(), new_session=session
+        )
 
     async def _session_for(self, who: Principal, message: NewMessage, context: Context) -> Session:
         """A session for a first message; it is about what the message is about, unless it says."""
         new = message.new_session
         if not new.context.is_empty:
-            context = await checked_context(who, new.context, self._contexts)
+            context = await resolve_context(who, new.context, self._contexts)
         title = title_of(message.content) if new.title is None else checked_title(new.title)
         return self._session(who, new, context, title)
 
     def _session(
         self, who: Principal, new: NewSession, context: Context, title: str | None
     ) -> Session:
-        agents, now = self._desk.agents, self._desk.clock.now()
+        agents, now = self._deps.agents, self._deps.clock.now()
         return Session(
             id=self._new_id(),
             tenant_id=who.tenant_id,

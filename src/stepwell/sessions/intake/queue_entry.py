@@ -1,4 +1,4 @@
-"""An execution that waits for a worker, with the message that says so. Only makes values."""
+"""Makes the row of a queued execution and the session message that announces it. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -21,13 +21,13 @@ QUEUED_BEHIND = "Execution queued behind one that waits for an answer"
 
 
 def later_than(session: Session, now: datetime) -> datetime:
-    """Now, but behind all that the session has: the order of arrival holds whatever clocks say."""
+    """Return now, or just after the session's last message if a clock runs behind."""
     last = session.last_message_at
     return now if last is None or now > last else last + timedelta(microseconds=1)
 
 
-def registered(agents: AgentDirectory, session: Session) -> RegisteredAgent:
-    """The agent of a session; raises ``ConflictError`` if there is none any more."""
+def registered_agent(agents: AgentDirectory, session: Session) -> RegisteredAgent:
+    """Return the agent of a session. Raises ``ConflictError`` if it is not registered any more."""
     try:
         return agents.get(session.agent_type)
     except AgentNotFoundError as error:
@@ -47,7 +47,7 @@ def queued_execution(
     at: datetime,
     message_ids: Sequence[str],
 ) -> Execution:
-    """A pending execution of a locked session that answers these messages."""
+    """Return a pending execution that answers these messages. The session must be locked."""
     return Execution(
         id=id,
         tenant_id=session.tenant_id,
@@ -66,7 +66,7 @@ def queued_execution(
 def queued_message(
     execution: Execution, session: Session, at: datetime, text: str = QUEUED, *parts: object
 ) -> SessionMessage:
-    """The info that an execution waits for a worker; ``parts`` tell one such from another."""
+    """Return the info message for a queued execution; ``parts`` make its id unique."""
     return SessionMessage(
         id=derived_id(execution.id, "queued", *parts),
         tenant_id=session.tenant_id,

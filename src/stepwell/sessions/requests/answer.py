@@ -1,4 +1,4 @@
-"""An answer to what a paused execution asked, put into its state."""
+"""Puts an answer into the state of the paused execution that asked."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -14,25 +14,25 @@ from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.ledger.recovery import why_no_choice
 from stepwell.sessions.narration import told_pending
 from stepwell.sessions.records import Execution
-from stepwell.sessions.requests.resume import Decide, TakenUp
+from stepwell.sessions.requests.resume import Decide, ResumedExecution
 from stepwell.state import AgentState, Approval, PendingKind, Question
 from stepwell.tools.secrets import HIDDEN
 
 
-def answered_by(question_id: str | None, answer: Any, *, call_id: str | None = None) -> Decide:
-    """Return what an answer makes of a paused execution that waits for that question."""
+def decide_answer(question_id: str | None, answer: Any, *, call_id: str | None = None) -> Decide:
+    """Return the decision on how an answer resumes the execution that asked the question."""
 
-    def decide(execution: Execution, state: AgentState | None) -> TakenUp:
-        paused, asked = _asked(execution, state, question_id, call_id)
+    def decide(execution: Execution, state: AgentState | None) -> ResumedExecution:
+        paused, asked = _find_question(execution, state, question_id, call_id)
         answered = _with_answer(paused, asked, answer)
-        text = _text(answered, _not_stored(answered, asked.call_id or "", answer))
+        text = _text(answered, _lost_secrets(answered, asked.call_id or "", answer))
         goes_on = not answered.pending
         changed = replace(
             execution,
             status=ExecutionStatus.PENDING if goes_on else ExecutionStatus.PAUSED,
             pending=told_pending(answered),
         )
-        return TakenUp(execution=changed, state=answered, text=text)
+        return ResumedExecution(execution=changed, state=answered, text=text)
 
     return decide
 
@@ -44,7 +44,7 @@ def question_of(state: AgentState, question_id: str | None) -> Question:
         if asked.id == question_id:
             return asked
     named = "it names none" if question_id is None else f"{question_id!r:.80} is not asked"
-    listed = ", ".join(_named(asked) for asked in state.pending) or "(none)"
+    listed = ", ".join(_describe(asked) for asked in state.pending) or "(none)"
     raise QuestionChangedError(
         f"an answer must name the question_id of what is asked now: {named}; waiting: {listed}",
         code="question_changed",
@@ -52,10 +52,10 @@ def question_of(state: AgentState, question_id: str | None) -> Question:
     )
 
 
-def _asked(
+def _find_question(
     execution: Execution, state: AgentState | None, question_id: str | None, call_id: str | None
 ) -> tuple[AgentState, Question]:
-    """The state that waits, and the question in it that the answer is for."""
+    """Return the paused state, and the question that the answer is for."""
     if execution.status is not ExecutionStatus.PAUSED or state is None:
         raise QuestionChangedError(
             f"execution {execution.id} is {execution.status} and waits for no answer",
@@ -77,7 +77,7 @@ def _asked(
     return state, asked
 
 
-def _named(asked: Question) -> str:
+def _describe(asked: Question) -> str:
     return f"{asked.id} ({asked.kind}: {asked.prompt:.80})"
 
 
@@ -92,8 +92,9 @@ def _with_answer(state: AgentState, asked: Question, answer: Any) -> AgentState:
         raise RefusedError(str(error), code="bad_answer") from error
 
 
-def _not_stored(answered: AgentState, call_id: str, answer: Any) -> list[str]:
-    """The arguments of an edited approval that are secret: the call will run without them."""
+def _lost_secrets(answered: AgentState, call_id: str, answer: Any) -> list[str]:
+    """Return the secret arguments of an edited approval; they are not stored, so the call runs
+    without them."""
     given = answer.arguments if isinstance(answer, Approval) else _arguments(answer)
     if given is None:
         return []

@@ -1,6 +1,6 @@
-"""A session that begins with what an execution of another one knew after some step.
+"""Forks a session: a new one starts from the state of an execution after some step.
 
-The messages are copied, the state is stored whole under new ids; the old session is not touched.
+Messages are copied and the state is stored whole under new ids; the old session does not change.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,13 +17,13 @@ from stepwell.sessions.endings.end import cancelled_end
 from stepwell.sessions.endings.final_state import end_state
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.intake.admission import Desk, Sent
+from stepwell.sessions.intake.admission import IntakeDeps, Sent
 from stepwell.sessions.intake.checks import MAX_TITLE_CHARACTERS, checked_content
 from stepwell.sessions.intake.queue_entry import (
     later_than,
     queued_execution,
     queued_message,
-    registered,
+    registered_agent,
 )
 from stepwell.sessions.log import message_event
 from stepwell.sessions.ports import Transaction
@@ -46,26 +46,26 @@ NOT_APPROVED_HERE = (
 )
 
 
-class Source(Struct, frozen=True, kw_only=True):
-    """What a fork takes over from where it comes from."""
+class ForkSource(Struct, frozen=True, kw_only=True):
+    """The session and messages that a fork starts from."""
 
     session: Session | None
     messages: tuple[SessionMessage, ...]
 
 
-class Forking:
-    """One fork, with the ids of all that it becomes."""
+class ForkRequest:
+    """One request to fork, with the ids of the rows that it becomes."""
 
     def __init__(
         self,
-        desk: Desk,
+        deps: IntakeDeps,
         who: Principal,
         execution: Execution,
         state: AgentState,
         new_id: IdFactory,
         text: str | None,
     ) -> None:
-        self._desk = desk
+        self._deps = deps
         self._who = who
         self._from = execution
         self._state = state
@@ -74,7 +74,7 @@ class Forking:
         self._goes_on = state.execution is not None and state.status is AgentStatus.IN_PROGRESS
         self._text = text
         if text is not None:
-            self._text = checked_content(text, desk.settings.max_message_characters)
+            self._text = checked_content(text, deps.settings.max_message_characters)
         elif not self._goes_on:
             raise RefusedError(
                 f"after step {state.step_count} execution {execution.id} is {state.status}, so a "
@@ -82,20 +82,20 @@ class Forking:
                 code="message_needed",
             )
 
-    async def source(self, transaction: Transaction) -> Source:
-        """The session that it comes from, and what was said in it up to there."""
+    async def source(self, transaction: Transaction) -> ForkSource:
+        """Load the session that is forked, and its messages up to the step."""
         session_id = self._from.session_id
         session = None if session_id is None else await transaction.session(session_id)
         if session is None:
-            return Source(session=None, messages=())
+            return ForkSource(session=None, messages=())
         executions = await transaction.executions(session_id=session.id, limit=MOST_EXECUTIONS)
         by_id = {execution.id: execution for execution in executions}
         copied = await messages_that(
-            transaction, session.id, lambda message: self._was_said(message, by_id)
+            transaction, session.id, lambda message: self._is_copied(message, by_id)
         )
-        return Source(session=session, messages=tuple(copied))
+        return ForkSource(session=session, messages=tuple(copied))
 
-    def _was_said(self, message: SessionMessage, executions: dict[str, Execution]) -> bool:
+    def _is_copied(self, message: SessionMessage, executions: dict[str, Execution]) -> bool:
         if message.role not in (MessageRole.USER, MessageRole.ASSISTANT):
             return False
         of = executions.get(message.agent_execution_id or "")
@@ -107,10 +107,10 @@ class Forking:
             return True
         return self._state.is_finished or message.created_at <= self._state.updated_at
 
-    def work(self, source: Source) -> Callable[[Transaction], Awaitable[Sent]]:
-        """The work of the transaction."""
+    def work(self, source: ForkSource) -> Callable[[Transaction], Awaitable[Sent]]:
+        """Return the work of the transaction."""
         session = self._session(source)
-        agent = registered(self._desk.agents, session)
+        agent = registered_agent(self._deps.agents, session)
         at = later_than(session, session.created_at)
         message = self._message(session, at)
         execution = queued_execution(
@@ -121,7 +121,7 @@ class Forking:
             at=at,
             message_ids=[] if message is None else [message.id],
         )
-        state = self._forked(message)
+        state = self._forked_state(message)
         snapshot = self._snapshot(execution, state, at)
         if self._goes_on:
             execution = replace(execution, last_snapshot_id=snapshot.id)
@@ -143,7 +143,7 @@ class Forking:
                 )
                 new = zip(stored[len(copies) :], (kind for _, kind in told), strict=True)
                 await transaction.append_events(session, [message_event(*it) for it in new])
-                await self._desk.jobs.enqueue(transaction, execution.id)
+                await self._deps.jobs.enqueue(transaction, execution.id)
             now = before or await transaction.session(session.id) or session
             shown = told[0][0] if message is None else message
             there = await transaction.message(shown.id) or shown
@@ -151,8 +151,8 @@ class Forking:
 
         return fork
 
-    def _session(self, source: Source) -> Session:
-        now, old = self._desk.clock.now(), source.session
+    def _session(self, source: ForkSource) -> Session:
+        now, old = self._deps.clock.now(), source.session
         title = f"Fork of {(old and old.title) or self._from.agent_type}"
         metadata: dict[str, Any] = {} if old is None else dict(old.metadata)
         metadata["forked_from"] = {
@@ -216,13 +216,13 @@ class Forking:
             metadata={**metadata, "copied_from": message.id},
         )
 
-    def _forked(self, message: SessionMessage | None) -> AgentState:
+    def _forked_state(self, message: SessionMessage | None) -> AgentState:
         # Two sessions never tell of the same agent.
         state = replace(self._state, agent_id=derived_id(self._session_id, "agent"))
         if not self._goes_on:
             if state.status is AgentStatus.PAUSED:
                 end = cancelled_end("the fork went on without an answer")
-                state = end_state(state, end.outcome, self._desk.clock)
+                state = end_state(state, end.outcome, self._deps.clock)
             return state
         if state.execution is not None:
             state = replace(state, execution=replace(state.execution, id=self._execution_id))
@@ -232,8 +232,8 @@ class Forking:
         return state
 
     def _snapshot(self, execution: Execution, state: AgentState, at: datetime) -> Snapshot:
-        """A whole one. What did not go on belongs to no step of the new execution."""
-        chain = SnapshotChain(self._desk.settings.snapshot_growth)
+        """Return a whole snapshot; it has step number 0 if the execution does not continue."""
+        chain = SnapshotChain(self._deps.settings.snapshot_growth)
         id = derived_id(self._session_id, "snapshot")
         snapshot = chain.next(execution, state, id=id, at=at, is_final=False)
         return snapshot if self._goes_on else replace(snapshot, step_number=0)

@@ -1,4 +1,4 @@
-"""More budget for a paused execution, and executions that were set aside taken up again."""
+"""Grants a paused execution more budget, and resumes executions that were set aside."""
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -10,7 +10,7 @@ from stepwell.sessions.errors import ConflictError, QuestionChangedError, Refuse
 from stepwell.sessions.narration import told_pending
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.answer import question_of
-from stepwell.sessions.requests.resume import Decide, TakenUp
+from stepwell.sessions.requests.resume import Decide, ResumedExecution
 from stepwell.state import AgentState, PendingKind
 
 CRASHES = "crashes"
@@ -22,8 +22,8 @@ _STATUS_OF = {
 """Why executions are set aside (``metadata.set_aside``), and as what."""
 
 
-class Granted(Struct, frozen=True, kw_only=True):
-    """What is granted on top of the agent's limits."""
+class BudgetGrant(Struct, frozen=True, kw_only=True):
+    """A budget on top of the agent's limits."""
 
     steps: int = 0
     tokens: int = 0
@@ -35,44 +35,44 @@ class Granted(Struct, frozen=True, kw_only=True):
         """Whether nothing is granted."""
         return self == NO_GRANT
 
-    def given_to(self, state: AgentState) -> AgentState:
-        """The state with more to spend; raises ``RefusedError``."""
+    def add_to(self, state: AgentState) -> AgentState:
+        """Return the state with this budget added. Raises ``RefusedError``."""
         try:
             return state.with_budget_granted(**asdict(self))
         except StepwellError as error:
             raise RefusedError(str(error), code="bad_budget") from error
 
 
-NO_GRANT = Granted()
+NO_GRANT = BudgetGrant()
 
 
-def granted_by(
-    granted: Granted,
+def decide_grant(
+    grant: BudgetGrant,
     agents: AgentDirectory,
     *,
     question_id: str | None = None,
     accept_change: bool,
 ) -> Decide:
-    """What a resume makes of an execution."""
+    """Return the decision on how a grant resumes an execution."""
 
-    def decide(execution: Execution, state: AgentState | None) -> TakenUp:
+    def decide(execution: Execution, state: AgentState | None) -> ResumedExecution:
         if execution.status is ExecutionStatus.PAUSED and state is not None:
-            return _with_budget(execution, state, granted, question_id)
+            return _with_budget(execution, state, grant, question_id)
         if question_id is not None:
             raise QuestionChangedError(
                 f"execution {execution.id} is {execution.status} and waits for no more budget",
                 code="not_waiting",
             )
-        return _from_aside(execution, state, granted, agents, accept_change=accept_change)
+        return _resume_set_aside(execution, state, grant, agents, accept_change=accept_change)
 
     return decide
 
 
 def _with_budget(
-    execution: Execution, state: AgentState, granted: Granted, question_id: str | None
-) -> TakenUp:
+    execution: Execution, state: AgentState, grant: BudgetGrant, question_id: str | None
+) -> ResumedExecution:
     asked = [p for p in state.pending if p.kind is not PendingKind.BUDGET]
-    if granted.is_nothing:
+    if grant.is_nothing:
         listed = ", ".join(f"{p.call_id} ({p.kind}: {p.prompt:.80})" for p in asked)
         what = f"an answer to {listed}; answer it" if asked else "something that is not known"
         if _asks_for_budget(state):
@@ -82,7 +82,7 @@ def _with_budget(
         named = question_of(state, question_id)
         if named.kind is not PendingKind.BUDGET:
             raise _not_resumable(execution, f"question {named.id} is not for budget; answer it")
-    state = granted.given_to(state)
+    state = grant.add_to(state)
     goes_on = not state.pending
     changed = replace(
         execution,
@@ -90,24 +90,24 @@ def _with_budget(
         pending=told_pending(state),
     )
     text = "Budget granted, execution queued" if goes_on else "Budget granted, an answer is missing"
-    return TakenUp(execution=changed, state=state, text=text)
+    return ResumedExecution(execution=changed, state=state, text=text)
 
 
 def _asks_for_budget(state: AgentState) -> bool:
     return any(asked.kind is PendingKind.BUDGET for asked in state.pending)
 
 
-def _from_aside(
+def _resume_set_aside(
     execution: Execution,
     state: AgentState | None,
-    granted: Granted,
+    grant: BudgetGrant,
     agents: AgentDirectory,
     *,
     accept_change: bool,
-) -> TakenUp:
+) -> ResumedExecution:
     why = execution.metadata.get("set_aside")
     if not isinstance(why, str) or _STATUS_OF.get(why) is not execution.status:
-        raise _not_resumable(execution, _no_reason_to(execution))
+        raise _not_resumable(execution, _why_not_resumable(execution))
     if why == DEFINITION_CHANGED and not accept_change:
         raise _not_resumable(
             execution,
@@ -115,8 +115,8 @@ def _from_aside(
             "accept_change to go on with the new one",
         )
     agent = _agent(execution, agents)
-    has_more = state is not None and not granted.is_nothing
-    state = granted.given_to(state) if state is not None and has_more else None
+    has_more = state is not None and not grant.is_nothing
+    state = grant.add_to(state) if state is not None and has_more else None
     metadata = {name: value for name, value in execution.metadata.items() if name != "set_aside"}
     changed = replace(
         execution,
@@ -132,7 +132,7 @@ def _from_aside(
     )
     if accept_change:
         changed = replace(changed, definition_hash=agent.definition_hash, agent_config=agent.config)
-    return TakenUp(execution=changed, state=state, text="Taken up again, execution queued")
+    return ResumedExecution(execution=changed, state=state, text="Taken up again, execution queued")
 
 
 def _agent(execution: Execution, agents: AgentDirectory) -> RegisteredAgent:
@@ -146,7 +146,7 @@ def _agent(execution: Execution, agents: AgentDirectory) -> RegisteredAgent:
         ) from error
 
 
-def _no_reason_to(execution: Execution) -> str:
+def _why_not_resumable(execution: Execution) -> str:
     match execution.status:
         case ExecutionStatus.PENDING:
             return "it is queued already"

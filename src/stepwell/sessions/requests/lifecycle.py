@@ -1,7 +1,7 @@
-"""What people do with executions and sessions: cancel, answer, resume, fork, rename, close.
+"""Requests of users for executions and sessions: cancel, answer, resume, fork, rename, close.
 
-All by id; whether they may was checked by the caller. Every wish is one transaction, and is either
-fulfilled or changes nothing.
+The caller has checked that the user may. Every request is one transaction: it succeeds or
+changes nothing.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,28 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.endings.end_request import request_end
 from stepwell.sessions.errors import ConflictError
-from stepwell.sessions.intake.admission import Desk, Sent
+from stepwell.sessions.intake.admission import IntakeDeps, Sent
 from stepwell.sessions.intake.checks import checked_text
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session, SessionStatus, WhenBusy
-from stepwell.sessions.requests.answer import answered_by
-from stepwell.sessions.requests.fork import Forking
-from stepwell.sessions.requests.grant import Granted, granted_by
-from stepwell.sessions.requests.resume import Changed, Decide, TakingUp, locked, there
+from stepwell.sessions.requests.answer import decide_answer
+from stepwell.sessions.requests.fork import ForkRequest
+from stepwell.sessions.requests.grant import BudgetGrant, decide_grant
+from stepwell.sessions.requests.resume import (
+    Decide,
+    ExecutionChangedError,
+    ResumeRequest,
+    find_execution,
+    lock_execution,
+)
 from stepwell.sessions.requests.session_change import SessionChange
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
 
 DEFAULT_SETTINGS = SessionSettings()
 ROUNDS = 5
-"""How often a change that somebody else was faster with is tried again."""
+"""How often a request is tried again after a concurrent change."""
 
 
 class Lifecycle:
@@ -47,16 +53,18 @@ class Lifecycle:
         new_id: IdFactory = new_id,
     ) -> None:
         self._store = store
-        self._desk = Desk(jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock())
+        self._deps = IntakeDeps(
+            jobs=jobs, agents=agents, settings=settings, clock=clock or SystemClock()
+        )
         self._reader = Reader(store)
         self._new_id = new_id
 
     async def cancel(self, execution_id: str, *, reason: str = "") -> Execution:
-        """End it: at once if it waits, else as soon as its worker hears of it."""
-        request = self._desk.end_request(checked_text(reason, "the reason"))
+        """Cancel it: at once if it is not running, else as soon as its worker learns of it."""
+        request = self._deps.end_request(checked_text(reason, "the reason"))
 
         async def work(transaction: Transaction) -> Execution:
-            _, execution = await locked(transaction, execution_id)
+            _, execution = await lock_execution(transaction, execution_id)
             await _check_root(transaction, execution)
             if execution.status is ExecutionStatus.CANCELLED:
                 return execution
@@ -78,8 +86,8 @@ class Lifecycle:
         Raises ``QuestionChangedError`` unless the question is waited for, and is that of the call
         if ``call_id`` names one.
         """
-        decide = answered_by(question_id, answer, call_id=call_id)
-        return await self._take_up(execution_id, decide, name="answer")
+        decide = decide_answer(question_id, answer, call_id=call_id)
+        return await self._resume(execution_id, decide, name="answer")
 
     async def resume(
         self,
@@ -96,11 +104,11 @@ class Lifecycle:
 
         One that waits for more takes the grant only for its ``question_id``.
         """
-        granted = Granted(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
-        decide = granted_by(
-            granted, self._desk.agents, question_id=question_id, accept_change=accept_change
+        grant = BudgetGrant(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
+        decide = decide_grant(
+            grant, self._deps.agents, question_id=question_id, accept_change=accept_change
         )
-        return await self._take_up(execution_id, decide, name="resume")
+        return await self._resume(execution_id, decide, name="resume")
 
     async def fork(
         self,
@@ -116,9 +124,9 @@ class Lifecycle:
         """
         execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
         state = await self._reader.state_at(execution_id, step_number)
-        forking = Forking(self._desk, who, execution, state, self._new_id, message)
-        source = await self._store.read(forking.source)
-        return await self._store.write(forking.work(source), name="fork")
+        request = ForkRequest(self._deps, who, execution, state, self._new_id, message)
+        source = await self._store.read(request.source)
+        return await self._store.write(request.work(source), name="fork")
 
     async def change_session(
         self,
@@ -134,19 +142,19 @@ class Lifecycle:
         Closing cancels what is not over, and can't be undone.
         """
         change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
-        work = change.checked().work(
-            session_id, self._new_id(), self._desk.end_request("session closed")
+        work = change.validate().work(
+            session_id, self._new_id(), self._deps.end_request("session closed")
         )
         return await self._store.write(work, name="change_session")
 
-    async def _take_up(self, execution_id: str, decide: Decide, *, name: str) -> Execution:
-        taking_up = TakingUp(self._desk, self._store, execution_id, self._new_id())
+    async def _resume(self, execution_id: str, decide: Decide, *, name: str) -> Execution:
+        request = ResumeRequest(self._deps, self._store, execution_id, self._new_id())
         for _ in range(ROUNDS):
             execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
-            work = await taking_up.work(execution, decide)
+            work = await request.work(execution, decide)
             try:
                 return await self._store.write(work, name=name)
-            except Changed:
+            except ExecutionChangedError:
                 continue
         raise ConflictError(
             f"execution {execution_id} changes faster than it can be answered; try again",
@@ -155,17 +163,17 @@ class Lifecycle:
 
 
 async def _root(transaction: Transaction, execution_id: str) -> Execution:
-    """The execution, if it is nobody's subagent."""
-    execution = await there(transaction, execution_id)
+    """Return the execution. Raises ``ConflictError`` if it is a subagent's."""
+    execution = await find_execution(transaction, execution_id)
     await _check_root(transaction, execution)
     return execution
 
 
 async def _check_root(transaction: Transaction, execution: Execution) -> None:
-    """A subagent is part of the execution that runs it: its wishes are that one's."""
+    """Raise ``ConflictError`` for a subagent, which belongs to the execution that runs it."""
     root = execution
     while root.parent_execution_id is not None:
-        root = await there(transaction, root.parent_execution_id)
+        root = await find_execution(transaction, root.parent_execution_id)
     if root is not execution:
         raise ConflictError(
             f"execution {execution.id} is that of a subagent and can't be changed by itself; use "

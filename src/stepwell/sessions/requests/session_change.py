@@ -1,4 +1,4 @@
-"""Changes of a session itself: its title, whether it takes messages, what it does when busy."""
+"""Changes a session's own fields: title, status, ``when_busy`` and metadata."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -15,16 +15,16 @@ from stepwell.sessions.records import EventType, Session, SessionStatus, WhenBus
 
 
 class SessionChange(Struct, frozen=True, kw_only=True):
-    """What is to be another; the rest stays. Metadata are replaced as a whole, but for what the
-    server itself wrote there."""
+    """The fields to change; unset ones stay. Metadata are replaced as a whole, except for the
+    server's own keys."""
 
     title: str | UnsetType | None = UNSET
     status: SessionStatus | UnsetType = UNSET
     when_busy: WhenBusy | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
 
-    def checked(self) -> "SessionChange":
-        """The same, if it may be stored; raises ``RefusedError``."""
+    def validate(self) -> "SessionChange":
+        """Return the change in storable form. Raises ``RefusedError``."""
         title = self.title if self.title is UNSET else checked_title(self.title)
         metadata = self.metadata if self.metadata is UNSET else checked_metadata(self.metadata)
         return replace(self, title=title, metadata=metadata)
@@ -32,19 +32,19 @@ class SessionChange(Struct, frozen=True, kw_only=True):
     def work(
         self, session_id: str, event_id: str, request: EndRequest
     ) -> Callable[[Transaction], Awaitable[Session]]:
-        """The work of the transaction."""
+        """Return the work of the transaction."""
 
         async def change(transaction: Transaction) -> Session:
-            session = await _locked(transaction, session_id)
-            changed = self._applied(session)
+            session = await _lock_session(transaction, session_id)
+            changed = self._apply(session)
             if changed == session:
                 return session
             if changed.status is SessionStatus.CLOSED is not session.status:
                 # Closed first: what ends now leaves nothing behind that would run.
                 await transaction.save_session(changed)
                 await request_ends(transaction, await transaction.unfinished(session_id), request)
-                session = await _locked(transaction, session_id)
-                changed = self._applied(session)
+                session = await _lock_session(transaction, session_id)
+                changed = self._apply(session)
             changed = replace(changed, updated_at=max(request.deps.clock.now(), session.updated_at))
             await transaction.save_session(changed)
             logged = await transaction.append_events(changed, [_event(changed, event_id)])
@@ -52,7 +52,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
 
         return change
 
-    def _applied(self, session: Session) -> Session:
+    def _apply(self, session: Session) -> Session:
         reopens = self.status is not UNSET and self.status is not SessionStatus.CLOSED
         if session.status is SessionStatus.CLOSED and reopens:
             raise ConflictError(
@@ -70,7 +70,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
         return replace(session, **changes)
 
 
-async def _locked(transaction: Transaction, session_id: str) -> Session:
+async def _lock_session(transaction: Transaction, session_id: str) -> Session:
     session = await transaction.session(session_id, lock=True)
     if session is None:
         raise NotThereError("session", session_id)

@@ -23,7 +23,7 @@ from stepwell.sessions.views.removed_snapshots import (
     states_removed_text,
 )
 from stepwell.sessions.views.step_data import message_as_data, step_as_data
-from stepwell.sessions.views.step_pages import Part, Shortener, take_part
+from stepwell.sessions.views.step_pages import PagePart, Shortener, take_part
 from stepwell.state import AgentState, StepExecution
 
 _SERIALIZER = AgentStateSerializer()
@@ -119,7 +119,7 @@ class Reader:
         require_states(execution)
         return _steps(execution, state)
 
-    async def step_page(self, execution_id: str, *, after: int, limit: int) -> Part:
+    async def step_page(self, execution_id: str, *, after: int, limit: int) -> PagePart:
         """The next steps behind that number, with large values cut; see ``step`` for the whole.
         Raises ``StatesRemovedError`` if retention has deleted them."""
         execution, state = await self._newest(execution_id)
@@ -130,7 +130,7 @@ class Reader:
         """One whole step as JSON. Raises ``NotThereError``, or ``StatesRemovedError``."""
         execution, state = await self._newest(execution_id)
         require_states(execution)
-        found = [it for it in _recorded(execution, state) if it.number == number]
+        found = [it for it in _recorded_steps(execution, state) if it.number == number]
         if not found:
             raise NotThereError("step", str(number))
         data = {**step_as_data(found[0]), "truncated": False}
@@ -221,17 +221,17 @@ async def _snapshots(transaction: Transaction, execution_id: str) -> Sequence[Sn
     return snapshots
 
 
-def _recorded(execution: Execution, state: AgentState | None) -> Sequence[StepExecution]:
+def _recorded_steps(execution: Execution, state: AgentState | None) -> Sequence[StepExecution]:
     if state is None or state.execution is None or state.execution.id != execution.id:
         return ()  # a fork has a snapshot before its first step: the state that it begins with
     return state.execution.steps
 
 
 def _steps(execution: Execution, state: AgentState | None) -> list[dict[str, Any]]:
-    return [step_as_data(recorded) for recorded in _recorded(execution, state)]
+    return [step_as_data(recorded) for recorded in _recorded_steps(execution, state)]
 
 
-def _step_part(execution: Execution, state: AgentState | None, after: int, limit: int) -> Part:
+def _step_part(execution: Execution, state: AgentState | None, after: int, limit: int) -> PagePart:
     def shorten(recorded: StepExecution) -> tuple[dict[str, Any], int]:
         whole = f"GET /agent/executions/{execution.id}/steps/{recorded.number} for the whole"
         shortener = Shortener(whole)
@@ -239,7 +239,7 @@ def _step_part(execution: Execution, state: AgentState | None, after: int, limit
         size = _STEP_CHARACTERS * (1 + len(data["tool_executions"])) + shortener.characters
         return {**data, "truncated": shortener.has_cut}, size
 
-    found = [it for it in _recorded(execution, state) if it.number > after]
+    found = [it for it in _recorded_steps(execution, state) if it.number > after]
     return take_part(found, limit, shorten)
 
 

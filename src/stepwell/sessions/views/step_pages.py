@@ -15,7 +15,7 @@ _DEEPEST = 40
 Item = TypeVar("Item")
 
 
-class Part(Struct, frozen=True):
+class PagePart(Struct, frozen=True):
     """Items of a list in order, and whether there are more behind them."""
 
     items: Sequence[Any]
@@ -96,11 +96,11 @@ class Shortener:
 
 def take_part(
     items: Sequence[Item], limit: int, shorten: Callable[[Item], tuple[Any, int]]
-) -> Part:
+) -> PagePart:
     """The first of the items, shortened, within that many and ``MOST_CHARACTERS``; at least one.
 
     >>> take_part(["a", "b", "c"], 2, lambda item: (item, 1))
-    Part(items=['a', 'b'], has_more=True)
+    PagePart(items=['a', 'b'], has_more=True)
     """
     taken: list[Any] = []
     characters = 0
@@ -110,4 +110,4 @@ def take_part(
             break
         taken.append(copy)
         characters += size
-    return Part(taken, len(taken) < len(items))
+    return PagePart(taken, len(taken) < len(items))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stepwell.errors import ConfigurationError
 from stepwell.sessions.errors import RefusedError
-from stepwell.sessions.intake.contexts import AllowedContexts, Context, checked_context
+from stepwell.sessions.intake.contexts import AllowedContexts, Context, resolve_context
 from stepwell.sessions.principal import Principal
 
 ADA = Principal(user_id="ada")
@@ -28,25 +28,25 @@ CONTEXTS = AllowedContexts(
 async def refused(context: Context, who: Principal = ADA, contexts: object = CONTEXTS) -> str:
     """The code with which it was refused."""
     with pytest.raises(RefusedError) as caught:
-        await checked_context(who, context, contexts)  # type: ignore[arg-type]
+        await resolve_context(who, context, contexts)  # type: ignore[arg-type]
     return caught.value.code
 
 
 async def test_nothing_said_is_nothing_to_check() -> None:
-    assert await checked_context(ADA, Context(), None) == Context()
+    assert await resolve_context(ADA, Context(), None) == Context()
 
 
 async def test_without_a_resolver_every_type_is_refused_and_pages_are_kept() -> None:
     assert await refused(INVOICE, contexts=None) == "unknown_related_type"
     page = Context(context_url="/invoices/7?tab=2#notes")
-    assert await checked_context(ADA, page, None) == page
+    assert await resolve_context(ADA, page, None) == page
 
 
 async def test_only_listed_types_can_be_named() -> None:
-    assert await checked_context(ADA, INVOICE, CONTEXTS) == INVOICE
+    assert await resolve_context(ADA, INVOICE, CONTEXTS) == INVOICE
     unknown = Context(related_type="secret", related_id="7")
     with pytest.raises(RefusedError, match="allowed: invoice, order"):
-        await checked_context(ADA, unknown, CONTEXTS)
+        await resolve_context(ADA, unknown, CONTEXTS)
 
 
 async def test_what_is_not_there_and_what_is_somebody_elses_are_refused_alike() -> None:
@@ -56,7 +56,7 @@ async def test_what_is_not_there_and_what_is_somebody_elses_are_refused_alike() 
 
 async def test_a_check_may_give_the_address_that_is_kept() -> None:
     sent = Context(related_type="order", related_id="9", context_url="/somewhere")
-    kept = await checked_context(ADA, sent, CONTEXTS)
+    kept = await resolve_context(ADA, sent, CONTEXTS)
     assert kept.context_url == "/orders/9"
 
 
@@ -73,7 +73,7 @@ async def test_type_and_id_belong_together() -> None:
     ["/a", "a/b", "?q=1", "#x", "https://example.test/a", "http://example.test", "/ü/ö", "/a:b"],
 )
 async def test_paths_and_web_addresses_are_kept(url: str) -> None:
-    assert (await checked_context(ADA, Context(context_url=url), None)).context_url == url
+    assert (await resolve_context(ADA, Context(context_url=url), None)).context_url == url
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_addresses_that_a_page_must_not_link_to_are_refused(url: str) -> N
 @given(st.text(max_size=40))
 async def test_no_address_that_is_kept_leaves_the_web(url: str) -> None:
     try:
-        await checked_context(ADA, Context(context_url=url), None)
+        await resolve_context(ADA, Context(context_url=url), None)
     except RefusedError:
         return
     scheme = re.match(r"[a-z][a-z0-9+.-]*(?=:)", url, re.IGNORECASE)  # RFC 3986, 3.1

@@ -12,9 +12,9 @@ from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
 from stepwell.sessions.narration import told_pending
 from stepwell.sessions.records import Execution
-from stepwell.sessions.requests.answer import answered_by
-from stepwell.sessions.requests.grant import Granted, granted_by
-from stepwell.sessions.requests.resume import TakenUp
+from stepwell.sessions.requests.answer import decide_answer
+from stepwell.sessions.requests.grant import BudgetGrant, decide_grant
+from stepwell.sessions.requests.resume import ResumedExecution
 from stepwell.state import AgentState, PendingKind
 from stepwell.testing import FakeClock, ScriptedModel, SequentialIds, call
 from tests.answers import answer_call
@@ -56,7 +56,7 @@ def execution_of(state: AgentState, status: ExecutionStatus = PAUSED, **fields: 
 
 async def test_an_answer_is_put_into_the_state() -> None:
     state = await asking().run("Go")
-    taken: TakenUp = answered_by(state.pending[0].id, "Oslo")(execution_of(state), state)
+    taken: ResumedExecution = decide_answer(state.pending[0].id, "Oslo")(execution_of(state), state)
     assert (taken.execution.status, taken.execution.pending) == (PENDING, ())
     assert taken.state is not None
     assert taken.state.messages[-1].text == "Oslo"
@@ -70,14 +70,14 @@ async def test_an_answer_to_an_earlier_question_returns_what_is_asked_now() -> N
     state = await agent.run(answer_call(state, "c1", "Oslo"))
     for named in (old, "c2", None):
         with pytest.raises(QuestionChangedError, match=r"When\?\), q_\w+ \(.*Who") as caught:
-            answered_by(named, "Oslo")(execution_of(state), state)
+            decide_answer(named, "Oslo")(execution_of(state), state)
         assert caught.value.code == "question_changed"
         assert [it["question_id"] for it in caught.value.pending] == [p.id for p in state.pending]
     when, who = state.pending
     with pytest.raises(QuestionChangedError, match="not that of call 'c2'"):
-        answered_by(who.id, "Bob", call_id="c2")(execution_of(state), state)
-    assert answered_by(when.id, "Now", call_id="c2")(execution_of(state), state)
-    half = answered_by(who.id, "Bob")(execution_of(state), state)
+        decide_answer(who.id, "Bob", call_id="c2")(execution_of(state), state)
+    assert decide_answer(when.id, "Now", call_id="c2")(execution_of(state), state)
+    half = decide_answer(who.id, "Bob")(execution_of(state), state)
     assert half.execution.status is PAUSED
     assert [it["call_id"] for it in half.execution.pending] == ["c2"]
 
@@ -86,7 +86,7 @@ async def test_an_answer_to_an_earlier_question_returns_what_is_asked_now() -> N
 async def test_only_a_paused_execution_is_answered(status: ExecutionStatus) -> None:
     state = await asking().run("Go")
     with pytest.raises(ConflictError) as caught:
-        answered_by(state.pending[0].id, "Oslo")(execution_of(state, status), state)
+        decide_answer(state.pending[0].id, "Oslo")(execution_of(state, status), state)
     assert caught.value.code == "not_waiting"
 
 
@@ -94,7 +94,7 @@ async def test_only_a_paused_execution_is_answered(status: ExecutionStatus) -> N
 async def test_an_answer_must_be_data_that_can_be_stored(answer: Any) -> None:
     state = await asking().run("Go")
     with pytest.raises(RefusedError) as caught:
-        answered_by(state.pending[0].id, answer)(execution_of(state), state)
+        decide_answer(state.pending[0].id, answer)(execution_of(state), state)
     assert caught.value.code == "bad_answer"
 
 
@@ -104,18 +104,18 @@ async def test_a_grant_lets_a_run_go_on_that_waits_for_budget() -> None:
     state = answer_call(await agent.run("Go"), "c1", "Oslo")
     state = await agent.run(state)
     assert [it.kind for it in state.pending] == [PendingKind.BUDGET]
-    nothing = granted_by(Granted(), agents, accept_change=False)
+    nothing = decide_grant(BudgetGrant(), agents, accept_change=False)
     with pytest.raises(ConflictError, match="more budget"):
         nothing(execution_of(state), state)
     asked = state.pending[0].id
     for named in (None, "q_0"):
-        unseen = granted_by(Granted(steps=3), agents, question_id=named, accept_change=False)
+        unseen = decide_grant(BudgetGrant(steps=3), agents, question_id=named, accept_change=False)
         with pytest.raises(QuestionChangedError) as caught:
             unseen(execution_of(state), state)
         assert [it["question_id"] for it in caught.value.pending] == [asked]
     with pytest.raises(RefusedError, match="/resume"):
-        answered_by(asked, "yes")(execution_of(state), state)
-    more = granted_by(Granted(steps=3), agents, question_id=asked, accept_change=False)
+        decide_answer(asked, "yes")(execution_of(state), state)
+    more = decide_grant(BudgetGrant(steps=3), agents, question_id=asked, accept_change=False)
     taken = more(execution_of(state), state)
     assert taken.execution.status is PENDING
     assert taken.state is not None
@@ -128,13 +128,15 @@ async def test_a_grant_to_a_run_that_waits_for_an_answer_leaves_it_waiting() -> 
     agents = AgentDirectory({"asking": agent})
     state = await agent.run("Go")
     with pytest.raises(ConflictError, match="answer to c1") as caught:
-        granted_by(Granted(), agents, accept_change=False)(execution_of(state), state)
+        decide_grant(BudgetGrant(), agents, accept_change=False)(execution_of(state), state)
     assert caught.value.code == "not_resumable"
-    taken = granted_by(Granted(cost=1.0), agents, accept_change=False)(execution_of(state), state)
+    taken = decide_grant(BudgetGrant(cost=1.0), agents, accept_change=False)(
+        execution_of(state), state
+    )
     assert taken.execution.status is PAUSED
-    for wrong in (Granted(steps=-1), Granted(seconds=float("inf"))):
+    for wrong in (BudgetGrant(steps=-1), BudgetGrant(seconds=float("inf"))):
         with pytest.raises(RefusedError):
-            granted_by(wrong, agents, accept_change=False)(execution_of(state), state)
+            decide_grant(wrong, agents, accept_change=False)(execution_of(state), state)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,9 @@ async def test_what_was_not_set_aside_says_why_it_is_not_resumed(
 ) -> None:
     agent = asking()
     state = await agent.run("Go")
-    resume = granted_by(Granted(steps=1), AgentDirectory({"asking": agent}), accept_change=True)
+    resume = decide_grant(
+        BudgetGrant(steps=1), AgentDirectory({"asking": agent}), accept_change=True
+    )
     with pytest.raises(ConflictError, match=why) as caught:
         resume(execution_of(state, status), state)
     assert caught.value.code == "not_resumable"
@@ -171,7 +175,7 @@ async def test_what_was_set_aside_begins_anew_with_a_clean_row() -> None:
         completed_at=CLOCK.now(),
         metadata={"set_aside": "crashes", "other": 1},
     )
-    taken = granted_by(Granted(), agents, accept_change=False)(aside, state)
+    taken = decide_grant(BudgetGrant(), agents, accept_change=False)(aside, state)
     assert taken.state is None
     assert taken.execution == replace(
         aside,
@@ -185,10 +189,10 @@ async def test_what_was_set_aside_begins_anew_with_a_clean_row() -> None:
     changed = replace(
         aside, status=ExecutionStatus.STOPPED, metadata={"set_aside": "definition_changed"}
     )
-    taken = granted_by(Granted(steps=2), agents, accept_change=True)(changed, state)
+    taken = decide_grant(BudgetGrant(steps=2), agents, accept_change=True)(changed, state)
     assert taken.execution.definition_hash == agents.get("asking").definition_hash
     assert taken.state is not None
     gone = replace(aside, agent_type="gone")
     with pytest.raises(ConflictError) as caught:
-        granted_by(Granted(), agents, accept_change=False)(gone, state)
+        decide_grant(BudgetGrant(), agents, accept_change=False)(gone, state)
     assert caught.value.code == "agent_gone"
