@@ -12,7 +12,7 @@ from stepwell.clock import SystemClock
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
 
 if TYPE_CHECKING:
-    from stepwell.server.auth.keys import ApiKey, KeyRing
+    from stepwell.server.auth.keys import ApiKeyRecord, KeyRing
     from stepwell.sessions.ports import Store
 
 
@@ -165,7 +165,7 @@ def _check_accepted(database: _Database) -> None:
     )
 
 
-def _view(key: "ApiKey") -> dict[str, Any]:
+def _view(key: "ApiKeyRecord") -> dict[str, Any]:
     from stepwell.server.views import key_view
 
     return dict(key_view(key))
@@ -177,7 +177,9 @@ def _tell_document(value: Any) -> None:
     click.echo(document(value))
 
 
-async def _created(db: str, who: Principal, name: str, *, is_admin: bool) -> "tuple[ApiKey, str]":
+async def _created(
+    db: str, who: Principal, name: str, *, is_admin: bool
+) -> "tuple[ApiKeyRecord, str]":
     """A key, in a database that is made if need be: keys are made before the server starts."""
     from stepwell.stores.database_url import open_store
 

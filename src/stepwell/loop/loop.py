@@ -36,16 +36,16 @@ from stepwell.events import Emitter, EventBus, EventSource, Tap
 from stepwell.foreign import CANCEL_GRACE, contained
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
+from stepwell.loop.answered_calls import run_answered_calls
 from stepwell.loop.driver_call import call_driver
-from stepwell.loop.resuming import resumed
-from stepwell.loop.telling import (
-    tell_cut_off,
-    tell_decision,
-    tell_end,
-    tell_execution_started,
-    tell_failure,
-    tell_step,
-    tell_step_started,
+from stepwell.loop.run_events import (
+    emit_cut_off,
+    emit_decision,
+    emit_end,
+    emit_execution_started,
+    emit_failure,
+    emit_step,
+    emit_step_started,
 )
 from stepwell.loop.votes import (
     AtLimit,
@@ -116,12 +116,12 @@ class AgentLoop:
         run = state.execution
         enters = state.is_finished or run is None or run.entered_monotonic is None
         if enters:
-            state = self._entered(state)
+            state = self._enter(state)
         scope = self._scope(state, cancellation)
         try:
             if enters:
-                state = await self._begun(state, scope)
-            state = await self._advanced(state, scope, first=enters)
+                state = await self._begin(state, scope)
+            state = await self._step(state, scope, first=enters)
             await scope.emitter.drain()
         finally:
             scope.close()
@@ -137,13 +137,13 @@ class AgentLoop:
         attempt: RunAttempt | None = None,
     ) -> AsyncGenerator[AgentState, None]:
         """The state after each step, at last the result. For ``attempt`` see ``RunScope``."""
-        state = self._entered(state)
+        state = self._enter(state)
         scope = self._scope(state, cancellation, tap, attempt)
         first, is_over = True, False
         try:
-            state = await self._begun(state, scope)
+            state = await self._begin(state, scope)
             while True:
-                state = await self._advanced(state, scope, first=first)
+                state = await self._step(state, scope, first=first)
                 if state.status is not AgentStatus.IN_PROGRESS:
                     break
                 yield state
@@ -152,7 +152,7 @@ class AgentLoop:
             await scope.emitter.drain()
         except asyncio.CancelledError:  # the surrounding task's: there will be no other end
             if not is_over:
-                tell_cut_off(state, scope)
+                emit_cut_off(state, scope)
             raise
         finally:
             scope.close()
@@ -170,7 +170,7 @@ class AgentLoop:
 
     # Entering a run
 
-    def _entered(self, state: AgentState) -> AgentState:
+    def _enter(self, state: AgentState) -> AgentState:
         if state.execution is None or state.is_finished:
             state = state.with_execution_started(self._new_id(), self._clock.now())
         return state.with_run_entered(self._clock.monotonic())
@@ -205,8 +205,8 @@ class AgentLoop:
         except Exception:  # noqa: BLE001 - the first checkpoint will name the limit that raised
             return None
 
-    async def _begun(self, state: AgentState, scope: RunScope) -> AgentState:
-        tell_execution_started(state, scope, self._tool_names)
+    async def _begin(self, state: AgentState, scope: RunScope) -> AgentState:
+        emit_execution_started(state, scope, self._tool_names)
         state = state.with_budget_questions_dropped()
         for waits_for in state.pending:
             state = state.with_signal(still_waiting(waits_for))
@@ -214,34 +214,34 @@ class AgentLoop:
         if last is not None and not last.should_continue and last.has_requests:
             asked = ContinueRequest(source="AgentLoop", message="the last step was to go on")
             state = state.with_continue_request(asked)
-        return await self._hooked(HookTrigger.BEFORE_EXECUTION, state, scope)
+        return await self._run_hooks(HookTrigger.BEFORE_EXECUTION, state, scope)
 
     # One step
 
-    async def _advanced(self, state: AgentState, scope: RunScope, *, first: bool) -> AgentState:
+    async def _step(self, state: AgentState, scope: RunScope, *, first: bool) -> AgentState:
         """One iteration: a step and its decision, or the decision to take none."""
         if state.outcome is not None and state.outcome.delay_seconds:
-            await self._waited_out(state.outcome.delay_seconds, state, scope)
+            await self._wait_out(state.outcome.delay_seconds, state, scope)
         if first or self._may_be_over(state, scope):
-            state, stop = await self._checked(state, scope)
+            state, stop = await self._check_limits(state, scope)
             if stop is not None:
-                return await self._ended_without_step(state, scope, stop)
+                return await self._end_without_step(state, scope, stop)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
-        tell_step_started(state, scope, self._tool_names)
+        emit_step_started(state, scope, self._tool_names)
         if self._hooks.has(HookTrigger.BEFORE_STEP):
-            state = await self._hooked(HookTrigger.BEFORE_STEP, state, scope)
-            state, stop = await self._voted_again(state)
+            state = await self._run_hooks(HookTrigger.BEFORE_STEP, state, scope)
+            state, stop = await self._vote(state)
             if stop is not None:
-                return await self._ended_without_step(state, scope, stop)
-        state, fault = await self._driven(state, scope)
+                return await self._end_without_step(state, scope, stop)
+        state, fault = await self._call_driver(state, scope)
         if state.execution is None or state.execution.unrecorded_step is None:
-            return await self._cut_off(state, scope)
-        state = await self._hooked(HookTrigger.AFTER_STEP, state, scope)
+            return await self._end_cut_step(state, scope)
+        state = await self._run_hooks(HookTrigger.AFTER_STEP, state, scope)
         state = state.with_step_timed(self._clock.monotonic() - started)
-        return await self._recorded(state, scope, fault)
+        return await self._record(state, scope, fault)
 
-    async def _waited_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
+    async def _wait_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
         """Wait as long as the last decision asked, unless that time has passed already."""
         wait = seconds - (self._clock.now() - state.updated_at).total_seconds()
         if wait <= 0 or scope.signal is not None:
@@ -253,7 +253,7 @@ class AgentLoop:
         with scope.guard():
             await self._clock.sleep(wait)
 
-    async def _checked(
+    async def _check_limits(
         self, state: AgentState, scope: RunScope
     ) -> tuple[AgentState, ContinuationOutcome | None]:
         """The checkpoint before a step, so that nothing is paid for after a limit or a
@@ -262,23 +262,21 @@ class AgentLoop:
             scope.allow_seconds(WRAP_UP_SECONDS)
         if scope.signal is not None:
             state = state.with_signal(scope.signal)
-        state, stop = await self._voted_again(state)
+        state, stop = await self._vote(state)
         if stop is None and is_wrapping_up(state):
             scope.allow_seconds(WRAP_UP_SECONDS)
         return state, stop
 
-    async def _voted_again(
-        self, state: AgentState
-    ) -> tuple[AgentState, ContinuationOutcome | None]:
+    async def _vote(self, state: AgentState) -> tuple[AgentState, ContinuationOutcome | None]:
         """The votes before a step: the outcome if the run stops, None if the step is taken.
 
         A step that wraps up is past the limits; only signals can stop it.
         """
         if is_wrapping_up(state) and not state.signals:
             return state.with_votes_counted(), None
-        outcome = self._evaluated(state)
+        outcome = self._evaluate(state)
         if not goes_on(state, outcome):
-            state, outcome = await self._decided(state, outcome)
+            state, outcome = await self._decide(state, outcome)
             if not goes_on(state, outcome):
                 return state, outcome
         return state.with_votes_counted(), None
@@ -292,7 +290,7 @@ class AgentLoop:
         except Exception:  # noqa: BLE001 - the full vote will name the criterion that raised
             return True
 
-    async def _driven(
+    async def _call_driver(
         self, state: AgentState, scope: RunScope
     ) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
@@ -301,7 +299,7 @@ class AgentLoop:
         try:
             with scope.backstop() as backstop:
                 if state.answered and self._executor is not None:
-                    driven = await resumed(state, self._executor)
+                    driven = await run_answered_calls(state, self._executor)
                 else:
                     driven = sound_step(await call_driver(self._driver, state, backstop), name)
             if backstop.signal is not None:
@@ -319,21 +317,21 @@ class AgentLoop:
             return state.with_answers_dropped(why).with_current_step(AgentStep.failed(error)), error
         return driven, None
 
-    async def _recorded(
+    async def _record(
         self, state: AgentState, scope: RunScope, fault: Exception | None
     ) -> AgentState:
         """Votes on the step in flight; the step and the decision become history."""
         step, in_flight = state.current_step, state.execution and state.execution.in_flight
         if step is None or in_flight is None:  # the hook stack lets no hook lose them
             raise DriverError("the step in flight was lost")
-        tell_step(state, scope, step, in_flight.duration_seconds)
+        emit_step(state, scope, step, in_flight.duration_seconds)
         if step.has_errors:
-            state = await self._hooked(
+            state = await self._run_hooks(
                 HookTrigger.ON_ERROR, state, error=step.most_urgent_error, exception=fault
             )
-        outcome = self._evaluated(state)
+        outcome = self._evaluate(state)
         if not outcome.should_continue:
-            state, outcome = await self._decided(state, outcome)
+            state, outcome = await self._decide(state, outcome)
         state = state.with_step_recorded(
             StepExecution(
                 number=state.step_count,
@@ -345,13 +343,13 @@ class AgentLoop:
             )
         )
         if not outcome.should_continue:
-            return await self._ended(state, scope, fault)
-        tell_decision(state, scope, outcome)
+            return await self._end(state, scope, fault)
+        emit_decision(state, scope, outcome)
         return state
 
     # Deciding
 
-    def _evaluated(self, state: AgentState) -> ContinuationOutcome:
+    def _evaluate(self, state: AgentState) -> ContinuationOutcome:
         try:
             with contained():
                 return self._criteria.evaluate(state)
@@ -359,7 +357,7 @@ class AgentLoop:
             votes = [vote_or_fault(criterion, state) for criterion in self._criteria.criteria]
             return self._criteria.resolve(state, votes)
 
-    async def _decided(
+    async def _decide(
         self, state: AgentState, outcome: ContinuationOutcome
     ) -> tuple[AgentState, ContinuationOutcome]:
         """The final word on an outcome: a limit may leave one step to wrap up, and on-stop hooks
@@ -368,8 +366,8 @@ class AgentLoop:
             return state.with_wrap_up(), one_more_step(outcome)
         if outcome.should_continue or not self._hooks.has(HookTrigger.ON_STOP):
             return state, outcome
-        state = await self._hooked(HookTrigger.ON_STOP, state)
-        return state, self._evaluated(state)
+        state = await self._run_hooks(HookTrigger.ON_STOP, state)
+        return state, self._evaluate(state)
 
     def _may_wrap_up(self, state: AgentState, outcome: ContinuationOutcome) -> bool:
         return (
@@ -381,27 +379,25 @@ class AgentLoop:
 
     # Ending a run
 
-    async def _cut_off(self, state: AgentState, scope: RunScope) -> AgentState:
+    async def _end_cut_step(self, state: AgentState, scope: RunScope) -> AgentState:
         """The driver was stopped before it had a step. Only wrapping up can follow: a continue
         request needs a step to go on from."""
-        state, outcome = await self._decided(state, self._evaluated(state))
+        state, outcome = await self._decide(state, self._evaluate(state))
         if outcome.should_continue and is_wrapping_up(state):
-            tell_decision(state, scope, outcome)
+            emit_decision(state, scope, outcome)
             return state.with_outcome(outcome, self._clock)
         if outcome.should_continue:
-            outcome = self._evaluated(state.without_continue_requests())
-        return await self._ended_without_step(state, scope, outcome)
+            outcome = self._evaluate(state.without_continue_requests())
+        return await self._end_without_step(state, scope, outcome)
 
-    async def _ended_without_step(
+    async def _end_without_step(
         self, state: AgentState, scope: RunScope, outcome: ContinuationOutcome
     ) -> AgentState:
-        return await self._ended(state.with_outcome(outcome, self._clock), scope, None)
+        return await self._end(state.with_outcome(outcome, self._clock), scope, None)
 
-    async def _ended(
-        self, state: AgentState, scope: RunScope, fault: Exception | None
-    ) -> AgentState:
+    async def _end(self, state: AgentState, scope: RunScope, fault: Exception | None) -> AgentState:
         """After-execution hooks, the final status, and the terminal event."""
-        state = await self._hooked(HookTrigger.AFTER_EXECUTION, state)
+        state = await self._run_hooks(HookTrigger.AFTER_EXECUTION, state)
         outcome = state.outcome
         if outcome is None:
             raise DriverError("an after-execution hook lost the outcome of the run")
@@ -414,10 +410,10 @@ class AgentLoop:
         entered = state.execution.entered_monotonic if state.execution else None
         seconds = 0.0 if entered is None else self._clock.monotonic() - entered
         state = state.with_run_left()
-        tell_decision(state, scope, outcome)
+        emit_decision(state, scope, outcome)
         if state.status is AgentStatus.FAILED:
-            tell_failure(state, scope, outcome, fault)
-        tell_end(state, scope, outcome, seconds)
+            emit_failure(state, scope, outcome, fault)
+        emit_end(state, scope, outcome, seconds)
         return state
 
     def _raise_at_limit(self, state: AgentState) -> None:
@@ -426,7 +422,7 @@ class AgentLoop:
 
     # Hooks and events
 
-    async def _hooked(
+    async def _run_hooks(
         self,
         trigger: HookTrigger,
         state: AgentState,

@@ -24,7 +24,7 @@ from stepwell.criteria import (
 )
 from stepwell.hooks import Hook, HookContext, HookTrigger
 from stepwell.replay.metadata import MetadataOfTools
-from stepwell.replay.stored_execution import StoredExecution
+from stepwell.replay.stored_execution import ReplaySource
 from stepwell.replay.votes import OmittedHooks, with_votes_of
 from stepwell.scope import ModelRefusedError, NoModels
 from stepwell.tools import Tools
@@ -46,7 +46,7 @@ _DECIDE_THE_STEP = frozenset({HookTrigger.ON_ERROR, HookTrigger.ON_STOP})
 class ReplayedHooks:
     """The hooks of a plan, as a replay runs them."""
 
-    def __init__(self, plan: AgentPlan, stored: StoredExecution, metadata: MetadataOfTools) -> None:
+    def __init__(self, plan: AgentPlan, stored: ReplaySource, metadata: MetadataOfTools) -> None:
         self._stored = stored
         self._metadata = metadata
         self._hooks = [hook for hook in plan.hooks if hook.name != TELEMETRY]

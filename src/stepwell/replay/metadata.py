@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepwell.hooks import HookContext, HookTrigger
-from stepwell.replay.stored_execution import StoredExecution
+from stepwell.replay.stored_execution import ReplaySource
 from stepwell.state import AgentState
 
 BEHIND_A_TOOL = frozenset(
@@ -28,7 +28,7 @@ _BEHIND_THE_STEP = frozenset(
 class MetadataOfTools:
     """What tools are said to have written in the step under way."""
 
-    def __init__(self, stored: StoredExecution) -> None:
+    def __init__(self, stored: ReplaySource) -> None:
         self._stored = stored
         self._number = 0
         self._originals: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
 from stepwell.replay.metadata import MetadataOfTools
-from stepwell.replay.stored_execution import StoredExecution
+from stepwell.replay.stored_execution import ReplaySource
 from stepwell.replay.votes import outside_signals, signal_of_call, with_votes_of
 from stepwell.sessions.ledger.recovery import as_result
 from stepwell.state import AgentState, StepExecution, ToolOutcome
@@ -58,7 +58,7 @@ class ReplayClock:
 class StoredModel:
     """Says what the model said in each step; whatever else asks it gets no answer."""
 
-    def __init__(self, stored: StoredExecution, clock: ReplayClock, name: str) -> None:
+    def __init__(self, stored: ReplaySource, clock: ReplayClock, name: str) -> None:
         self.name = name
         self.has_run_out = False
         """Whether a step was asked for that is not stored."""
@@ -103,7 +103,9 @@ class StoredModel:
     def _end_without_step(self) -> StopSignal:
         final = self._stored.final
         if signals := self._stored.end_from_outside():
-            self._clock.show(final.updated_at, self._stored.elapsed(len(final.steps) + 1)[1])
+            self._clock.show(
+                final.updated_at, self._stored.elapsed_seconds(len(final.steps) + 1)[1]
+            )
             return signals[0]
         self.has_run_out = True
         return StopSignal(
@@ -114,9 +116,7 @@ class StoredModel:
 class StoredDriver:
     """Gives the stored steps, for an agent with a driver of its own."""
 
-    def __init__(
-        self, stored: StoredExecution, model: StoredModel, metadata: MetadataOfTools
-    ) -> None:
+    def __init__(self, stored: ReplaySource, model: StoredModel, metadata: MetadataOfTools) -> None:
         self._stored = stored
         self._model = model
         self._metadata = metadata
@@ -139,7 +139,7 @@ class StoredDriver:
 class ReplayLedger:
     """Answers every call with what it came to; no tool runs."""
 
-    def __init__(self, stored: StoredExecution, metadata: MetadataOfTools) -> None:
+    def __init__(self, stored: ReplaySource, metadata: MetadataOfTools) -> None:
         self.tools = Tools()
         self.unknown: list[str] = []
         """Calls that were not made then."""
@@ -175,7 +175,7 @@ class ReplayLedger:
 
 
 def replay_hooks(
-    stored: StoredExecution,
+    stored: ReplaySource,
     clock: ReplayClock,
     model: StoredModel,
     ledger: ReplayLedger,
@@ -204,7 +204,7 @@ def replay_hooks(
                 state = state.with_signal(signal)
         state = with_votes_of(stored.left_out, step.outcome, state)
         state = metadata.settle(state, with_tools=bool(step.step.tool_executions))
-        clock.show(step.completed_at, stored.elapsed(number)[1])
+        clock.show(step.completed_at, stored.elapsed_seconds(number)[1])
         return context.with_state(state)
 
     return (
@@ -216,11 +216,11 @@ def replay_hooks(
     )
 
 
-def show_start(stored: StoredExecution, clock: ReplayClock, number: int) -> None:
+def show_start(stored: ReplaySource, clock: ReplayClock, number: int) -> None:
     """The time at which a step began."""
     step = stored.step(number)
     at = stored.final.updated_at if step is None else step.started_at
-    clock.show(at, stored.elapsed(number)[0])
+    clock.show(at, stored.elapsed_seconds(number)[0])
 
 
 def _of_model(stored: StepExecution) -> tuple[Usage, float]:

@@ -27,7 +27,7 @@ from stepwell.replay.parts import (
     replay_hooks,
     show_start,
 )
-from stepwell.replay.stored_execution import StoredExecution, load
+from stepwell.replay.stored_execution import ReplaySource, load
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ports import Store, Transaction
@@ -100,7 +100,7 @@ class _Replaying:
         self,
         execution: Execution,
         agent: RegisteredAgent,
-        stored: StoredExecution,
+        stored: ReplaySource,
     ) -> None:
         self._execution = execution
         self._registered = agent

@@ -17,9 +17,7 @@ from stepwell.state import AgentState, Pending, StepExecution, ToolExecution
 _SERIALIZER = AgentStateSerializer()
 
 
-async def load(
-    store: Store, execution: Execution, snapshots: Sequence[Snapshot]
-) -> "StoredExecution":
+async def load(store: Store, execution: Execution, snapshots: Sequence[Snapshot]) -> "ReplaySource":
     """All that is stored of it; there is a snapshot at least."""
     paused: dict[int, AgentState] = {}
     resumed: dict[int, AgentState] = {}
@@ -39,7 +37,7 @@ async def load(
         raise ValueError("there is no snapshot to load")
     if began.execution is not None and began.execution.id != execution.id:  # a fork
         began = replace(began, execution=replace(began.execution, id=execution.id))
-    return StoredExecution(began, state, paused, resumed, metadata)
+    return ReplaySource(began, state, paused, resumed, metadata)
 
 
 async def _states(
@@ -56,7 +54,7 @@ async def _states(
                 yield numbers[position], state
 
 
-class StoredExecution:
+class ReplaySource:
     """A stored execution, as the parts below look things up in it."""
 
     def __init__(
@@ -108,7 +106,7 @@ class StoredExecution:
         """The wishes to stop with which nobody in the agent ended it behind its last step."""
         return outside_signals(self.final.outcome, self.left_out)
 
-    def elapsed(self, number: int) -> tuple[float, float]:
+    def elapsed_seconds(self, number: int) -> tuple[float, float]:
         """Seconds since the run was entered, when the step began and when it was decided on."""
         step = self.step(number)
         if step is not None:
@@ -117,7 +115,7 @@ class StoredExecution:
                 return max(0.0, current - took), current
             before = sum(each.duration_seconds for each in self.steps[: number - 1])
             return before, before + took
-        last = self.elapsed(len(self.steps))[1] if self.steps else 0.0
+        last = self.elapsed_seconds(len(self.steps))[1] if self.steps else 0.0
         ended = _current(self.final.outcome) or last
         # What cut a step off came after it had begun; otherwise it was not begun at all.
         return (last if self.end_from_outside() else ended), ended

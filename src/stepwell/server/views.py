@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stepwell.journal.status import ExecutionStatus
-from stepwell.sessions.records import ApiKey, Execution, Session, SessionMessage, Snapshot
+from stepwell.sessions.records import ApiKeyRecord, Execution, Session, SessionMessage, Snapshot
 
 if TYPE_CHECKING:
     from stepwell.sessions.directory import RegisteredAgent
@@ -165,7 +165,7 @@ def agent_view(agent: "RegisteredAgent", *, is_default: bool) -> View:
     }
 
 
-def key_view(key: ApiKey) -> View:
+def key_view(key: ApiKeyRecord) -> View:
     """An API key without its secret."""
     return {
         "id": key.id,

@@ -45,7 +45,7 @@ class OpenText(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class Subscription(Protocol):
+class BusSubscription(Protocol):
     """Waits for a topic."""
 
     def wake(self) -> None:
@@ -70,7 +70,7 @@ class Bus(Protocol):
         """Wake all subscribers of the topic. Never blocks; news of one topic is merged."""
         ...
 
-    def subscribe(self, topic: str, /) -> AbstractAsyncContextManager[Subscription]:
+    def subscribe(self, topic: str, /) -> AbstractAsyncContextManager[BusSubscription]:
         """Subscribe for the length of a block. After a lost connection there is news of all."""
         ...
 

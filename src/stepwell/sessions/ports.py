@@ -14,7 +14,7 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.bus import Bus, OpenText
 from stepwell.sessions.claim_ports import ClaimRows, Fenced
 from stepwell.sessions.records import (
-    ApiKey,
+    ApiKeyRecord,
     Execution,
     LoggedEvent,
     Session,
@@ -255,19 +255,21 @@ class SizeReport(Struct, frozen=True, kw_only=True):
 class UpkeepRows(Protocol):
     """Keys, retention and reports."""
 
-    async def add_api_key(self, key: ApiKey, /) -> None:
+    async def add_api_key(self, key: ApiKeyRecord, /) -> None:
         """A new key."""
         ...
 
-    async def save_api_key(self, key: ApiKey, /) -> None:
+    async def save_api_key(self, key: ApiKeyRecord, /) -> None:
         """Its fields as they are now, but a key that was revoked stays so, since that time."""
         ...
 
-    async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
+    async def api_key_by_prefix(self, prefix: str, /) -> ApiKeyRecord | None:
         """The key that begins so."""
         ...
 
-    async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
+    async def api_keys(
+        self, tenant_id: str, /, *, user_id: str | None = None
+    ) -> Sequence[ApiKeyRecord]:
         """All of a tenant, or of one user of it, revoked ones as well."""
         ...
 
@@ -317,7 +319,7 @@ class FollowerRows(Protocol):
         """Return those of these sessions that exist."""
         ...
 
-    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKeyRecord]:
         """Return those of these keys that exist, revoked ones as well."""
         ...
 

@@ -235,7 +235,7 @@ class StepIntent(Struct, frozen=True, kw_only=True):
     """The model's response as JSON; None for a driver of its own, and for answered calls."""
 
 
-class ApiKey(Struct, frozen=True, kw_only=True):
+class ApiKeyRecord(Struct, frozen=True, kw_only=True):
     """A key that a program signs in with. Only the hash of its secret is kept."""
 
     id: str

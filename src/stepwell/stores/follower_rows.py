@@ -8,7 +8,7 @@ from sqlalchemy import Table, cast, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.bus import OpenText
-from stepwell.sessions.records import ApiKey, Session
+from stepwell.sessions.records import ApiKeyRecord, Session
 from stepwell.stores import tables as t
 from stepwell.stores.codec import RecordCodec
 from stepwell.stores.counting import CountedRows
@@ -80,7 +80,7 @@ class FollowerRowsMixin(CountedRows):
         query, ids = _SESSIONS[self._lane.dialect], json.encode(session_ids).decode()
         return {found.id: found for found in await self._all(self._codecs.session, query, ids=ids)}
 
-    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKeyRecord]:
         """Return those of these keys that exist, revoked ones as well."""
         if not key_ids:
             return {}

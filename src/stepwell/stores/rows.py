@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from stepwell.sessions.records import (
-    ApiKey,
+    ApiKeyRecord,
     Execution,
     LoggedEvent,
     Session,
@@ -50,7 +50,7 @@ class Codecs(Struct, frozen=True, eq=False):
     snapshot: RecordCodec[Snapshot]
     event: RecordCodec[LoggedEvent]
     intent: RecordCodec[StepIntent]
-    key: RecordCodec[ApiKey]
+    key: RecordCodec[ApiKeyRecord]
     worker: RecordCodec[WorkerRecord]
     time: Callable[[Any], datetime]
     """A time as the driver gave it."""
@@ -65,7 +65,7 @@ class Codecs(Struct, frozen=True, eq=False):
             snapshot=RecordCodec(Snapshot, tables.snapshots, dialect),
             event=RecordCodec(LoggedEvent, tables.journal, dialect),
             intent=RecordCodec(StepIntent, tables.step_intents, dialect),
-            key=RecordCodec(ApiKey, tables.api_keys, dialect),
+            key=RecordCodec(ApiKeyRecord, tables.api_keys, dialect),
             worker=RecordCodec(WorkerRecord, tables.workers, dialect),
             time=time_reader(dialect),
         )

@@ -19,7 +19,7 @@ from sqlalchemy import (
 
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import SizeReport
-from stepwell.sessions.records import ApiKey, Execution, Snapshot
+from stepwell.sessions.records import ApiKeyRecord, Execution, Snapshot
 from stepwell.stores import tables as t
 from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
@@ -132,21 +132,23 @@ _MEASURES = {tenant: _measure(tenant) for tenant in (True, False)}
 class UpkeepRowsMixin(CountedRows):
     """See ``sessions.ports.UpkeepRows``."""
 
-    async def add_api_key(self, key: ApiKey, /) -> None:
+    async def add_api_key(self, key: ApiKeyRecord, /) -> None:
         """A new key."""
         await self._lane.rows(_ADD_KEY, self._codecs.key.values(key))
 
-    async def save_api_key(self, key: ApiKey, /) -> None:
+    async def save_api_key(self, key: ApiKeyRecord, /) -> None:
         """Its fields as they are now, but a key that was revoked stays so, since that time."""
         values = self._codecs.key.values(key)
         if not await self._lane.rows(_SAVE_KEY, {**values, KEY: key.id}):
             raise NotThereError("api_key", key.id)
 
-    async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
+    async def api_key_by_prefix(self, prefix: str, /) -> ApiKeyRecord | None:
         """The key that begins so."""
         return await self._one(self._codecs.key, _BY_PREFIX, start=prefix)
 
-    async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
+    async def api_keys(
+        self, tenant_id: str, /, *, user_id: str | None = None
+    ) -> Sequence[ApiKeyRecord]:
         """All of a tenant, or of one user of it, revoked ones as well."""
         if user_id is None:
             return await self._all(self._codecs.key, _KEYS, tenant=tenant_id)

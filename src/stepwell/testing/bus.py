@@ -20,7 +20,7 @@ import tracemalloc
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from stepwell.sessions.bus import Bus, Delta, Subscription
+from stepwell.sessions.bus import Bus, BusSubscription, Delta
 
 Outage = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -63,7 +63,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def quiet(bus: Bus, topic: str) -> AsyncGenerator[Subscription]:
+async def quiet(bus: Bus, topic: str) -> AsyncGenerator[BusSubscription]:
     """A subscription that has heard all that came before."""
     async with bus.subscribe(topic) as news:
         while await news.wait(_SILENCE):

@@ -5,12 +5,12 @@ from typing import Any
 
 from stepwell.sessions.bus import OpenText
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import ApiKey
+from stepwell.sessions.records import ApiKeyRecord
 from stepwell.testing.stores_rows import START, TENANT, a_session, make, name_of, named_id, write
 
 
-def _a_key(id: str) -> ApiKey:
-    return ApiKey(
+def _a_key(id: str) -> ApiKeyRecord:
+    return ApiKeyRecord(
         id=id,
         tenant_id=TENANT,
         user_id="ada",

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.ports import Store, Transaction
-from stepwell.sessions.records import ApiKey
+from stepwell.sessions.records import ApiKeyRecord
 from stepwell.testing.stores_rows import (
     TENANT,
     a_message,
@@ -21,7 +21,7 @@ from stepwell.testing.stores_rows import (
     write,
 )
 
-_KEY = ApiKey(
+_KEY = ApiKeyRecord(
     id="k1",
     tenant_id=TENANT,
     user_id="ada",

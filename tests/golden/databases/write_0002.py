@@ -19,13 +19,13 @@ import psycopg
 from agents_0002 import CLOCK, SENT, agents
 
 from chaos.postgres import running_postgres
-from stepwell.sessions.attempt.runner import RunControl, Runner
-from stepwell.sessions.intake.intake import Intake, NewMessage, NewSession
+from stepwell.sessions.intake import Intake, NewMessage, NewSession
+from stepwell.sessions.lifecycle import Lifecycle
 from stepwell.sessions.ports import Store
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import ApiKey
-from stepwell.sessions.requests.lifecycle import Lifecycle
-from stepwell.stores.database_url import open_store
+from stepwell.sessions.runner import RunControl, Runner
+from stepwell.stores.opening import open_store
 from stepwell.worker.jobs import PolledJobs
 
 USER = Principal(user_id="ada")

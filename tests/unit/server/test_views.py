@@ -17,7 +17,7 @@ from stepwell.server.views import (
     time_text,
 )
 from stepwell.sessions.records import (
-    ApiKey,
+    ApiKeyRecord,
     Execution,
     MessageRole,
     Session,
@@ -69,7 +69,7 @@ SNAPSHOT = Snapshot(
     state_json='{"big": true}',
     created_at=AT,
 )
-KEY = ApiKey(
+KEY = ApiKeyRecord(
     id="k1",
     tenant_id="t",
     user_id="ada",

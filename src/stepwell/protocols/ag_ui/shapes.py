@@ -61,39 +61,39 @@ class SentCall(Struct, frozen=True, rename="camel"):
     metadata: dict[str, Any] | None = None
 
 
-class Sent(Struct, frozen=True, rename="camel", tag_field="role"):
+class AgUiMessage(Struct, frozen=True, rename="camel", tag_field="role"):
     """What all messages have."""
 
     id: str
     subagent_run_id: str | None = None
 
 
-class SentUser(Sent, frozen=True, kw_only=True, tag="user"):
+class SentUser(AgUiMessage, frozen=True, kw_only=True, tag="user"):
     """What a person said."""
 
     content: SentContent
 
 
-class SentSystem(Sent, frozen=True, kw_only=True, tag="system"):
+class SentSystem(AgUiMessage, frozen=True, kw_only=True, tag="system"):
     """An instruction."""
 
     content: str
 
 
-class SentDeveloper(Sent, frozen=True, kw_only=True, tag="developer"):
+class SentDeveloper(AgUiMessage, frozen=True, kw_only=True, tag="developer"):
     """An instruction of the developer role."""
 
     content: str
 
 
-class SentAssistant(Sent, frozen=True, kw_only=True, tag="assistant"):
+class SentAssistant(AgUiMessage, frozen=True, kw_only=True, tag="assistant"):
     """What an agent said, and the calls it made."""
 
     content: str | None = None
     tool_calls: list[SentCall] | None = None
 
 
-class SentResult(Sent, frozen=True, kw_only=True, tag="tool"):
+class SentResult(AgUiMessage, frozen=True, kw_only=True, tag="tool"):
     """The result of a call."""
 
     content: SentContent
@@ -101,11 +101,11 @@ class SentResult(Sent, frozen=True, kw_only=True, tag="tool"):
     error: str | None = None
 
 
-class SentReasoning(Sent, frozen=True, tag="reasoning"):
+class SentReasoning(AgUiMessage, frozen=True, tag="reasoning"):
     """An agent's reasoning."""
 
 
-class SentActivity(Sent, frozen=True, tag="activity"):
+class SentActivity(AgUiMessage, frozen=True, tag="activity"):
     """Progress that a page shows."""
 
 

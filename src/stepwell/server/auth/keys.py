@@ -28,7 +28,7 @@ from stepwell.sessions.errors import (
 )
 from stepwell.sessions.ports import ACCESS_TOPIC, Store, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT, Principal
-from stepwell.sessions.records import ApiKey
+from stepwell.sessions.records import ApiKeyRecord
 
 logger = logging.getLogger("stepwell.server")
 
@@ -60,7 +60,7 @@ class KeyRing:
         user_id: str | None = None,
         is_admin: bool = False,
         expires_at: datetime | None = None,
-    ) -> tuple[ApiKey, str]:
+    ) -> tuple[ApiKeyRecord, str]:
         """A new key in their tenant, and its text, which can't be had again. For another user, or
         an administrator's, one has to be an administrator; also to make one while signed in with
         a key, which could outlive that one. Raises ``TooManyError``."""
@@ -82,7 +82,7 @@ class KeyRing:
             )
         prefix = "".join(secrets.choice(_LETTERS) for _ in range(12))
         secret = secrets.token_urlsafe(32)
-        key = ApiKey(
+        key = ApiKeyRecord(
             id=self._new_id(),
             tenant_id=who.tenant_id,
             user_id=owner,
@@ -122,7 +122,7 @@ class KeyRing:
         keys = await self._store.read(lambda tx: tx.api_keys_by_id([key_id]))
         return self.is_good(principal, keys.get(key_id))
 
-    def is_good(self, principal: Principal, key: ApiKey | None) -> bool:
+    def is_good(self, principal: Principal, key: ApiKeyRecord | None) -> bool:
         """Whether that row is the key that they signed in with, and it is still good; true if they
         came without a key of ours."""
         if principal.key_id is None:
@@ -134,16 +134,16 @@ class KeyRing:
             and _is_valid(key, self._clock.now())
         )
 
-    async def listed(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKey]:
+    async def listed(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKeyRecord]:
         """The keys of a tenant, or of one user of it, revoked ones as well."""
         return list(await self._store.read(lambda tx: tx.api_keys(tenant_id, user_id=user_id)))
 
-    async def revoke(self, key_id: str, *, tenant_id: str = DEFAULT_TENANT) -> ApiKey:
+    async def revoke(self, key_id: str, *, tenant_id: str = DEFAULT_TENANT) -> ApiKeyRecord:
         """End a key for good; channels that were opened with it are closed. Doing it again changes
         nothing."""
         now = self._clock.now()
 
-        async def work(tx: Transaction) -> ApiKey:
+        async def work(tx: Transaction) -> ApiKeyRecord:
             keys = await tx.api_keys(tenant_id)
             key = next((one for one in keys if one.id == key_id), None)
             if key is None:
@@ -156,7 +156,7 @@ class KeyRing:
 
         return await self._store.write(work, name="revoke_key")
 
-    async def _note_use(self, key: ApiKey, now: datetime) -> None:
+    async def _note_use(self, key: ApiKeyRecord, now: datetime) -> None:
         known = [at for at in (key.last_used_at, self._noted.get(key.id)) if at is not None]
         if known and now - max(known) < _NOTED_EVERY:
             return
@@ -207,7 +207,7 @@ def require_keys_accepted(authenticator: Authenticator) -> None:
         )
 
 
-async def _add(tx: Transaction, key: ApiKey) -> None:
+async def _add(tx: Transaction, key: ApiKeyRecord) -> None:
     # The write may be repeated after a fault at its commit.
     if await tx.api_key_by_prefix(key.prefix) is not None:
         return
@@ -221,7 +221,7 @@ async def _add(tx: Transaction, key: ApiKey) -> None:
     await tx.add_api_key(key)
 
 
-def _is_valid(key: ApiKey, now: datetime) -> bool:
+def _is_valid(key: ApiKeyRecord, now: datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
 
 

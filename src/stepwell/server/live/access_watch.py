@@ -14,7 +14,7 @@ from stepwell.server.policy import may_follow, may_still_follow
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import ACCESS_TOPIC, Store, Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ApiKey, Session
+from stepwell.sessions.records import ApiKeyRecord, Session
 
 if TYPE_CHECKING:
     from stepwell.server.services import Services
@@ -35,7 +35,7 @@ class AccessCheck:
         self.key_id = key_id
         self.is_read = False
         self.session: Session | None = None
-        self.key: ApiKey | None = None
+        self.key: ApiKeyRecord | None = None
         self.due = asyncio.Event()
 
 

@@ -17,7 +17,7 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.cursor import Cursor, TextPosition
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.server.live.streamed_text import StreamedTexts
-from stepwell.sessions.bus import Delta, Subscription
+from stepwell.sessions.bus import BusSubscription, Delta
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
 from stepwell.sessions.records import LoggedEvent
@@ -66,7 +66,7 @@ class SessionFeed:
         self.texts = StreamedTexts()
         self._wants_stored = False
         self._filled_at = -FILL_SECONDS
-        self._news: Subscription | None = None
+        self._news: BusSubscription | None = None
         self._grown = asyncio.Event()
         self._started = asyncio.Event()
         self.reader = asyncio.create_task(self._keep_reading(), name=f"feed {session_id}")

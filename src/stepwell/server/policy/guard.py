@@ -21,7 +21,7 @@ from stepwell.server.settings import ServerSettings
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
+from stepwell.sessions.records import ApiKeyRecord, Execution, Session, Snapshot
 from stepwell.sessions.views.removed_snapshots import require_states
 
 Authorize = Callable[[Principal, str, Session | Execution | None], bool | Awaitable[bool]]
@@ -73,14 +73,14 @@ class Access(Struct, frozen=True, kw_only=True):
     execution: Execution | None = None
     snapshot: Snapshot | None = None
     """Without the documents of its chain; the reader gives the whole."""
-    key: ApiKey | None = None
+    key: ApiKeyRecord | None = None
 
 
 class _Found(Struct, frozen=True, kw_only=True):
     session: Session | None = None
     execution: Execution | None = None
     snapshot: Snapshot | None = None
-    key: ApiKey | None = None
+    key: ApiKeyRecord | None = None
 
 
 async def access(connection: HTTPConnection) -> Access:
@@ -112,7 +112,7 @@ async def may_follow(services: Guarded, principal: Principal, session_id: str) -
 
 
 async def may_still_follow(
-    services: Guarded, principal: Principal, session: Session, key: ApiKey | None
+    services: Guarded, principal: Principal, session: Session, key: ApiKeyRecord | None
 ) -> bool:
     """Whether they may go on following a session, by its row and that of their key, if they came
     with one."""
@@ -237,7 +237,7 @@ def _require_theirs(of: Of, found: _Found, principal: Principal, path: Mapping[s
             assert_never(of)
 
 
-def _is_theirs(thing: Session | Execution | ApiKey, principal: Principal) -> bool:
+def _is_theirs(thing: Session | Execution | ApiKeyRecord, principal: Principal) -> bool:
     return thing.tenant_id == principal.tenant_id and (
         principal.is_admin or thing.user_id == principal.user_id
     )

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from stepwell.sessions.records import ApiKey, Execution, Session, Snapshot
+from stepwell.sessions.records import ApiKeyRecord, Execution, Session, Snapshot
 
 
 class Rows:
     """A store and its transaction in one; counts what is read and written."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, ApiKey] = {}
+        self.keys: dict[str, ApiKeyRecord] = {}
         self.session_rows: dict[str, Session] = {}
         self.execution_rows: dict[str, Execution] = {}
         self.snapshot_rows: dict[str, Snapshot] = {}
@@ -34,19 +34,21 @@ class Rows:
     def tell(self, topic: str, /) -> None:
         self.told.append(topic)
 
-    async def add_api_key(self, key: ApiKey, /) -> None:
+    async def add_api_key(self, key: ApiKeyRecord, /) -> None:
         self.keys[key.prefix] = key
 
-    async def save_api_key(self, key: ApiKey, /) -> None:
+    async def save_api_key(self, key: ApiKeyRecord, /) -> None:
         self.keys[key.prefix] = key
 
-    async def api_key_by_prefix(self, prefix: str, /) -> ApiKey | None:
+    async def api_key_by_prefix(self, prefix: str, /) -> ApiKeyRecord | None:
         return self.keys.get(prefix)
 
-    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKeyRecord]:
         return {key.id: key for key in self.keys.values() if key.id in key_ids}
 
-    async def api_keys(self, tenant_id: str, /, *, user_id: str | None = None) -> Sequence[ApiKey]:
+    async def api_keys(
+        self, tenant_id: str, /, *, user_id: str | None = None
+    ) -> Sequence[ApiKeyRecord]:
         return [
             key
             for key in self.keys.values()

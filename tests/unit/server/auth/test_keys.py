@@ -16,7 +16,7 @@ from stepwell.sessions.errors import (
 )
 from stepwell.sessions.ports import ACCESS_TOPIC
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import ApiKey
+from stepwell.sessions.records import ApiKeyRecord
 from stepwell.testing import FakeClock, SequentialIds
 from tests.unit.server.auth.rows import Rows, connection
 
@@ -208,14 +208,14 @@ async def test_an_expiry_must_lie_ahead_and_have_a_zone(ring: KeyRing, clock: Fa
 
 
 async def test_a_write_that_is_repeated_makes_one_key(rows: Rows, clock: FakeClock) -> None:
-    added: list[ApiKey] = []
+    added: list[ApiKeyRecord] = []
 
     class Twice(Rows):
         async def write(self, work: Any, /, *, name: str) -> Any:
             await work(self)
             return await work(self)
 
-        async def add_api_key(self, key: ApiKey, /) -> None:
+        async def add_api_key(self, key: ApiKeyRecord, /) -> None:
             added.append(key)
             await super().add_api_key(key)
 

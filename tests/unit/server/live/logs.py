@@ -7,7 +7,7 @@ from typing import Any, cast
 from stepwell.sessions.bus import OpenText
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import ApiKey, Execution, LoggedEvent, Session
+from stepwell.sessions.records import ApiKeyRecord, Execution, LoggedEvent, Session
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.testing.clock import DEFAULT_START
 
@@ -81,7 +81,7 @@ class LogInMemory:
         self.read_sessions.append(sorted(session_ids))
         return {session.id: session for session in found if session is not None}
 
-    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKey]:
+    async def api_keys_by_id(self, key_ids: Sequence[str], /) -> Mapping[str, ApiKeyRecord]:
         return {}
 
     async def unfinished(self, session_id: str, /) -> Sequence[Execution]:

@@ -6,7 +6,7 @@ from stepwell.state import AgentState, AgentStep
 from stepwell.tools import ToolExecutor
 
 
-async def resumed(state: AgentState, executor: ToolExecutor) -> AgentState:
+async def run_answered_calls(state: AgentState, executor: ToolExecutor) -> AgentState:
     """The state with a step in which the answered calls ran; their results are where the
     placeholders were, so the conversation is as if they had never waited."""
     batch = await executor.run([answered.call for answered in state.answered], state)

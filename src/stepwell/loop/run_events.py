@@ -16,7 +16,7 @@ from stepwell.scope import RunScope
 from stepwell.state import AgentState, AgentStep
 
 
-def tell_execution_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
+def emit_execution_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
     """An execution begins, or goes on."""
     scope.emitter.emit(
         AgentExecutionStarted,
@@ -26,7 +26,7 @@ def tell_execution_started(state: AgentState, scope: RunScope, tools: tuple[str,
     )
 
 
-def tell_step_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
+def emit_step_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]) -> None:
     """A step begins."""
     if scope.emitter.is_heard:
         scope.emitter.emit(
@@ -37,7 +37,7 @@ def tell_step_started(state: AgentState, scope: RunScope, tools: tuple[str, ...]
         )
 
 
-def tell_step(state: AgentState, scope: RunScope, step: AgentStep, seconds: float) -> None:
+def emit_step(state: AgentState, scope: RunScope, step: AgentStep, seconds: float) -> None:
     """A step is done, well or not."""
     if not scope.emitter.is_heard:
         return
@@ -58,7 +58,7 @@ def tell_step(state: AgentState, scope: RunScope, step: AgentStep, seconds: floa
         )
 
 
-def tell_decision(state: AgentState, scope: RunScope, outcome: ContinuationOutcome) -> None:
+def emit_decision(state: AgentState, scope: RunScope, outcome: ContinuationOutcome) -> None:
     """The votes of an iteration were counted and the state was recorded."""
     if scope.emitter.is_heard:
         scope.emitter.emit(
@@ -70,7 +70,7 @@ def tell_decision(state: AgentState, scope: RunScope, outcome: ContinuationOutco
         scope.emitter.emit(AgentStateUpdated, status=state.status, step_count=state.step_count)
 
 
-def tell_failure(
+def emit_failure(
     state: AgentState, scope: RunScope, outcome: ContinuationOutcome, fault: Exception | None
 ) -> None:
     """The run failed: with the step's own error, or with what the deciding vote says."""
@@ -92,7 +92,7 @@ def tell_failure(
     )
 
 
-def tell_end(
+def emit_end(
     state: AgentState, scope: RunScope, outcome: ContinuationOutcome, seconds: float
 ) -> None:
     """The terminal event."""
@@ -120,7 +120,7 @@ def tell_end(
     )
 
 
-def tell_cut_off(state: AgentState, scope: RunScope) -> None:
+def emit_cut_off(state: AgentState, scope: RunScope) -> None:
     """The terminal event of a run whose surrounding task was cancelled; it has no decision."""
     scope.emitter.emit(
         AgentFinished,
