@@ -14,7 +14,12 @@ from stepwell import StepwellError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import SessionFilter, Store, Transaction
 from stepwell.sessions.principal import DEFAULT_TENANT
-from stepwell.sessions.records import Execution, LoggedEvent, Session, SessionMessage
+from stepwell.sessions.records import (
+    Execution,
+    Session,
+    SessionMessage,
+    StoredEntry,
+)
 
 PAGE = 500
 
@@ -40,7 +45,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     executions: Sequence[Execution]
     sessions: Sequence[Session] = ()
     messages: Sequence[SessionMessage]
-    events: Mapping[str, Sequence[LoggedEvent]]
+    events: Mapping[str, Sequence[StoredEntry]]
     """By session."""
     witness: Sequence[Mapping[str, Any]]
     subscribers: Sequence[SubscriberLog] = ()
@@ -53,7 +58,7 @@ async def gathered(store: Store, folder: Path, *, executions: int, seed: int) ->
     found = await store.read(_all_sessions)
     rows: list[Execution] = []
     messages: list[SessionMessage] = []
-    events: dict[str, Sequence[LoggedEvent]] = {}
+    events: dict[str, Sequence[StoredEntry]] = {}
     for session in found:
         rows.extend(await store.read(lambda tx, id=session.id: tx.executions(session_id=id)))
         messages.extend(await _messages_of(store, session.id))
@@ -127,10 +132,10 @@ async def _messages_of(store: Store, session_id: str) -> list[SessionMessage]:
     return await store.read(read)
 
 
-async def _events_of(store: Store, session_id: str) -> list[LoggedEvent]:
-    async def read(tx: Transaction) -> list[LoggedEvent]:
-        found: list[LoggedEvent] = []
-        while page := await tx.events_after(session_id, found[-1].seq if found else 0, limit=PAGE):
+async def _events_of(store: Store, session_id: str) -> list[StoredEntry]:
+    async def read(tx: Transaction) -> list[StoredEntry]:
+        found: list[StoredEntry] = []
+        while page := await tx.entries_after(session_id, found[-1].seq if found else 0, limit=PAGE):
             found.extend(page)
         return found
 

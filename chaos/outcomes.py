@@ -143,8 +143,8 @@ def ends_of(evidence: Evidence) -> dict[str, Counter[str]]:
     ends: dict[str, Counter[str]] = {}
     for log in evidence.events.values():
         for event in log:
-            if event.type in ENDS and event.execution_id is not None:
-                ends.setdefault(event.execution_id, Counter())[str(event.type)] += 1
+            if event.event_type in ENDS and event.execution_id is not None:
+                ends.setdefault(event.execution_id, Counter())[str(event.event_type)] += 1
     return ends
 
 

@@ -118,11 +118,12 @@ class Subscriber:
             self._cursors[session_id] = event.seq
             self._write(session_id, {"seq": event.seq, "id": event.data.get("id", "")})
         execution = str(event.data.get("execution_id"))
-        match event.type:
-            case "agent.step.started":
+        payload = event.data.get("payload", {})
+        match payload.get("event_type", event.type):
+            case "step.started":
                 self._texts[execution] = ""
             case "agent.stream.chunk":
-                text = event.data.get("payload", {}).get("content", "")
+                text = payload.get("content", "")
                 self._texts[execution] = self._texts.get(execution, "") + text
             case "execution.completed":
                 self._write(

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stepwell.sessions.records import EventType, Execution, LoggedEvent
+from stepwell.sessions.records import EventType, Execution, StoredEntry
 
 
 class InFlight(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Takeovers:
         self,
         witness: Sequence[Mapping[str, Any]],
         executions: Sequence[Execution],
-        events: Iterable[LoggedEvent],
+        events: Iterable[StoredEntry],
     ) -> None:
         self._claims: dict[str, list[tuple[float, str]]] = {}
         for line in witness:

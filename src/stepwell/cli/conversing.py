@@ -23,7 +23,7 @@ from stepwell.sessions.principal import Principal
 
 if TYPE_CHECKING:
     from stepwell.app.agent_app import AgentApp
-    from stepwell.sessions.records import Execution, LoggedEvent, Session
+    from stepwell.sessions.records import Execution, Session, StoredEntry
 
 Result = TypeVar("Result")
 Hear = Callable[[Mapping[str, Any]], None]
@@ -199,7 +199,7 @@ class Conversation:
             self.goes_on_with = unfinished[0].id
         self._sessions.add(session.id)
         self._who = Principal(user_id=session.user_id, tenant_id=session.tenant_id)
-        _, self._position = await store.read(lambda tx: tx.event_range(session.id))
+        _, self._position = await store.read(lambda tx: tx.entry_range(session.id))
         return session
 
     def begin_anew(self) -> None:
@@ -300,7 +300,7 @@ def _unheard(_envelope: Mapping[str, Any]) -> None:
     pass
 
 
-def belongs(event: "LoggedEvent", known: set[str]) -> bool:
+def belongs(event: "StoredEntry", known: set[str]) -> bool:
     """Whether it is of one of these executions or of a subagent of theirs, which is then known."""
     if event.execution_id is None:
         return False
@@ -309,6 +309,6 @@ def belongs(event: "LoggedEvent", known: set[str]) -> bool:
     return event.execution_id in known
 
 
-def _comes_to_rest(event: "LoggedEvent", execution_id: str) -> bool:
+def _comes_to_rest(event: "StoredEntry", execution_id: str) -> bool:
     is_status = event.type == "agent.status" and event.execution_id == execution_id
     return is_status and event.payload["status"] in _AT_REST

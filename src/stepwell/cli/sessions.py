@@ -264,7 +264,6 @@ def _change(where: Where, given: str, options: dict[str, Any], **change: Any) ->
 async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Session":
     from stepwell.cli.stored import find_session
     from stepwell.clock import SystemClock
-    from stepwell.ids import new_id
     from stepwell.sessions.endings.end import EndDeps
     from stepwell.sessions.endings.end_request import EndRequest
     from stepwell.sessions.records import SessionStatus
@@ -277,5 +276,5 @@ async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Sessi
     session = await find_session(store, given)
     deps = EndDeps(jobs=PolledJobs(), clock=SystemClock(), settings=SessionSettings())
     request = EndRequest(reason="session closed", deps=deps)
-    work = SessionChange(**change).validate().work(session.id, new_id(), request)
+    work = SessionChange(**change).validate().work(session.id, request)
     return await store.write(work, name="change_session")

@@ -72,11 +72,11 @@ async def _tell_events(store: "Store", given: str | None) -> None:
             f"execution {execution.id} belongs to {execution.parent_execution_id}; its events are "
             "told there"
         )
-    oldest, _ = await store.read(lambda tx: tx.event_range(session_id))
+    oldest, _ = await store.read(lambda tx: tx.entry_range(session_id))
     position = oldest - 1
     while True:
         at = position
-        page = await store.read(lambda tx, at=at: tx.events_after(session_id, at, limit=_PAGE))
+        page = await store.read(lambda tx, at=at: tx.entries_after(session_id, at, limit=_PAGE))
         for event in page:
             if event.execution_id == execution.id:
                 click.echo(line_of(envelope_of(event)))

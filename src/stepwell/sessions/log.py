@@ -1,6 +1,8 @@
-"""The event log of a session as a runner fills it: what a run told, put in order, until a
-transaction takes it along. Nothing is told before it is logged, but for streamed text: see
-``live_text``.
+"""The journal of a session as an attempt fills it: what happened, in order, until a transaction
+stores it. Nothing is sent to clients before it is stored, but for streamed text: see ``live_text``.
+
+One occurrence is one entry. Programs read its payload; what people read of it, a session message,
+goes along in the same payload.
 """
 
 import asyncio
@@ -8,98 +10,143 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from stepwell.clock import Clock
 from stepwell.events import AgentEvent
-from stepwell.ids import IdFactory
 from stepwell.journal.config import ProjectionConfig
-from stepwell.journal.entry import Entry, payload_data
-from stepwell.journal.envelope import EnvelopeType, StatusPayload, StreamChunkPayload, timestamp
+from stepwell.journal.entry import Entry
+from stepwell.journal.envelope import (
+    EnvelopeType,
+    StatusPayload,
+    StreamChunkPayload,
+    timestamp,
+)
 from stepwell.journal.projector import Projector
 from stepwell.journal.status import BroadcastStatus
 from stepwell.sessions.attempt.live_text import LiveText
 from stepwell.sessions.attempt.open_responses import OpenResponses
-from stepwell.sessions.ids import derived_id, nearby_id
-from stepwell.sessions.ports import NewEvent, Transaction
-from stepwell.sessions.records import EventType, Execution, LoggedEvent, Session, SessionMessage
+from stepwell.sessions.ports import NewEntry, Transaction
+from stepwell.sessions.records import (
+    EventType,
+    Execution,
+    Session,
+    SessionMessage,
+    StoredEntry,
+)
 
 
-def envelope_of(event: LoggedEvent) -> dict[str, Any]:
+def envelope_of(entry: StoredEntry, id: str | None = None) -> dict[str, Any]:
     """The envelope that clients see."""
     return {
-        "id": event.id,
-        "seq": event.seq,
-        "type": event.type,
-        "session_id": event.session_id,
-        "execution_id": event.execution_id,
-        "timestamp": timestamp(event.created_at),
-        "payload": dict(event.payload),
+        "id": id or entry.id,
+        "seq": entry.seq,
+        "type": entry.type,
+        "session_id": entry.session_id,
+        "execution_id": entry.execution_id,
+        "timestamp": timestamp(entry.created_at),
+        "payload": dict(entry.payload),
     }
 
 
-_NOT_TOLD = ("fingerprint",)
-"""Of a message's metadata: by which intake knows a send that is repeated."""
-
-
-def message_event(message: SessionMessage, type: EventType) -> NewEvent:
-    """What is logged with a session message. Its id follows from the message's."""
-    return NewEvent(
-        id=nearby_id(message.id, "event"),
-        type=type,
-        execution_id=message.agent_execution_id,
-        created_at=message.created_at,
-        payload={
-            "message_id": message.id,
-            "event_type": str(type),
-            "role": str(message.role),
-            "content": message.content,
-            "metadata": {k: v for k, v in message.metadata.items() if k not in _NOT_TOLD},
-            "agent_execution_id": message.agent_execution_id,
-            "created_at": _exact(message.created_at),
-        },
-    )
-
-
-_WITH_ATTEMPT = (EnvelopeType.STEP_STARTED, EnvelopeType.STREAM_CHUNK)
-"""Entries that say which attempt they are of: text that streams belongs to one."""
-
-
 class Note(NamedTuple):
-    """A message for people, and under which type it is logged."""
+    """What people read of an occurrence: a session message, and what it is about."""
 
     message: SessionMessage
     type: EventType
 
 
-class JournalBatch(Struct, frozen=True):
-    """Messages and events in the order in which they happened."""
+class Occurrence(Struct, frozen=True, kw_only=True):
+    """Something that happened, not stored yet: for programs, for people, or for both."""
 
-    messages: Sequence[SessionMessage] = ()
-    events: Sequence[NewEvent] = ()
+    at: datetime
+    execution_id: str | None
+    type: str = ""
+    payload: Mapping[str, Any] | None = None
+    """What programs read; None if only people do."""
+    note: Note | None = None
 
-
-async def append(tx: Transaction, session: Session, batch: JournalBatch) -> None:
-    """Log these of a locked session; each message with the time that the store gave it."""
-    events = batch.events
-    if batch.messages:
-        stored = {message.id: message for message in await tx.add_messages(session, batch.messages)}
-        events = [_timed(event, stored) for event in events]
-    if events:
-        await tx.append_events(session, events)
-
-
-def _timed(event: NewEvent, stored: Mapping[str, SessionMessage]) -> NewEvent:
-    message = stored.get(event.payload.get("message_id", ""))
-    if message is None or message.created_at == event.created_at:
-        return event
-    payload = {**event.payload, "created_at": _exact(message.created_at)}
-    return replace(event, payload=payload, created_at=message.created_at)
+    @classmethod
+    def of_note(cls, message: SessionMessage, type: EventType) -> "Occurrence":
+        """Something that only people read of."""
+        return cls(
+            at=message.created_at,
+            execution_id=message.agent_execution_id,
+            note=Note(message, type),
+        )
 
 
-class LogBuffer:
-    """What a run told and no transaction has logged yet: a list, in the order in which it happened.
+async def append(
+    tx: Transaction, session: Session, occurrences: Sequence[Occurrence]
+) -> Sequence[StoredEntry]:
+    """Store these of a locked session, the messages as well as the entries.
+
+    A message that is there already, because a step runs again, is left out together with what is
+    for people only. So this may be repeated with occurrences of that kind.
+    """
+    messages = [it.note.message for it in occurrences if it.note is not None]
+    added = {message.id: message for message in await tx.add_messages(session, messages)}
+    entries = [_entry(it, added) for it in occurrences]
+    return await tx.append_entries(session, [entry for entry in entries if entry is not None])
+
+
+def _entry(occurrence: Occurrence, added: Mapping[str, SessionMessage]) -> NewEntry | None:
+    payload, note = occurrence.payload, occurrence.note
+    message = None if note is None else added.get(note.message.id)
+    if note is None or message is None:
+        if payload is None:
+            return None
+        return NewEntry(
+            type=occurrence.type,
+            payload=payload,
+            created_at=occurrence.at,
+            execution_id=occurrence.execution_id,
+        )
+    shown = _message_view(message, note.type)
+    return NewEntry(
+        type=str(note.type) if payload is None else occurrence.type,
+        payload=shown if payload is None else {**payload, **shown},
+        created_at=message.created_at if payload is None else occurrence.at,
+        execution_id=occurrence.execution_id,
+    )
+
+
+_NOT_SHOWN = ("fingerprint",)
+"""Of a message's metadata: by which intake recognises a send that is repeated."""
+
+
+def _message_view(message: SessionMessage, type: EventType) -> dict[str, Any]:
+    return {
+        "message_id": message.id,
+        "event_type": str(type),
+        "role": str(message.role),
+        "content": message.content,
+        "metadata": {k: v for k, v in message.metadata.items() if k not in _NOT_SHOWN},
+        "agent_execution_id": message.agent_execution_id,
+        "created_at": _exact(message.created_at),
+    }
+
+
+_WITH_ATTEMPT = (EnvelopeType.STEP_STARTED, EnvelopeType.STREAM_CHUNK)
+"""Entries that say which attempt they are of: text that streams belongs to one."""
+_OF_STATUS = (
+    EventType.EXECUTION_STARTED,
+    EventType.EXECUTION_PAUSED,
+    EventType.EXECUTION_COMPLETED,
+    EventType.EXECUTION_FAILED,
+    EventType.EXECUTION_CANCELLED,
+)
+"""Notes about what the newest status of the execution says to programs."""
+
+
+class _Item(Struct, frozen=True):
+    entry: Entry | None
+    note: Note | None = None
+
+
+class JournalBuffer:
+    """What happened in an attempt and no transaction has stored yet: a list, in order.
 
     From the end of a step on, everything is held back for the transaction that stores the step:
     clients never hear of a step that could still be lost. No setting of a transport applies here.
@@ -113,7 +160,6 @@ class LogBuffer:
         *,
         told_status: str | None,
         clock: Clock,
-        new_id: IdFactory,
         live_text: LiveText,
     ) -> None:
         self.news = asyncio.Event()
@@ -123,38 +169,32 @@ class LogBuffer:
         self._execution = execution
         self._agent_id = agent_id
         self._clock = clock
-        self._new_id = new_id
-        self._tells_statuses = config.auto_status_tracking
+        self._tracks_status = config.auto_status_tracking
         self._projector = Projector(execution.id, config)
         self._projector.expect_beginnings()
-        self._items: list[Entry | Note] = []
+        self._items: list[_Item] = []
         self._with_row = {execution.id}
         self._early: list[Entry] = []
         """Entries of subagents that have no row yet, to which a stored entry refers."""
-        self._known: set[str] = set()
         self._held_from: int | None = None
         """Where in the list the held part begins."""
-        self._notes_at: int | None = None
-        """Where the next note goes while the run ends: before its last status."""
+        self._end_at: int | None = None
+        """Where the end of the run begins: notes that still come go before it."""
         self._responses = OpenResponses(execution, live_text)
 
-    # What is told
+    # What is added
 
-    def hear(self, event: AgentEvent) -> None:
-        """Add the entries of an event of the run."""
+    def add_event(self, event: AgentEvent, note: Note | None) -> None:
+        """Add what an event of the run comes to; the note belongs to its last entry."""
+        before = len(self._items)
         self._add(self._projector.entries(event))
+        if note is not None:
+            last = len(self._items) - 1
+            self._attach(last if last >= before else None, note)
 
-    def say(self, message: SessionMessage, type: EventType) -> None:
-        """Add a message for people; one that was added before, under the same id, is ignored."""
-        if message.id in self._known:
-            return
-        self._known.add(message.id)
-        if self._notes_at is None:
-            self._items.append(Note(message, type))
-        else:
-            self._items.insert(self._notes_at, Note(message, type))
-            self._notes_at += 1
-        self.news.set()
+    def add_note(self, note: Note) -> None:
+        """Add what people read; if it is about the newest status, to the entry of that."""
+        self._attach(self._status_without_note() if note.type in _OF_STATUS else None, note)
 
     def add_execution(self, execution_id: str) -> None:
         """Let entries of a subagent's execution through: the next transaction adds its row."""
@@ -162,32 +202,32 @@ class LogBuffer:
         early, self._early = self._early, []
         self._add(early)
 
-    def add_to(self, message_id: str, metadata: Mapping[str, Any]) -> None:
-        """Add metadata to a message that nobody has taken yet; others are not changed."""
-        for place, it in enumerate(self._items):
-            if metadata and isinstance(it, Note) and it.message.id == message_id:
-                message = replace(it.message, metadata={**it.message.metadata, **metadata})
-                self._items[place] = Note(message, it.type)
+    def add_metadata(self, message_id: str, metadata: Mapping[str, Any]) -> None:
+        """Add to the metadata of a message that was not taken yet; others are not changed."""
+        for place, (_, note) in enumerate((it.entry, it.note) for it in self._items):
+            if metadata and note is not None and note.message.id == message_id:
+                message = replace(note.message, metadata={**note.message.metadata, **metadata})
+                self._items[place] = replace(self._items[place], note=Note(message, note.type))
 
     def begin(self) -> None:
-        """Add that the execution is being processed; clients who know that are not told again."""
-        if self._tells_statuses:
+        """Add that the execution is being processed; clients who know that do not hear it again."""
+        if self._tracks_status:
             status, at = BroadcastStatus.PROCESSING, self._clock.now()
             self._add(self._projector.change_status(status, at))
 
     def hold(self, *, ends: bool) -> None:
         """Keep what comes from now on for the transaction that stores the step. Where the run
-        ``ends``, notes that still come go before its last status."""
+        ``ends``, notes that still come go before its end."""
         if self._held_from is None:
             self._held_from = len(self._items)
-        if ends and self._notes_at is None:
-            self._notes_at = len(self._items)
+        if ends and self._end_at is None:
+            self._end_at = len(self._items)
 
     def drop_held(self) -> None:
         """Forget what was held back: it did not come true."""
         if self._held_from is not None:
             del self._items[self._held_from :]
-        self._held_from = self._notes_at = None
+        self._held_from = self._end_at = None
 
     def _add(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -200,54 +240,65 @@ class LogBuffer:
             if isinstance(entry.payload, StreamChunkPayload):
                 kept = self._responses.add(entry, entry.payload)
             if kept is not None:
-                self._items.append(kept)
+                self._items.append(_Item(kept))
                 self.news.set()
+
+    def _attach(self, place: int | None, note: Note) -> None:
+        if place is not None:
+            self._items[place] = _Item(self._items[place].entry, note)
+        elif self._end_at is None:
+            self._items.append(_Item(None, note))
+        else:
+            self._items.insert(self._end_at, _Item(None, note))
+            self._end_at += 1
+        self.news.set()
+
+    def _status_without_note(self) -> int | None:
+        """Where the newest status of the execution itself stands, if it has no note."""
+        for place in range(len(self._items) - 1, -1, -1):
+            entry, note = self._items[place].entry, self._items[place].note
+            if entry is None or entry.execution_id != self._execution.id:
+                continue
+            is_status = isinstance(entry.payload, StatusPayload)
+            return place if is_status and note is None else None
+        return None
 
     # What is taken
 
-    def take(self, *, held: bool = False) -> JournalBatch:
-        """Take all that was told so far; what is held back only if it is asked for."""
+    def take(self, *, held: bool = False) -> list[Occurrence]:
+        """Take all that happened so far; what is held back only if it is asked for."""
         if held:
-            self._held_from = self._notes_at = None
+            self._held_from = self._end_at = None
         end = len(self._items) if self._held_from is None else self._held_from
         taken, self._items = self._items[:end], self._items[end:]
         if self._held_from is not None:
             self._held_from = 0
-        if self._notes_at is not None:
-            self._notes_at -= end
+        if self._end_at is not None:
+            self._end_at -= end
         self.news.clear()
-        events = [self._event(item) for item in taken]
-        return JournalBatch(
-            [item.message for item in taken if isinstance(item, Note)],
-            [event for event in events if event is not None],
-        )
+        found = [self._occurrence(item) for item in taken]
+        return [it for it in found if it is not None]
 
-    def settled(self) -> None:
-        """Do nothing: what is told is in the list at once."""
-
-    def _event(self, item: Entry | Note) -> NewEvent | None:
-        if isinstance(item, Note):
-            return message_event(item.message, item.type)
-        payload: Mapping[str, Any] | None = payload_data(item.payload)
-        is_root, id = item.execution_id == self._execution.id, None
-        if isinstance(item.payload, StatusPayload):
-            status = item.payload.status
-            if is_root:
-                payload = self._status(payload)
-            elif status.is_terminal:
-                # A subagent's last one: whoever takes over tells it too, and it is told once.
-                id = status_event_id(item.execution_id, status)
-        if payload is None:
-            return None
-        if item.type in _WITH_ATTEMPT:
-            payload = {**payload, "attempt": self._execution.attempt}
-        return NewEvent(
-            id=id or self._new_id(),
-            type=item.type.value,
+    def _occurrence(self, item: _Item) -> Occurrence | None:
+        entry, note = item.entry, item.note
+        payload = None if entry is None else self._payload(entry)
+        if entry is None or payload is None:
+            return None if note is None else Occurrence.of_note(*note)
+        return Occurrence(
+            at=entry.at,
+            execution_id=entry.execution_id,
+            type=entry.type.value,
             payload=payload,
-            created_at=item.at,
-            execution_id=item.execution_id,
+            note=note,
         )
+
+    def _payload(self, entry: Entry) -> Mapping[str, Any] | None:
+        payload: dict[str, Any] = to_builtins(entry.payload, str_keys=True)
+        if isinstance(entry.payload, StatusPayload) and entry.execution_id == self._execution.id:
+            return self._status(payload)
+        if entry.type in _WITH_ATTEMPT:
+            payload["attempt"] = self._execution.attempt
+        return payload
 
     def _status(self, payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The status as it follows what clients heard last; None if they know it already: each
@@ -260,11 +311,6 @@ class LogBuffer:
         if not payload["agent_id"]:  # by hand, before the run told whose it is
             changes |= {"agent_id": self._agent_id, "step_count": self._execution.step_count}
         return {**payload, **changes}
-
-
-def status_event_id(execution_id: str, status: str, attempt: int = 0) -> str:
-    """The same for the same end of an execution; subagents have no attempts of their own."""
-    return derived_id(execution_id, "status", status, attempt)
 
 
 def _exact(at: datetime) -> str:

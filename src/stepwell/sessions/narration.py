@@ -18,11 +18,12 @@ from stepwell.events import (
     InferenceRetryScheduled,
     ToolCallBlocked,
     ToolCallCompleted,
+    ToolCallStarted,
 )
 from stepwell.journal.payloads import retry_text
 from stepwell.journal.status import ExecutionStatus
 from stepwell.journal.summaries import args_summary, result_summary
-from stepwell.messages import INCOMPLETE, ToolCall
+from stepwell.messages import INCOMPLETE
 from stepwell.sessions.ids import nearby_id
 from stepwell.sessions.log import Note
 from stepwell.sessions.records import EventType, Execution, MessageRole, SessionMessage
@@ -94,6 +95,8 @@ class Narrator:
                 return self._step(event)
             case InferenceRetryScheduled():
                 return self._waits_for_provider(event)
+            case ToolCallStarted():
+                return self._called(event.tool, event.args, event.call_id, event.at)
             case ToolCallBlocked():
                 return self._refused(event)
             case ToolCallCompleted():
@@ -103,10 +106,6 @@ class Narrator:
                 return self._came_to(event.tool, event.call_id, text, event.at, result)
             case _:
                 return None
-
-    def called(self, call: ToolCall, at: datetime) -> Note:
-        """A call begins; its secret arguments are hidden already."""
-        return self._called(call.name, dict(call.arguments), call.id, at)
 
     def came_to(self, ran: ToolExecution) -> Note:
         """A call has its result."""

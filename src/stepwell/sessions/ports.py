@@ -16,22 +16,21 @@ from stepwell.sessions.claim_ports import ClaimRows, Fenced
 from stepwell.sessions.records import (
     ApiKeyRecord,
     Execution,
-    LoggedEvent,
     Session,
     SessionMessage,
     SessionStatus,
     Snapshot,
     StepIntent,
+    StoredEntry,
 )
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
-class NewEvent(Struct, frozen=True, kw_only=True):
-    """An envelope that is not numbered yet. ``id`` makes a repeated transaction harmless."""
+class NewEntry(Struct, frozen=True, kw_only=True):
+    """An entry of the journal that has no number yet."""
 
-    id: str
     type: str
     payload: Mapping[str, Any]
     created_at: datetime
@@ -116,19 +115,21 @@ class SessionRows(Protocol):
         in order."""
         ...
 
-    async def append_events(
-        self, session: Session, events: Sequence[NewEvent]
-    ) -> Sequence[LoggedEvent]:
-        """Log these of a locked session under its next numbers. Those whose id is there already
-        are left out. Whoever waits for news of the session is told after the commit."""
+    async def append_entries(
+        self, session: Session, entries: Sequence[NewEntry]
+    ) -> Sequence[StoredEntry]:
+        """Append these to the journal of a locked session under its next numbers. Whoever waits for
+        news of the session is woken after the commit."""
         ...
 
-    async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
+    async def entries_after(
+        self, session_id: str, seq: int, *, limit: int
+    ) -> Sequence[StoredEntry]:
         """The log from behind that number on. In place of one that can't be read stands an
         ``event.damaged`` with its number, without a payload."""
         ...
 
-    async def event_range(self, session_id: str, /) -> tuple[int, int]:
+    async def entry_range(self, session_id: str, /) -> tuple[int, int]:
         """The oldest number that is still there and the newest; (1, 0) if nothing was logged.
         After pruning the oldest may be larger than 1."""
         ...
@@ -294,7 +295,7 @@ class UpkeepRows(Protocol):
         """Delete those of an execution but for these ids and what they need; how many."""
         ...
 
-    async def delete_events(self, session_id: str, /, *, up_to: int) -> int:
+    async def delete_entries(self, session_id: str, /, *, up_to: int) -> int:
         """Delete the log up to that number; how many. Readers behind it are told to start over."""
         ...
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.ids import nearby_id
 from stepwell.state import Pending, PendingKind, Question
 
 
@@ -206,8 +207,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.position == 0
 
 
-class LoggedEvent(Struct, frozen=True, kw_only=True):
-    """One envelope in the log of a session; ``seq`` counts from 1 without gaps."""
+class StoredEntry(Struct, frozen=True, kw_only=True):
+    """One occurrence in the journal of a session; ``seq`` counts from 1 without gaps."""
 
     session_id: str
     seq: int
@@ -215,10 +216,19 @@ class LoggedEvent(Struct, frozen=True, kw_only=True):
     payload: Mapping[str, Any]
     execution_id: str | None = None
     message_id: str | None = None
-    """The session message that it tells of: ``message_id`` of the payload."""
+    """The session message that people read of it: ``message_id`` of the payload."""
     created_at: datetime
     tenant_id: str
-    id: str
+
+    @property
+    def id(self) -> str:
+        """The envelope's id; follows from the session and the number."""
+        return nearby_id(self.session_id, self.seq)
+
+    @property
+    def event_type(self) -> str:
+        """What people read of it, as the messages of the session call it; else its own type."""
+        return self.payload.get("event_type", self.type)
 
 
 class StepIntent(Struct, frozen=True, kw_only=True):

@@ -263,7 +263,7 @@ def _mark(execution: Execution) -> tuple[object, ...]:
 
 async def _last_before(transaction: Transaction, session_id: str, at: datetime) -> tuple[int, int]:
     """The number before the oldest event, and that of the newest one older than a time, if any."""
-    oldest, _ = await transaction.event_range(session_id)
+    oldest, _ = await transaction.entry_range(session_id)
     return oldest - 1, await transaction.last_event_before(session_id, at)
 
 
@@ -271,7 +271,7 @@ def _event_deletion(session_id: str, up_to: int) -> Callable[[Transaction], Awai
     async def work(transaction: Transaction) -> int:
         if await transaction.session(session_id, lock=True) is None:
             return 0
-        return await transaction.delete_events(session_id, up_to=up_to)
+        return await transaction.delete_entries(session_id, up_to=up_to)
 
     return work
 

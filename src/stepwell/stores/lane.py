@@ -152,6 +152,10 @@ class Lane(Protocol):
         """Add those of these few rows whose id is not there; gives the ids of those added."""
         ...
 
+    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add these few rows, none of which is there."""
+        ...
+
     async def database_bytes(self) -> int:
         """What the database takes on disk."""
         ...

@@ -25,11 +25,11 @@ from sqlalchemy import (
 from stepwell.sessions.records import (
     ApiKeyRecord,
     Execution,
-    LoggedEvent,
     Session,
     SessionMessage,
     Snapshot,
     StepIntent,
+    StoredEntry,
     WorkerRecord,
 )
 from stepwell.stores import tables
@@ -48,7 +48,7 @@ class Codecs(Struct, frozen=True, eq=False):
     message: RecordCodec[SessionMessage]
     execution: RecordCodec[Execution]
     snapshot: RecordCodec[Snapshot]
-    event: RecordCodec[LoggedEvent]
+    entry: RecordCodec[StoredEntry]
     intent: RecordCodec[StepIntent]
     key: RecordCodec[ApiKeyRecord]
     worker: RecordCodec[WorkerRecord]
@@ -63,7 +63,7 @@ class Codecs(Struct, frozen=True, eq=False):
             message=RecordCodec(SessionMessage, tables.messages, dialect),
             execution=RecordCodec(Execution, tables.executions, dialect),
             snapshot=RecordCodec(Snapshot, tables.snapshots, dialect),
-            event=RecordCodec(LoggedEvent, tables.journal, dialect),
+            entry=RecordCodec(StoredEntry, tables.journal, dialect),
             intent=RecordCodec(StepIntent, tables.step_intents, dialect),
             key=RecordCodec(ApiKeyRecord, tables.api_keys, dialect),
             worker=RecordCodec(WorkerRecord, tables.workers, dialect),

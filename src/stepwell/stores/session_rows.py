@@ -1,15 +1,14 @@
-"""Sessions, their messages and their event log."""
+"""Sessions, their messages and their journal."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
-from stepwell.sessions.ports import NewEvent, SessionFilter, session_topic
-from stepwell.sessions.records import EventType, LoggedEvent, Session, SessionMessage
+from stepwell.sessions.ports import NewEntry, SessionFilter, session_topic
+from stepwell.sessions.records import EventType, Session, SessionMessage, StoredEntry
 from stepwell.stores import tables as t
 from stepwell.stores.counting import CountedRows
 from stepwell.stores.errors import DamagedDataError
@@ -30,6 +29,8 @@ from stepwell.stores.rows import (
 from stepwell.stores.session_queries import sessions_query
 
 _TICK = timedelta(microseconds=1)
+_BUNDLE = 16
+"""Rows that one statement adds at most."""
 
 _SESSION = records_of(t.sessions).where(by_id(t.sessions))
 # Weaker than FOR UPDATE, as every writer but a deleting one: rows that point to the session can be
@@ -58,7 +59,7 @@ _SPOKEN_TO = (
     .where(literally("role") == literally("'user'"))
     .order_by(*_TIME_UP)
 )
-_ADD_EVENT = adding(t.journal)
+_ADD_ENTRY = adding(t.journal)
 _SEQ_AT = t.fields_of(t.journal).index(t.journal.c.seq)
 _EVENTS_AFTER = (
     records_of(t.journal)
@@ -122,18 +123,18 @@ class SessionRowsMixin(CountedRows):
         if not messages:
             return []
         counters = await self._counted(session.id)
-        begin = counters.last_message_at
-
-        def timed(left_out: set[str]) -> list[tuple[str, SessionMessage]]:
-            last, made = begin, dict[str, SessionMessage]()
-            for message in messages:
-                if message.id not in left_out and message.id not in made:
-                    time = message.created_at
-                    last = time if last is None else max(time, last + _TICK)
-                    made[message.id] = replace(message, session_id=session.id, created_at=last)
-            return list(made.items())
-
-        added = await self._add_new(_ADD_MESSAGE, self._codecs.message, timed)
+        last, timed = counters.last_message_at, dict[str, SessionMessage]()
+        for message in messages:
+            if message.id not in timed:
+                time = message.created_at
+                last = time if last is None else max(time, last + _TICK)
+                timed[message.id] = replace(message, session_id=session.id, created_at=last)
+        rows = [self._codecs.message.values(message) for message in timed.values()]
+        new: set[str] = set()
+        for start in range(0, len(rows), _BUNDLE):
+            given = await self._lane.bundle(_ADD_MESSAGE, rows[start : start + _BUNDLE])
+            new.update(str(row[0]) for row in given)
+        added = [message for message in timed.values() if message.id in new]
         if added:
             counters.last_message_at, counters.changed = added[-1].created_at, True
         return added
@@ -171,41 +172,36 @@ class SessionRowsMixin(CountedRows):
         said = await self._all(self._codecs.message, _SPOKEN_TO, execution=execution_id)
         return [message for message in said if message.metadata.get("steers") is True]
 
-    async def append_events(
-        self, session: Session, events: Sequence[NewEvent]
-    ) -> Sequence[LoggedEvent]:
-        """Log these of a locked session under its next numbers."""
-        if not events:
+    async def append_entries(
+        self, session: Session, entries: Sequence[NewEntry]
+    ) -> Sequence[StoredEntry]:
+        """Append these to the journal of a locked session under its next numbers."""
+        if not entries:
             return []
         counters = await self._counted(session.id)
-
-        def numbered(left_out: set[str]) -> list[tuple[str, LoggedEvent]]:
-            new: dict[str, NewEvent] = {}
-            for event in events:
-                if event.id not in left_out:
-                    new.setdefault(event.id, event)
-            numbers = count(counters.last_seq + 1)
-            return [(id, _logged(session, event, next(numbers))) for id, event in new.items()]
-
-        added = await self._add_new(_ADD_EVENT, self._codecs.event, numbered)
-        if added:
-            counters.last_seq, counters.changed = added[-1].seq, True
-            self._tell(session_topic(session.id))
+        numbered = enumerate(entries, counters.last_seq + 1)
+        added = [_numbered(session, entry, seq) for seq, entry in numbered]
+        rows = [self._codecs.entry.values(entry) for entry in added]
+        for start in range(0, len(rows), _BUNDLE):
+            await self._lane.add_all(_ADD_ENTRY, rows[start : start + _BUNDLE])
+        counters.last_seq, counters.changed = added[-1].seq, True
+        self._tell(session_topic(session.id))
         return added
 
-    async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
+    async def entries_after(
+        self, session_id: str, seq: int, *, limit: int
+    ) -> Sequence[StoredEntry]:
         """The log from behind that number on; a damaged event is logged and replaced."""
         rows = await self._run(_EVENTS_AFTER, session=session_id, after=seq, most=limit)
         return [self._event(row, session_id) for row in rows]
 
-    def _event(self, row: Row, session_id: str) -> LoggedEvent:
+    def _event(self, row: Row, session_id: str) -> StoredEntry:
         try:
-            return self._codecs.event.record(row)
+            return self._codecs.entry.record(row)
         except DamagedDataError as fault:
             logger.error("replaced in the log of session %s: %s", session_id, fault)
             # Readers count on numbers without gaps, so that one row costs them one event only.
-            return LoggedEvent(
-                id=f"damaged:{session_id}:{row[_SEQ_AT]}",
+            return StoredEntry(
                 tenant_id="",
                 session_id=session_id,
                 seq=row[_SEQ_AT],
@@ -214,7 +210,7 @@ class SessionRowsMixin(CountedRows):
                 created_at=datetime.fromtimestamp(0, UTC),
             )
 
-    async def event_range(self, session_id: str, /) -> tuple[int, int]:
+    async def entry_range(self, session_id: str, /) -> tuple[int, int]:
         """The oldest number that is still there and the newest; (1, 0) if nothing was logged."""
         await self.write_counters()
         rows = await self._run(_RANGE, **{KEY: session_id})
@@ -224,15 +220,14 @@ class SessionRowsMixin(CountedRows):
         return (newest + 1 if oldest is None else oldest), newest
 
 
-def _logged(session: Session, event: NewEvent, seq: int) -> LoggedEvent:
-    return LoggedEvent(
-        id=event.id,
+def _numbered(session: Session, entry: NewEntry, seq: int) -> StoredEntry:
+    return StoredEntry(
         tenant_id=session.tenant_id,
         session_id=session.id,
         seq=seq,
-        type=event.type,
-        payload=event.payload,
-        created_at=event.created_at,
-        execution_id=event.execution_id,
-        message_id=event.payload.get("message_id"),
+        type=entry.type,
+        payload=entry.payload,
+        created_at=entry.created_at,
+        execution_id=entry.execution_id,
+        message_id=entry.payload.get("message_id"),
     )

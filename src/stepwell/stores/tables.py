@@ -8,6 +8,8 @@ by the index on ``session_id``, so that ``agent_journal`` needs no index on its 
 
 ``last_*`` of sessions and executions and ``chain_id`` have no foreign keys: they point to rows that
 point back, are written before them, and are hints to the newest row, which retention may delete.
+Nor has ``message_id`` of the journal: it would need an index that costs each step more than its
+entries. A message is written together with its entry and deleted with the session of both.
 """
 
 from enum import StrEnum
@@ -336,13 +338,10 @@ journal = Table(
     _text("type"),
     _json("payload"),
     _id("execution_id"),
-    _of("message_id", "agent_session_messages", null=True),
+    _id("message_id"),
     _time("created_at"),
     _text("tenant_id"),
-    Column("id", Id, nullable=False),
     _of_execution_in_session("agent_journal", "execution_id"),
-    UniqueConstraint("id", name="agent_journal_once"),
-    Index("agent_journal_of_message", "message_id", **_where("message_id IS NOT NULL")),
 )
 
 step_intents = Table(

@@ -186,7 +186,7 @@ class UpkeepRowsMixin(CountedRows):
         deletion = _deletion(len(kept))
         return len(await self._scan(deletion, execution=execution_id, **kept))
 
-    async def delete_events(self, session_id: str, /, *, up_to: int) -> int:
+    async def delete_entries(self, session_id: str, /, *, up_to: int) -> int:
         """Delete the log up to that number; how many."""
         return len(await self._scan(_DELETE_EVENTS, session=session_id, last=up_to))
 

@@ -11,12 +11,11 @@ from stepwell.sessions.ports import Store, Transaction, session_topic
 from stepwell.testing.stores_rows import (
     a_message,
     a_session,
-    an_event,
+    an_entry,
     an_execution,
     at,
     claimed,
     make,
-    name_of,
     named_id,
     write,
 )
@@ -77,13 +76,13 @@ class ConcurrencyConformance:
                 locked = await tx.session(named_id("s"), lock=True)
                 assert locked is not None
                 await tx.add_messages(locked, [a_message(f"m{n}-{k}") for k in range(2)])
-                await tx.append_events(locked, [an_event(f"e{n}-{k}") for k in range(3)])
+                await tx.append_entries(locked, [an_entry()] * 3)
 
             await write(mine, work)
 
         stores = (store, second_store) * (_WRITERS // 2)
         await asyncio.gather(*(say(mine, n) for n, mine in enumerate(stores)))
-        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=999))
+        events = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=999))
         assert [event.seq for event in events] == list(range(1, 3 * _WRITERS + 1))
         messages = await store.read(lambda tx: tx.messages(named_id("s"), limit=999))
         assert len(messages) == 2 * _WRITERS
@@ -96,12 +95,9 @@ class ConcurrencyConformance:
         await make(store, session)
         stores = (store, second_store) * (_WRITERS // 2)
         await asyncio.gather(
-            *(
-                write(mine, lambda tx, n=n: tx.append_events(session, [an_event(f"e{n}")]))
-                for n, mine in enumerate(stores)
-            )
+            *(write(mine, lambda tx: tx.append_entries(session, [an_entry()])) for mine in stores)
         )
-        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=999))
+        events = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=999))
         assert [event.seq for event in events] == list(range(1, _WRITERS + 1))
 
     async def test_one_that_raises_leaves_nothing_and_harms_nobody(self, store: Store) -> None:
@@ -110,7 +106,7 @@ class ConcurrencyConformance:
 
         async def say(n: int) -> None:
             async def work(tx: Transaction) -> None:
-                await tx.append_events(session, [an_event(f"e{n}")])
+                await tx.append_entries(session, [an_entry(payload={"n": n})])
                 await tx.add_messages(session, [a_message(f"m{n}")])
                 if n % 3 == 0:
                     raise ValueError(n)
@@ -121,10 +117,8 @@ class ConcurrencyConformance:
         assert [isinstance(result, ValueError) for result in results] == [
             n % 3 == 0 for n in range(12)
         ]
-        events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
-        assert sorted(name_of(event.id) for event in events) == sorted(
-            f"e{n}" for n in range(12) if n % 3
-        )
+        events = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=99))
+        assert sorted(entry.payload["n"] for entry in events) == [n for n in range(12) if n % 3]
         assert [event.seq for event in events] == list(range(1, 9))
 
     async def test_one_that_is_cancelled_leaves_nothing(self, store: Store) -> None:
@@ -133,7 +127,7 @@ class ConcurrencyConformance:
         begun = asyncio.Event()
 
         async def work(tx: Transaction) -> None:
-            await tx.append_events(session, [an_event("never")])
+            await tx.append_entries(session, [an_entry()])
             begun.set()
             await asyncio.sleep(60)
 
@@ -142,7 +136,7 @@ class ConcurrencyConformance:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        added = await write(store, lambda tx: tx.append_events(session, [an_event("next")]))
+        added = await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
         assert added[0].seq == 1
 
     async def test_the_same_key_sent_twice_at_once_is_stored_once(
@@ -172,12 +166,12 @@ class ConcurrencyConformance:
         await make(store, session)
 
         async def look(tx: Transaction) -> tuple[int, int]:
-            first = len(await tx.events_after(named_id("s"), 0, limit=9))
-            await write(second_store, lambda w: w.append_events(session, [an_event("between")]))
-            return first, len(await tx.events_after(named_id("s"), 0, limit=9))
+            first = len(await tx.entries_after(named_id("s"), 0, limit=9))
+            await write(second_store, lambda w: w.append_entries(session, [an_entry()]))
+            return first, len(await tx.entries_after(named_id("s"), 0, limit=9))
 
         assert await store.read(look) == (0, 0)
-        assert len(await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=9))) == 1
+        assert len(await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=9))) == 1
 
     async def test_other_processes_hear_the_bus_if_it_reaches_all(
         self, store: Store, second_store: Store
@@ -187,5 +181,5 @@ class ConcurrencyConformance:
         async with second_store.bus.subscribe(session_topic(named_id("s"))) as news:
             while await news.wait(0.2):
                 pass
-            await write(store, lambda tx: tx.append_events(session, [an_event("a")]))
+            await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
             assert await news.wait(3 if store.bus.reaches_all else 0.1) is store.bus.reaches_all

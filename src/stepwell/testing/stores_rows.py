@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from stepwell.journal.status import ExecutionStatus
-from stepwell.sessions.ports import NewEvent, Store, Transaction
+from stepwell.sessions.ports import NewEntry, Store, Transaction
 from stepwell.sessions.records import (
     Execution,
     MessageRole,
@@ -98,7 +98,7 @@ _EXECUTION = Execution(
 _WORKER = WorkerRecord(
     id="w", lease_until=START, started_at=START, agents=("helper",), host="here", pid=7
 )
-_EVENT = NewEvent(id=named_id("e"), type="message.sent", payload={"n": 1}, created_at=START)
+_ENTRY = NewEntry(type="message.sent", payload={"n": 1}, created_at=START)
 _SNAPSHOT = Snapshot(
     id=named_id("c0"),
     tenant_id=TENANT,
@@ -132,9 +132,9 @@ def a_worker(id: str = "w", **fields: Any) -> WorkerRecord:
     return replace(_WORKER, id=id, **fields)
 
 
-def an_event(id: str, **fields: Any) -> NewEvent:
-    """An envelope."""
-    return replace(_EVENT, id=named_id(id), **_with_ids(fields))
+def an_entry(**fields: Any) -> NewEntry:
+    """An entry of a journal."""
+    return replace(_ENTRY, **_with_ids(fields))
 
 
 def a_snapshot(id: str, position: int, **fields: Any) -> Snapshot:
@@ -157,9 +157,7 @@ async def make(
     async def work(tx: Transaction) -> None:
         if session is not None:
             await tx.add_session(session)
-            await tx.append_events(
-                session, [an_event(f"{session.id[:8]}-e{n}") for n in range(events)]
-            )
+            await tx.append_entries(session, [an_entry()] * events)
         for execution in executions:
             await tx.add_execution(execution)
 

@@ -13,7 +13,7 @@ from stepwell.testing.stores_rows import (
     TENANT,
     a_message,
     a_session,
-    an_event,
+    an_entry,
     an_execution,
     at,
     make,
@@ -186,38 +186,39 @@ class SessionConformance:
     async def test_events_are_numbered_without_gaps(self, store: Store) -> None:
         session = a_session()
         await make(store, session, an_execution())
-        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (1, 0)
-        first = [an_event("a", payload={"text": "\u2028"}), an_event("b", execution_id="x")]
-        logged = await write(store, lambda tx: tx.append_events(session, first))
-        again = [an_event("c"), an_event("b"), an_event("d"), an_event("c")]
-        more = await write(store, lambda tx: tx.append_events(session, again))
-        numbers = [(name_of(e.id), e.seq) for e in (*logged, *more)]
-        assert numbers == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
-        assert await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=9)) == [
+        assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (1, 0)
+        first = [an_entry(payload={"text": "\u2028"}), an_entry(execution_id="x")]
+        logged = await write(store, lambda tx: tx.append_entries(session, first))
+        again = [an_entry(payload={"n": 3}), an_entry(payload={"n": 4})]
+        more = await write(store, lambda tx: tx.append_entries(session, again))
+        numbers = [(entry.payload.get("n"), entry.seq) for entry in (*logged, *more)]
+        assert numbers == [(None, 1), (1, 2), (3, 3), (4, 4)]
+        assert len({entry.id for entry in (*logged, *more)}) == 4
+        assert await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=9)) == [
             *logged,
             *more,
         ]
-        assert await store.read(lambda tx: tx.events_after(named_id("s"), 1, limit=1)) == [
+        assert await store.read(lambda tx: tx.entries_after(named_id("s"), 1, limit=1)) == [
             logged[1]
         ]
-        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (1, 4)
+        assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (1, 4)
 
     async def test_counters_are_right_within_a_transaction_as_well(self, store: Store) -> None:
         session = a_session()
 
         async def work(tx: Transaction) -> None:
             await tx.add_session(session)
-            await tx.append_events(session, [an_event(f"e{n}") for n in range(40)])
+            await tx.append_entries(session, [an_entry(payload={"n": n}) for n in range(40)])
             await tx.add_messages(session, [a_message(f"m{n}") for n in range(40)])
-            assert await tx.event_range(named_id("s")) == (1, 40)
-            await tx.append_events(session, [an_event("e40")])
+            assert await tx.entry_range(named_id("s")) == (1, 40)
+            await tx.append_entries(session, [an_entry()])
             await tx.save_session(replace(session, title="New"))
             await tx.add_messages(session, [a_message("m40")])
             seen = await tx.session(named_id("s"))
             assert seen is not None
             assert (seen.last_seq, seen.title) == (41, "New")
             assert seen.last_message_at == START + 40 * _TICK
-            await tx.append_events(session, [an_event("e41")])
+            await tx.append_entries(session, [an_entry()])
 
         await write(store, work)
         stored = await store.read(lambda tx: tx.session(named_id("s")))
@@ -227,11 +228,11 @@ class SessionConformance:
     async def test_the_log_remembers_its_numbers_when_it_is_pruned(self, store: Store) -> None:
         session = a_session()
         await make(store, session, events=3)
-        assert await write(store, lambda tx: tx.delete_events(named_id("s"), up_to=2)) == 2
-        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (3, 3)
-        assert await write(store, lambda tx: tx.delete_events(named_id("s"), up_to=9)) == 1
-        assert await store.read(lambda tx: tx.event_range(named_id("s"))) == (4, 3)
-        added = await write(store, lambda tx: tx.append_events(session, [an_event("new")]))
+        assert await write(store, lambda tx: tx.delete_entries(named_id("s"), up_to=2)) == 2
+        assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (3, 3)
+        assert await write(store, lambda tx: tx.delete_entries(named_id("s"), up_to=9)) == 1
+        assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (4, 3)
+        added = await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
         assert added[0].seq == 4
 
     async def test_news_is_told_once_it_can_be_read(self, store: Store) -> None:
@@ -239,7 +240,7 @@ class SessionConformance:
         await make(store, session)
 
         async def silent(tx: Transaction) -> None:
-            await tx.append_events(session, [an_event("never")])
+            await tx.append_entries(session, [an_entry()])
             raise KeyError
 
         async with store.bus.subscribe(session_topic(named_id("s"))) as news:
@@ -248,7 +249,7 @@ class SessionConformance:
             with pytest.raises(KeyError):
                 await write(store, silent)
             assert not await news.wait(0.1)
-            await write(store, lambda tx: tx.append_events(session, [an_event("a")]))
+            await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
             assert await news.wait(5)
 
     async def test_a_topic_wakes_only_those_who_wait_for_it(self, store: Store) -> None:

@@ -20,7 +20,7 @@ from stepwell.sessions.records import Execution
 from stepwell.stores.database_url import open_store
 from stepwell.testing import ScriptedModel
 
-from .test_serving import ADDRESS, followed, ran, stepwell
+from .test_serving import ADDRESS, answer_in, followed, ran, stepwell
 
 SLOW = """
 import asyncio
@@ -111,7 +111,7 @@ async def test_a_server_that_is_told_to_end_hands_back_what_it_worked_on(
         assert base_url is not None
         async with httpx2.AsyncClient(base_url=base_url.group()) as client:
             events = await followed(client, sent)
-    said = next(e["payload"]["content"] for e in events if e["type"] == "execution.completed")
+    said = answer_in(events)
     assert said == "It says hello."
     assert (tmp_path / "ended").read_text() == "x"
 

@@ -62,6 +62,12 @@ async def ran(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), errors.decode()
 
 
+def answer_in(events: list[dict[str, Any]]) -> str:
+    """The final answer that the events tell."""
+    payloads = [event["payload"] for event in events]
+    return next(it["content"] for it in payloads if it.get("event_type") == "execution.completed")
+
+
 async def followed(client: httpx2.AsyncClient, sent: dict[str, Any]) -> list[dict[str, Any]]:
     """The events of an execution, until it is over."""
     session, execution = sent["session"]["id"], sent["execution"]["id"]
@@ -88,10 +94,10 @@ async def test_one_command_on_an_empty_folder_runs_an_agent_and_tells_it_live(
     # Text that is being generated has the number of the entry that it follows.
     entries = [event for event in events if not event["id"].startswith("~")]
     assert [event["seq"] for event in entries] == list(range(1, len(entries) + 1))
-    types = [event["type"] for event in events]
+    types = [event["payload"].get("event_type", event["type"]) for event in events]
     assert types[:3] == ["message.sent", "execution.queued", "execution.started"]
     assert {"tool.called", "agent.stream.chunk", "execution.completed"} <= set(types)
-    said = next(e["payload"]["content"] for e in events if e["type"] == "execution.completed")
+    said = answer_in(events)
     assert "> What time is it?" in said
     assert ready["status"] == "ready"
     assert 'stepwell_write_seconds_count{name="step"}' in metrics
@@ -110,7 +116,7 @@ async def test_servers_and_workers_share_postgresql(tmp_path: Path, postgres_url
         async with httpx2.AsyncClient(base_url=base_url.group()) as client:
             answer = await client.post("/agent/messages", json={"content": "Look"})
             events = await followed(client, answer.json())
-    said = next(e["payload"]["content"] for e in events if e["type"] == "execution.completed")
+    said = answer_in(events)
     assert said == "It says hello."
     assert "database: " in works
     assert "postgresql:" not in works

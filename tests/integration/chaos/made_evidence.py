@@ -7,7 +7,12 @@ from typing import Any
 from chaos.evidence import Evidence, SubscriberLog
 from chaos.scenario import DENIED, STEPS, UNKNOWN, scenario
 from stepwell.journal.status import ExecutionStatus
-from stepwell.sessions.records import Execution, LoggedEvent, MessageRole, SessionMessage
+from stepwell.sessions.records import (
+    Execution,
+    MessageRole,
+    SessionMessage,
+    StoredEntry,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 AT = START.timestamp()
@@ -46,10 +51,9 @@ def message(number: int, role: MessageRole, text: str, **metadata: Any) -> Sessi
     )
 
 
-def event(seq: int, execution_id: str, type: str = "agent.step.completed") -> LoggedEvent:
+def event(seq: int, execution_id: str, type: str = "agent.step.completed") -> StoredEntry:
     """An event of the session's log."""
-    return LoggedEvent(
-        id=f"event-{seq}",
+    return StoredEntry(
         tenant_id="default",
         session_id=SESSION,
         seq=seq,

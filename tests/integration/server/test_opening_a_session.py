@@ -28,7 +28,7 @@ async def opened(client: httpx2.AsyncClient, session_id: str, **params: Any) -> 
 
 
 async def log_of(served: Served, session_id: str, after: int = 0) -> list[dict[str, Any]]:
-    events = await served.store.read(lambda tx: tx.events_after(session_id, after, limit=10_000))
+    events = await served.store.read(lambda tx: tx.entries_after(session_id, after, limit=10_000))
     return [envelope_of(event) for event in events]
 
 

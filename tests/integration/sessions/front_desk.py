@@ -21,9 +21,9 @@ from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
     Execution,
-    LoggedEvent,
     Session,
     SessionMessage,
+    StoredEntry,
     WhenBusy,
     WorkerRecord,
 )
@@ -161,9 +161,9 @@ class FrontDesk:
         """What people read in a session, role first."""
         return [f"{it.role}: {it.content}" for it in await self.messages(session_id)]
 
-    async def events(self, session_id: str) -> Sequence[LoggedEvent]:
+    async def events(self, session_id: str) -> Sequence[StoredEntry]:
         """All of a session."""
-        return await self.store.read(lambda tx: tx.events_after(session_id, 0, limit=10_000))
+        return await self.store.read(lambda tx: tx.entries_after(session_id, 0, limit=10_000))
 
     async def unfinished(self, session_id: str) -> Sequence[Execution]:
         """What is not over, head first."""

@@ -49,9 +49,9 @@ async def test_a_waiting_execution_is_cancelled_at_once_and_the_next_one_is_call
     assert cancelled.decision is not None
     assert cancelled.decision["evaluations"][0]["reason"] == "not needed"
     assert sqlite_desk.jobs.enqueued[-1] == second.execution.id  # type: ignore[union-attr]
-    *_, told, status = await sqlite_desk.events(first.session.id)
-    assert told.type == "execution.cancelled"
-    assert told.payload["content"] == "Execution cancelled: not needed"
+    status = (await sqlite_desk.events(first.session.id))[-1]
+    assert status.payload["event_type"] == "execution.cancelled"
+    assert status.payload["content"] == "Execution cancelled: not needed"
     assert (status.type, status.payload["status"]) == ("agent.status", "cancelled")
     assert status.payload["previous_status"] == "idle"
     assert await sqlite_desk.lifecycle.cancel(first.execution.id) == cancelled

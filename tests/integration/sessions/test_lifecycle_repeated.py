@@ -117,7 +117,7 @@ async def test_cancel_and_close_tell_it_once(desk: FrontDesk) -> None:
     cancelled = await desk.lifecycle.cancel(first.execution.id)
     assert cancelled.status is ExecutionStatus.CANCELLED
     await desk.lifecycle.change_session(first.session.id, status=SessionStatus.CLOSED)
-    kinds = [it.type for it in await desk.events(first.session.id)]
+    kinds = [it.payload.get("event_type") for it in await desk.events(first.session.id)]
     assert kinds.count("execution.cancelled") == 2
     assert kinds.count("session.updated") == 1
 

@@ -58,7 +58,7 @@ async def test_each_end_of_a_resumed_execution_is_told(desk: FrontDesk) -> None:
     await desk.lifecycle.cancel(own.id)
     await desk.lifecycle.resume(id)
     await desk.lifecycle.cancel(id)
-    events = await desk.store.read(lambda tx: tx.events_after(session.id, 0, limit=1000))
+    events = await desk.store.read(lambda tx: tx.entries_after(session.id, 0, limit=1000))
     told = [
         event.payload["status"]
         for event in events

@@ -14,7 +14,6 @@ from stepwell.sessions.endings.close import close_execution
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.intake.admission import IntakeDeps, Sent
-from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.grant import BudgetGrant, decide_grant
@@ -165,13 +164,13 @@ class SlowStore:
 
     async def read(self, work: Any) -> Any:
         """As the store does."""
-        return await self._desk.store.read(work)
+        return await self._deps.store.read(work)
 
     async def write(self, work: Any, *, name: str) -> Any:
         """As the store does, after the message."""
         if not self.sent:
-            self.sent.append(await self._desk.send("add end", self._session_id))
-        return await self._desk.store.write(work, name=name)
+            self.sent.append(await self._deps.send("add end", self._session_id))
+        return await self._deps.store.write(work, name=name)
 
 
 async def test_a_message_that_comes_first_lets_everything_stay(sqlite_desk: FrontDesk) -> None:
@@ -195,7 +194,7 @@ async def set_aside(desk: FrontDesk, session_id: str | None) -> Execution:
         row = replace(row, status=ExecutionStatus.FAILED, metadata={"set_aside": "crashes"})
         session = None if session_id is None else await tx.session(session_id, lock=True)
         deps = EndDeps(jobs=desk.jobs, clock=desk.clock, settings=desk.settings)
-        await close_execution(tx, row, session, JournalBatch(), deps, unseen=())
+        await close_execution(tx, row, session, [], deps, unseen=())
 
     await desk.store.write(work, name="test")
     return await desk.execution(paused.id)
@@ -241,7 +240,7 @@ async def test_old_events_go_and_the_numbers_stay(desk: FrontDesk) -> None:
     assert await kept(desk, 5, events_days=6).run() == NOTHING
     assert await kept(desk, 7, events_days=6).run() == RetentionReport(deleted_events=newest)
     assert await desk.events(old.session_id) == []
-    in_log = await desk.store.read(lambda tx: tx.event_range(old.session_id or ""))
+    in_log = await desk.store.read(lambda tx: tx.entry_range(old.session_id or ""))
     assert in_log == (newest + 1, newest)
     assert await kept(desk, 7, events_days=6).run() == NOTHING
     assert len(await desk.events(waits.session_id)) > 0

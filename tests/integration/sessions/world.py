@@ -17,10 +17,10 @@ from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import (
     Execution,
-    LoggedEvent,
     MessageRole,
     Session,
     SessionMessage,
+    StoredEntry,
     WorkerRecord,
 )
 from stepwell.sessions.settings import SessionSettings
@@ -198,10 +198,12 @@ class World:
     async def texts(self, *roles: str) -> list[str]:
         return [m.content for m in await self.messages(*roles)]
 
-    async def events(self, type: str | None = None) -> list[LoggedEvent]:
-        found = await self.store.read(lambda tx: tx.events_after(self.session_id, 0, limit=100_000))
+    async def events(self, type: str | None = None) -> list[StoredEntry]:
+        found = await self.store.read(
+            lambda tx: tx.entries_after(self.session_id, 0, limit=100_000)
+        )
         assert [e.seq for e in found] == list(range(1, len(found) + 1))
-        return [e for e in found if type is None or e.type == type]
+        return [e for e in found if type in (None, e.type, e.payload.get("event_type"))]
 
     async def statuses(self) -> list[str]:
         return [

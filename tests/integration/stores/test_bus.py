@@ -17,7 +17,7 @@ from stepwell.stores.bus.redis_link import RedisLink
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.database_url import open_store
 from stepwell.testing.bus import BusConformance, Heard, Outage, RemoteBusConformance, a_delta, quiet
-from stepwell.testing.stores_rows import a_session, an_event, make, write
+from stepwell.testing.stores_rows import a_session, an_entry, make, write
 from tests.servers.redis_server import RedisServer, redis_program, redis_running
 
 _CUT_OFF = (
@@ -145,7 +145,7 @@ async def test_stores_in_two_processes_hear_each_other_through_redis(
         session = a_session()
         await make(one, session)
         async with quiet(other.bus, session_topic(session.id)) as news:
-            await write(one, lambda tx: tx.append_events(session, [an_event("a")]))
+            await write(one, lambda tx: tx.append_entries(session, [an_entry()]))
             assert await news.wait(60)
             with other.bus.listen("s", heard):
                 again = await one.reopen()

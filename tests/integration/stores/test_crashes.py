@@ -21,7 +21,7 @@ _WRITER = """
 import asyncio, sys
 from stepwell.stores.database_url import open_store
 from stepwell.testing.stores_rows import (
-    a_message, a_session, an_event, an_execution, at, named_id
+    a_message, a_session, an_entry, an_execution, at, named_id
 )
 
 async def main(url, name):
@@ -32,7 +32,7 @@ async def main(url, name):
             session = await tx.session(named_id("s"), lock=True)
             await tx.add_messages(session, [a_message(f"{name}-m{n}-{k}") for k in range(2)])
             await tx.add_execution(an_execution(f"{name}-x{n}", created_at=at(n)))
-            await tx.append_events(session, [an_event(f"{name}-e{n}-{k}") for k in range(3)])
+            await tx.append_entries(session, [an_entry(payload={"by": name, "n": n})] * 3)
         await store.write(work, name="send")
         print(n, flush=True)
     async def lane(start):
@@ -69,10 +69,10 @@ def _told(writer: "subprocess.Popen[str]", least: int) -> set[int]:
 
 async def _check(store: Store, name: str, told: set[int]) -> int:
     """Every commit that was told of is there, and each one as a whole; how many there are."""
-    events = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=100_000))
+    events = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=100_000))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    stored = {name_of(event.id) for event in events if name_of(event.id).startswith(f"{name}-")}
-    numbers = {int(id.split("-e")[1].split("-")[0]) for id in stored}
+    stored = [event.payload["n"] for event in events if event.payload["by"] == name]
+    numbers = set(stored)
     assert told <= numbers
     assert len(stored) == 3 * len(numbers)
     messages = await store.read(lambda tx: tx.messages(named_id("s"), limit=100_000))

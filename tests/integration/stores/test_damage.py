@@ -14,7 +14,7 @@ from stepwell.testing.stores_rows import (
     TENANT,
     a_message,
     a_session,
-    an_event,
+    an_entry,
     an_execution,
     at,
     make,
@@ -131,11 +131,11 @@ async def test_one_damaged_event_costs_the_log_one_event(
     database: str, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     await make(store, a_session())
-    new = [an_event(f"e{n}") for n in range(5)]
-    logged = await write(store, lambda tx: tx.append_events(a_session(), new))
+    new = [an_entry()] * 5
+    logged = await write(store, lambda tx: tx.append_entries(a_session(), new))
     run_sql(database, "UPDATE agent_journal SET payload = '[1]' WHERE seq = 3")
 
-    found = await store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=9))
+    found = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=9))
 
     assert [event.seq for event in found] == [1, 2, 3, 4, 5]
     assert [*found[:2], *found[3:]] == [*logged[:2], *logged[3:]]

@@ -99,7 +99,7 @@ async def test_every_row_is_there_and_can_be_read(old_database: str) -> None:
         assert len(sessions) == ROWS["agent_sessions"]
         for session in sessions:
             messages = await store.read(lambda tx, id=session.id: tx.messages(id, limit=99))
-            entries = await store.read(lambda tx, id=session.id: tx.events_after(id, 0, limit=99))
+            entries = await store.read(lambda tx, id=session.id: tx.entries_after(id, 0, limit=99))
             assert [entry.seq for entry in entries] == list(range(1, session.last_seq + 1))
             assert messages[-1].created_at == session.last_message_at
             told = {entry.message_id: entry.payload for entry in entries if entry.message_id}
@@ -207,7 +207,7 @@ async def test_a_damaged_document_harms_only_itself(
     async def look(tx: Transaction) -> int:
         which = SessionFilter(tenant_id="default")
         sessions = await tx.sessions(which, limit=9)
-        found = [await tx.events_after(it.id, 0, limit=1) for it in sessions]
+        found = [await tx.entries_after(it.id, 0, limit=1) for it in sessions]
         return sum(entries[0].payload == {"damaged": True} for entries in found)
 
     assert await store.read(look) == ROWS["agent_sessions"]

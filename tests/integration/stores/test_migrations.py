@@ -61,7 +61,7 @@ def test_migrations_give_exactly_the_tables_of_the_code(database: str) -> None:
 
 def test_a_table_that_was_forgotten_is_noticed(database: str) -> None:
     run_sql(database, "DROP TABLE agent_api_keys")
-    run_sql(database, "DROP INDEX agent_journal_of_message")
+    run_sql(database, "DROP INDEX agent_executions_held")
     engine = create_engine(_sync(database))
     with engine.connect() as connection:
         kinds = {difference[0] for difference in _differences(connection)}

@@ -15,9 +15,8 @@ from stepwell.stores.postgres import pool
 from stepwell.testing import FakeClock
 from stepwell.testing.stores_rows import (
     a_session,
-    an_event,
+    an_entry,
     make,
-    name_of,
     named_id,
     write,
 )
@@ -51,15 +50,14 @@ async def test_a_restart_is_waited_for(
     # Several connections of each kind, all of which will be dead.
     looks = [own_store.read(lambda tx: tx.session(named_id("s"))) for _ in range(4)]
     writes = [
-        write(own_store, lambda tx, n=n: tx.append_events(session, [an_event(f"a{n}")]))
-        for n in range(4)
+        write(own_store, lambda tx, n=n: tx.append_entries(session, [an_entry()])) for n in range(4)
     ]
     await asyncio.gather(*looks, *writes)
     async with own_store.bus.subscribe(session_topic(named_id("s"))) as news:
         await asyncio.to_thread(server.stop, how)
         late = asyncio.gather(
             *(
-                write(own_store, lambda tx, n=n: tx.append_events(session, [an_event(f"b{n}")]))
+                write(own_store, lambda tx, n=n: tx.append_entries(session, [an_entry()]))
                 for n in range(4)
             ),
             own_store.read(lambda tx: tx.session(named_id("s"))),
@@ -68,7 +66,7 @@ async def test_a_restart_is_waited_for(
         assert not late.done()
         await asyncio.to_thread(server.start)
         await late
-        events = await own_store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
+        events = await own_store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=99))
         assert [event.seq for event in events] == list(range(1, 9))
         # The bus is back as well, and told of what may have been missed.
         assert await news.wait(90)
@@ -195,20 +193,21 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_store_in_orde
 ) -> None:
     session = a_session()
 
-    async def say(n: int, after: float) -> None:
+    async def say(after: float) -> None:
         task = asyncio.create_task(
-            write(own_store, lambda tx: tx.append_events(session, [an_event(f"c{n}")]))
+            write(own_store, lambda tx: tx.append_entries(session, [an_entry()]))
         )
         await asyncio.sleep(after)
         task.cancel()
         await asyncio.wait([task])
 
-    for round in range(4):
-        await asyncio.gather(*(say(round * 20 + n, n * 0.0004) for n in range(20)))
-    await write(own_store, lambda tx: tx.append_events(session, [an_event("last")]))
-    events = await own_store.read(lambda tx: tx.events_after(named_id("s"), 0, limit=99))
+    for _ in range(4):
+        await asyncio.gather(*(say(n * 0.0004) for n in range(20)))
+    last = an_entry(payload={"n": "last"})
+    await write(own_store, lambda tx: tx.append_entries(session, [last]))
+    events = await own_store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=99))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert name_of(events[-1].id) == "last"
+    assert events[-1].payload == last.payload
     assert caplog.records == []
 
 
@@ -228,7 +227,7 @@ async def test_what_a_queue_writes_is_part_of_the_transaction(
         if when != "last":
             await enqueue(tx)
         if when != "only":
-            await tx.append_events(a_session(), [an_event("e")])
+            await tx.append_entries(a_session(), [an_entry()])
         if when == "last":
             await enqueue(tx)
         if fails:

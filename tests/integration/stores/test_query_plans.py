@@ -24,7 +24,7 @@ from stepwell.stores.sqlite.sqlite_store import SqliteStore
 from stepwell.testing.stores_rows import (
     TENANT,
     a_session,
-    an_event,
+    an_entry,
     an_execution,
     at,
     make,
@@ -197,7 +197,7 @@ async def test_saving_an_execution_costs_the_same_however_long_its_session_is(
         return len(steps)
 
     early = await count_steps()
-    events = [an_event(f"e{n}", execution_id="x") for n in range(2000)]
-    await write(store, lambda tx: tx.append_events(session, events))
+    events = [an_entry()] * 2000
+    await write(store, lambda tx: tx.append_entries(session, events))
     assert await count_steps() <= early + 5
     await store.close()

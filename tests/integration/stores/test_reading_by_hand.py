@@ -13,7 +13,7 @@ import pytest
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.settings import SessionSettings
-from stepwell.testing.stores_rows import a_message, a_session, an_event, an_execution, make, write
+from stepwell.testing.stores_rows import a_message, a_session, an_entry, an_execution, make, write
 from tests.integration.sessions.front_desk import FrontDesk
 from tests.integration.sessions.test_subagents import nested
 from tests.integration.stores.databases import run_sql
@@ -49,7 +49,6 @@ _REFUSED = {
     "execution of a message": "UPDATE agent_session_messages SET agent_execution_id = '{no}'",
     "parent": "UPDATE agent_executions SET parent_execution_id = '{no}'",
     "execution of an entry": "UPDATE agent_journal SET execution_id = '{no}'",
-    "message of an entry": "UPDATE agent_journal SET message_id = '{no}'",
 }
 
 
@@ -62,7 +61,7 @@ async def test_the_database_refuses_what_does_not_fit(
 
     async def work(tx: Transaction) -> None:
         await tx.add_messages(session, [a_message("m", agent_execution_id="x")])
-        await tx.append_events(session, [an_event("e", execution_id="x")])
+        await tx.append_entries(session, [an_entry(execution_id="x")])
 
     await write(store, work)
     change = _REFUSED[what].format(no="00000000-0000-0000-0000-00000000000f")

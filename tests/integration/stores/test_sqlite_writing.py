@@ -16,7 +16,7 @@ from stepwell.stores.sqlite import file_lock
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.testing.stores_rows import (
     a_session,
-    an_event,
+    an_entry,
     make,
     named_id,
     write,
@@ -37,7 +37,7 @@ async def test_writes_that_wait_share_a_commit(sqlite_file: Path) -> None:
 
     async def say(n: int) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.append_events(session, [an_event(f"e{n}")])
+            await tx.append_entries(session, [an_entry()])
             seen.append(committed())
 
         await write(store, work)
@@ -178,9 +178,9 @@ async def test_the_log_of_the_file_does_not_grow_without_end(sqlite_file: Path) 
     store = await open_store(f"sqlite:///{sqlite_file}")
     session = a_session()
     await make(store, session)
-    for n in range(12):
-        events = [an_event(f"e{n}-{k}", payload={"text": "x" * 500}) for k in range(1000)]
-        await write(store, lambda tx, events=events: tx.append_events(session, events))
+    entries = [an_entry(payload={"text": "x" * 500})] * 1000
+    for _ in range(12):
+        await write(store, lambda tx: tx.append_entries(session, entries))
     log = Path(f"{sqlite_file}-wal").stat().st_size  # noqa: ASYNC240
     size = (await store.read(lambda tx: tx.size())).event_characters
     await store.close()

@@ -85,7 +85,7 @@ async def opened_mid_run(folder: Path, limit: int) -> dict[str, Any]:
                 "last_seq": session.last_seq,
                 "unfinished": [execution_view(one) for one in unfinished],
             }
-            return page, await tx.events_after(id, page["settled_seq"], limit=9999)
+            return page, await tx.entries_after(id, page["settled_seq"], limit=9999)
 
         page, events = await services.store.read(look)
         gates["b"].set()

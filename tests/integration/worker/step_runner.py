@@ -17,7 +17,6 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.endings.close import close_execution
 from stepwell.sessions.endings.end import EndDeps
-from stepwell.sessions.log import JournalBatch
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
@@ -109,7 +108,7 @@ class StepRunner:
             session_id = over.session_id
             session = None if session_id is None else await tx.session(session_id, lock=True)
             deps = EndDeps(jobs=self._jobs, clock=self._clock, settings=SessionSettings())
-            await close_execution(tx, over, session, JournalBatch(), deps, unseen=[])
+            await close_execution(tx, over, session, [], deps, unseen=[])
 
         await self._store.write(finished, name="finish")
         self._note("finished", over)

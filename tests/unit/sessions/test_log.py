@@ -1,4 +1,4 @@
-"""What a run tells is put in order, streamed text in few pieces, and held back where it must be."""
+"""What happens in a run is put in order, one entry each, and held back where it must be."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -21,25 +21,26 @@ from stepwell.journal.envelope import EnvelopeType, StreamChunkPayload
 from stepwell.messages import Usage
 from stepwell.sessions.attempt.live_text import LiveText
 from stepwell.sessions.attempt.open_responses import OpenResponses
-from stepwell.sessions.log import LogBuffer, envelope_of, message_event
-from stepwell.sessions.ports import Store
+from stepwell.sessions.log import JournalBuffer, Note, Occurrence, append, envelope_of
+from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import (
     EventType,
     Execution,
-    LoggedEvent,
     MessageRole,
+    Session,
     SessionMessage,
+    StoredEntry,
 )
 from stepwell.stores.bus.local_bus import LocalBus
-from stepwell.testing import FakeClock, SequentialIds
-from stepwell.testing.stores_rows import an_execution
+from stepwell.testing import FakeClock
+from stepwell.testing.stores_rows import a_session, an_execution
 
 STANDARD = BroadcastConfig.standard()
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOURCE = EventSource(agent_id="a", parent_agent_id=None, execution_id="e")
 
 
-def buffer(told_status: str | None = None, config: BroadcastConfig = STANDARD) -> LogBuffer:
+def buffer(told_status: str | None = None, config: BroadcastConfig = STANDARD) -> JournalBuffer:
     execution = Execution(
         id="e",
         tenant_id="t",
@@ -50,13 +51,12 @@ def buffer(told_status: str | None = None, config: BroadcastConfig = STANDARD) -
         updated_at=AT,
         step_count=4,
     )
-    return LogBuffer(
+    return JournalBuffer(
         execution,
         "a",
         config,
         told_status=told_status,
         clock=FakeClock(),
-        new_id=SequentialIds(),
         live_text=LiveText(cast("Store", NoStore()), FakeClock()),
     )
 
@@ -81,6 +81,11 @@ def message(text: str) -> SessionMessage:
         created_at=AT + timedelta(microseconds=5),
         agent_execution_id="e",
     )
+
+
+def told(occurrences: list[Occurrence]) -> list[tuple[str, str | None]]:
+    """What programs and people read of each."""
+    return [(it.type, None if it.note is None else it.note.message.content) for it in occurrences]
 
 
 def begun() -> AgentEvent:
@@ -110,89 +115,89 @@ def finished() -> AgentEvent:
     )
 
 
-async def test_messages_stand_behind_what_was_told_before_them() -> None:
+async def test_one_occurrence_is_one_entry_for_programs_and_people() -> None:
     log = buffer()
-    log.hear(begun())
-    log.say(message("first"), EventType.EXECUTION_STARTED)
-    log.hear(step(1))
-    log.say(message("second"), EventType.STEP_STARTED)
-    log.hear(chunk("Hello", 0, last=True))
-    told = log.take()
-    assert [event.type for event in told.events] == [
-        "execution.started",
-        "agent.status",
-        "agent.step.started",
-        "step.started",
-        "agent.stream.chunk",
+    log.begin()
+    log.add_note(Note(message("started"), EventType.EXECUTION_STARTED))
+    log.add_event(begun(), None)
+    log.add_event(step(1), Note(message("step"), EventType.STEP_STARTED))
+    log.add_note(Note(message("waits"), EventType.EXECUTION_QUEUED))
+    log.add_event(chunk("Hello", 0, last=True), None)
+    assert told(log.take()) == [
+        ("agent.status", "started"),
+        ("agent.step.started", "step"),
+        ("", "waits"),
+        ("agent.stream.chunk", None),
     ]
-    assert [it.content for it in told.messages] == ["first", "second"]
-    assert log.take().events == []
-
-
-async def test_a_message_that_comes_twice_is_told_once() -> None:
-    log = buffer()
-    log.say(message("once"), EventType.STEP_STARTED)
-    log.take()
-    log.say(message("once"), EventType.STEP_STARTED)
-    assert log.take().messages == []
+    assert log.take() == []
 
 
 async def test_what_is_held_back_is_only_for_who_asks_for_it() -> None:
     log = buffer()
-    log.hear(begun())
-    log.hear(step(1))
+    log.add_event(begun(), None)
+    log.add_event(step(1), None)
     log.hold(ends=True)
-    log.hear(finished())
-    log.say(message("answer"), EventType.EXECUTION_COMPLETED)
-    chatter = log.take()
-    assert [event.type for event in chatter.events] == ["agent.status", "agent.step.started"]
-    assert not chatter.messages
-    ended = log.take(held=True)
-    assert [event.type for event in ended.events] == ["execution.completed", "agent.status"]
-    assert ended.events[1].payload["status"] == "completed"
+    log.add_event(finished(), None)
+    log.add_note(Note(message("answer"), EventType.EXECUTION_COMPLETED))
+    assert told(log.take()) == [("agent.status", None), ("agent.step.started", None)]
+    [end] = log.take(held=True)
+    assert told([end]) == [("agent.status", "answer")]
+    assert end.payload is not None
+    assert end.payload["status"] == "completed"
+
+
+async def test_a_note_that_is_not_about_the_end_goes_before_it() -> None:
+    log = buffer()
+    log.add_event(begun(), None)
+    log.add_event(step(1), None)
+    log.hold(ends=True)
+    log.add_event(finished(), None)
+    log.add_note(Note(message("so far"), EventType.STEP_COMPLETED))
+    log.add_note(Note(message("stopped"), EventType.EXECUTION_COMPLETED))
+    assert told(log.take(held=True))[2:] == [("", "so far"), ("agent.status", "stopped")]
 
 
 async def test_what_was_held_back_can_be_dropped_for_another_end() -> None:
     log = buffer("processing")
-    log.hear(begun())
-    log.hear(step(1))
+    log.add_event(begun(), None)
+    log.add_event(step(1), None)
     log.hold(ends=True)
-    log.hear(finished())
+    log.add_event(finished(), None)
     log.drop_held()
-    told = log.take(held=True)
-    assert [event.type for event in told.events] == ["agent.step.started"]
+    assert told(log.take(held=True)) == [("agent.step.started", None)]
     assert log.told_status == "processing"
 
 
 async def test_a_status_that_clients_know_is_not_told_again() -> None:
     log = buffer("processing")
     log.begin()
-    assert log.take().events == []
+    assert log.take() == []
     paused = buffer("paused")
     paused.begin()
-    [event] = paused.take().events
-    assert event.payload["previous_status"] == "paused"
+    [status] = paused.take()
+    assert status.payload is not None
+    assert status.payload["previous_status"] == "paused"
     assert paused.told_status == "processing"
 
 
 async def test_chunks_are_put_together_and_numbered_without_gaps() -> None:
     log = buffer("processing")
-    log.hear(begun())
-    log.hear(step(1))
-    log.hear(chunk("a", 0))
-    log.hear(chunk("b", 1))
+    log.add_event(begun(), None)
+    log.add_event(step(1), None)
+    log.add_event(chunk("a", 0), None)
+    log.add_event(chunk("b", 1), None)
     first = log.take()
-    log.hear(chunk("c", 2))
-    log.hear(chunk("", 3, last=True))
-    log.hear(chunk("next", 0))
+    log.add_event(chunk("c", 2), None)
+    log.add_event(chunk("", 3, last=True), None)
+    log.add_event(chunk("next", 0), None)
     second = log.take()
-    told: list[Any] = [
-        (e.payload["content"], e.payload["chunk_index"], e.payload["is_complete"])
-        for e in (*first.events, *second.events)
-        if e.type == "agent.stream.chunk"
+    chunks = [
+        (it.payload["content"], it.payload["chunk_index"], it.payload["is_complete"])
+        for it in (*first, *second)
+        if it.type == "agent.stream.chunk" and it.payload is not None
     ]
-    assert first.events[-1].type == "agent.step.started"
-    assert told == [("abc", 0, True)]
+    assert first[-1].type == "agent.step.started"
+    assert chunks == [("abc", 0, True)]
 
 
 async def test_texts_of_two_agents_stay_apart_and_half_characters_find_each_other() -> None:
@@ -209,8 +214,8 @@ async def test_texts_of_two_agents_stay_apart_and_half_characters_find_each_othe
     assert responses.add(*of("x", "\ude003", 1)) is None
     whole = [responses.add(*of("y", "\udce9", 1, last=True))]
     whole += [responses.add(*of("x", "4", 2, last=True))]
-    told: list[Any] = [(e.execution_id, e.payload) for e in whole if e is not None]
-    assert [(id, p.content, p.chunk_index, p.is_complete) for id, p in told] == [
+    kept: list[Any] = [(e.execution_id, e.payload) for e in whole if e is not None]
+    assert [(id, p.content, p.chunk_index, p.is_complete) for id, p in kept] == [
         ("y", "2\ufffd", 0, True),
         ("x", "1\U0001f60034", 0, True),
     ]
@@ -219,31 +224,54 @@ async def test_texts_of_two_agents_stay_apart_and_half_characters_find_each_othe
 @pytest.mark.parametrize("parts", [200, 15_000])
 async def test_no_limit_of_a_transport_loses_streamed_text(parts: int) -> None:
     log = buffer("processing", BroadcastConfig(max_queued=50))
-    log.hear(begun())
-    log.hear(step(1))
+    log.add_event(begun(), None)
+    log.add_event(step(1), None)
     for number in range(parts):
-        log.hear(chunk(f"{number} ", number))
-    log.hear(chunk("", parts, last=True))
-    events = log.take().events
-    text = "".join(e.payload["content"] for e in events if e.type == "agent.stream.chunk")
+        log.add_event(chunk(f"{number} ", number), None)
+    log.add_event(chunk("", parts, last=True), None)
+    chunks = [it.payload for it in log.take() if it.type == "agent.stream.chunk"]
+    text = "".join(payload["content"] for payload in chunks if payload is not None)
     assert text == "".join(f"{number} " for number in range(parts))
 
 
+class Rows:
+    """The two tables that an occurrence goes to."""
+
+    def __init__(self, *message_ids: str) -> None:
+        self.message_ids = set(message_ids)
+        self.entries: list[StoredEntry] = []
+
+    async def add_messages(self, session: Session, messages: Any) -> list[SessionMessage]:
+        added = [it for it in messages if it.id not in self.message_ids]
+        self.message_ids.update(it.id for it in added)
+        return added
+
+    async def append_entries(self, session: Session, entries: Any) -> list[StoredEntry]:
+        self.entries += [
+            StoredEntry(
+                tenant_id="t",
+                session_id="s",
+                seq=seq,
+                type=entry.type,
+                payload=entry.payload,
+                created_at=entry.created_at,
+                execution_id=entry.execution_id,
+            )
+            for seq, entry in enumerate(entries, 7)
+        ]
+        return self.entries
+
+
+async def stored(*occurrences: Occurrence, there: tuple[str, ...] = ()) -> list[StoredEntry]:
+    rows = Rows(*there)
+    await append(cast("Transaction", rows), a_session(), occurrences)
+    return rows.entries
+
+
 async def test_an_envelope_is_what_clients_see() -> None:
-    event = message_event(message("hello"), EventType.STEP_STARTED)
-    assert event == message_event(message("hello"), EventType.STEP_STARTED)
-    logged = LoggedEvent(
-        id=event.id,
-        tenant_id="t",
-        session_id="s",
-        seq=7,
-        type=event.type,
-        payload=event.payload,
-        created_at=event.created_at,
-        execution_id=event.execution_id,
-    )
-    assert envelope_of(logged) == {
-        "id": event.id,
+    [entry] = await stored(Occurrence.of_note(message("hello"), EventType.STEP_STARTED))
+    assert envelope_of(entry) == {
+        "id": entry.id,
         "seq": 7,
         "type": "step.started",
         "session_id": "s",
@@ -261,8 +289,22 @@ async def test_an_envelope_is_what_clients_see() -> None:
     }
 
 
-async def test_what_a_message_keeps_for_intake_is_not_told() -> None:
+async def test_a_message_that_is_there_is_not_shown_again() -> None:
+    """A step that runs again after a crash has the same messages, and is another attempt."""
+    note = Note(message("step"), EventType.STEP_STARTED)
+    again = Occurrence(
+        at=AT, execution_id="e", type="agent.step.started", payload={"attempt": 2}, note=note
+    )
+    for_people = Occurrence.of_note(message("started"), EventType.EXECUTION_STARTED)
+    [entry] = await stored(for_people, again, there=("m-step", "m-started"))
+    assert (entry.type, entry.payload) == ("agent.step.started", {"attempt": 2})
+    [both] = await stored(again)
+    assert both.payload["attempt"] == 2
+    assert (both.payload["event_type"], both.payload["content"]) == ("step.started", "step")
+
+
+async def test_what_a_message_keeps_for_intake_is_not_shown() -> None:
     kept = replace(message("hi"), metadata={"fingerprint": "f00", "steers": True, "own": 1})
-    told = message_event(kept, EventType.MESSAGE_SENT).payload
-    assert told["metadata"] == {"steers": True, "own": 1}
+    [entry] = await stored(Occurrence.of_note(kept, EventType.MESSAGE_SENT))
+    assert entry.payload["metadata"] == {"steers": True, "own": 1}
     assert kept.metadata["fingerprint"] == "f00"

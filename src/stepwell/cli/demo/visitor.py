@@ -37,8 +37,9 @@ class Seen(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def answer(self) -> str:
         """The final answer."""
-        told = self.own("execution.completed")
-        return told[-1]["payload"]["content"] if told else ""
+        ends = [it["payload"] for it in self.own("agent.status")]
+        told = [it["content"] for it in ends if it.get("event_type") == "execution.completed"]
+        return told[-1] if told else ""
 
     def own(self, kind: str) -> list[Json]:
         """Its events of that type, without those of subagents."""

@@ -84,7 +84,7 @@ async def follow_running(services: "Services", session: Session) -> FollowedExec
 
     async def look(tx: Transaction) -> tuple[Execution | None, int]:
         unfinished = await tx.unfinished(session.id)
-        oldest, _ = await tx.event_range(session.id)
+        oldest, _ = await tx.entry_range(session.id)
         return unfinished[0] if unfinished else None, oldest - 1
 
     head, before = await services.store.read(look)
@@ -95,7 +95,7 @@ async def follow_running(services: "Services", session: Session) -> FollowedExec
 
 async def _position(services: "Services", session: Session) -> _Position:
     async def look(tx: Transaction) -> _Position:
-        _, newest = await tx.event_range(session.id)
+        _, newest = await tx.entry_range(session.id)
         unfinished = await tx.unfinished(session.id)
         is_paused = bool(unfinished) and unfinished[0].status is ExecutionStatus.PAUSED
         return _Position(newest, unfinished[0] if is_paused else None)
@@ -153,7 +153,7 @@ async def _follow_resumed(
 async def _follow_new(services: "Services", sent: Sent, newest: int) -> FollowedExecution:
     execution = sent.execution
     if execution is None or sent.repeated:
-        oldest, _ = await services.store.read(lambda tx: tx.event_range(sent.session.id))
+        oldest, _ = await services.store.read(lambda tx: tx.entry_range(sent.session.id))
         newest = oldest - 1
     execution_id = sent.message.agent_execution_id if execution is None else execution.id
     return FollowedExecution(

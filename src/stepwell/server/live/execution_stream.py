@@ -31,7 +31,7 @@ from stepwell.server.live.sse import KEEP_ALIVE, is_ending
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import Execution, LoggedEvent, SessionMessage
+from stepwell.sessions.records import Execution, SessionMessage, StoredEntry
 from stepwell.state import AgentState, ToolOutcome
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FollowedExecution(Struct, frozen=True, kw_only=True):
     message: SessionMessage | None = None
 
 
-def stored_entry(event: LoggedEvent) -> Entry | None:
+def stored_entry(event: StoredEntry) -> Entry | None:
     """The entry that was stored; None for what the app server itself logs beside a run."""
     shape = PAYLOADS.get(cast("EnvelopeType", event.type))
     if shape is None:
@@ -106,7 +106,7 @@ class ExecutionStream:
 
     # Entries
 
-    async def _translate(self, event: LoggedEvent) -> list[WireEvent]:
+    async def _translate(self, event: StoredEntry) -> list[WireEvent]:
         entry = stored_entry(event)
         if entry is None or not self._follows(entry):
             return []
@@ -160,7 +160,7 @@ class ExecutionStream:
 
     # The end
 
-    def _may_end(self, event: LoggedEvent) -> bool:
+    def _may_end(self, event: StoredEntry) -> bool:
         execution_id = self.followed.execution_id
         is_paused = (
             event.execution_id == execution_id

@@ -4,19 +4,19 @@ from typing import Self
 
 from stepwell.protocols.client_stream import json_bytes
 from stepwell.sessions.log import envelope_of
-from stepwell.sessions.records import LoggedEvent
+from stepwell.sessions.records import StoredEntry
 
 
 class LiveEvent:
-    """An event with its envelope as JSON, encoded once for all followers. One that ``is_text`` is a
-    piece of text that is being generated, and not in the log."""
+    """An event with its envelope as JSON, encoded once for all followers. One with a ``text_id``
+    is a piece of text that is being generated, and not in the journal."""
 
     __slots__ = ("cursor", "envelope", "event", "frame", "is_text")
 
-    def __init__(self, event: LoggedEvent, *, is_text: bool = False) -> None:
+    def __init__(self, event: StoredEntry, text_id: str | None = None) -> None:
         self.event = event
-        self.is_text = is_text
-        self.envelope = json_bytes(envelope_of(event))
+        self.is_text = text_id is not None
+        self.envelope = json_bytes(envelope_of(event, text_id))
         self.cursor = str(event.seq)
         """Where a follower is who has it."""
         self.frame: str | None = None

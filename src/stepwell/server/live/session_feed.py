@@ -20,7 +20,7 @@ from stepwell.server.live.streamed_text import StreamedTexts
 from stepwell.sessions.bus import BusSubscription, Delta
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import LoggedEvent
+from stepwell.sessions.records import StoredEntry
 
 logger = logging.getLogger("stepwell.server")
 
@@ -92,7 +92,7 @@ class SessionFeed:
             return self.position, None
         if self._tail and self._tail[0].seq <= after + 1 <= self.position + 1:
             return after, None
-        oldest, newest = await self._store.read(lambda tx: tx.event_range(self.session_id))
+        oldest, newest = await self._store.read(lambda tx: tx.entry_range(self.session_id))
         return (after, None) if oldest - 1 <= after <= newest else (newest, Reset(newest))
 
     def tail_after(self, position: int) -> Sequence[LiveEvent] | None:
@@ -107,22 +107,22 @@ class SessionFeed:
     async def page_after(self, position: int) -> Sequence[LiveEvent]:
         """Read the next ones behind a number from the database."""
         events = await self._read(
-            lambda tx: tx.events_after(self.session_id, position, limit=REPLAY_PAGE)
+            lambda tx: tx.entries_after(self.session_id, position, limit=REPLAY_PAGE)
         )
         return _batch(LiveEvent(event) for event in events)
 
     async def range(self) -> tuple[int, int]:
         """Read the oldest number and the newest."""
-        return await self._read(lambda tx: tx.event_range(self.session_id))
+        return await self._read(lambda tx: tx.entry_range(self.session_id))
 
     async def sent_texts(self, cursor: Cursor) -> dict[str, TextPosition]:
         """Return by execution what a follower who comes again has of open texts."""
 
-        async def starts(tx: Transaction) -> list[LoggedEvent]:
+        async def starts(tx: Transaction) -> list[StoredEntry]:
             return [
                 event
                 for text in cursor.texts
-                for event in await tx.events_after(self.session_id, text.start - 1, limit=1)
+                for event in await tx.entries_after(self.session_id, text.start - 1, limit=1)
             ]
 
         found = {event.seq: event for event in await self._read(starts)} if cursor.texts else {}
@@ -150,7 +150,7 @@ class SessionFeed:
                 self.position = await self._read(self._first_position)
                 while True:
                     events = await self._read(
-                        lambda tx: tx.events_after(self.session_id, self.position, limit=PAGE)
+                        lambda tx: tx.entries_after(self.session_id, self.position, limit=PAGE)
                     )
                     if events:
                         self._add(events)
@@ -161,7 +161,7 @@ class SessionFeed:
 
     async def _first_position(self, tx: Transaction) -> int:
         """Return the newest number; if something runs, one before it, to find the open steps."""
-        oldest, newest = await tx.event_range(self.session_id)
+        oldest, newest = await tx.entry_range(self.session_id)
         unfinished = await tx.unfinished(self.session_id)
         if not any(it.status is ExecutionStatus.RUNNING for it in unfinished):
             return newest
@@ -184,7 +184,7 @@ class SessionFeed:
             self.texts.apply_stored(await self._read(lambda tx: tx.open_texts(self.session_id)))
             self._wake_followers()
 
-    def _add(self, events: Sequence[LoggedEvent]) -> None:
+    def _add(self, events: Sequence[StoredEntry]) -> None:
         if events[0].seq != self.position + 1:  # deleted meanwhile: who is behind starts over
             self._tail.clear()
             self._tail_bytes = 0

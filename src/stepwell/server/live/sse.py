@@ -11,7 +11,7 @@ from stepwell.server.live.response import LiveResponse
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
-from stepwell.sessions.records import EventType, LoggedEvent, Session
+from stepwell.sessions.records import EventType, Session, StoredEntry
 
 if TYPE_CHECKING:
     from stepwell.server.services import Services
@@ -103,7 +103,7 @@ class _End:
             execution = await tx.execution(self._execution_id)
             if execution is None or execution.session_id != self._session_id:
                 raise NotThereError("execution", self._execution_id)
-            _, newest = await tx.event_range(self._session_id)
+            _, newest = await tx.entry_range(self._session_id)
             return newest if execution.status.is_terminal else None
 
         self._seq = await self._store.read(over)
@@ -116,7 +116,7 @@ class _End:
             await self.look()
 
 
-def is_ending(event: LoggedEvent, execution_id: str) -> bool:
+def is_ending(event: StoredEntry, execution_id: str) -> bool:
     """Whether it tells that the execution is over."""
     if event.execution_id != execution_id:
         return False

@@ -13,7 +13,7 @@ from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import BroadcastStatus
 from stepwell.server.live.live_event import LiveEvent
 from stepwell.sessions.bus import Delta, OpenText
-from stepwell.sessions.records import LoggedEvent
+from stepwell.sessions.records import StoredEntry
 
 MAX_HELD_CHARACTERS = 256 * 1024
 _WHOSE = ("agent_id", "agent_name", "parent_execution_id", "parent_tool_call_id", "truncated")
@@ -25,7 +25,7 @@ _Place = tuple[int, int, int]
 class StreamedText:
     """A response that is being generated, as far as it is known without a gap."""
 
-    def __init__(self, started: LoggedEvent) -> None:
+    def __init__(self, started: StoredEntry) -> None:
         payload = started.payload
         self.start = started.seq
         """The number of the event by which its step began."""
@@ -71,10 +71,7 @@ class StreamedText:
             "attempt": attempt,
         }
         return LiveEvent(
-            LoggedEvent(
-                # Clients order by number and id: behind the event with that number, a longer text
-                # behind a shorter one, and one that starts over behind its last piece.
-                id=f"~{self.start}.{response:06}.{end:012}.{end - offset:012}",
+            StoredEntry(
                 tenant_id=self._started.tenant_id,
                 session_id=self._started.session_id,
                 seq=seq,
@@ -83,7 +80,9 @@ class StreamedText:
                 created_at=at,
                 execution_id=self.execution_id,
             ),
-            is_text=True,
+            # Clients order by number and id: behind the entry with that number, a longer text
+            # behind a shorter one, and one that starts over behind its last piece.
+            text_id=f"~{self.start}.{response:06}.{end:012}.{end - offset:012}",
         )
 
 
@@ -110,7 +109,7 @@ class StreamedTexts:
             for delta in held
         )
 
-    def apply_event(self, event: LoggedEvent) -> None:
+    def apply_event(self, event: StoredEntry) -> None:
         """Follow the log: it says which responses are open."""
         execution_id = event.execution_id or ""
         match event.type:
@@ -191,6 +190,6 @@ def _place_of(delta: Delta) -> _Place:
     return (delta.attempt, delta.step_number, delta.response_index)
 
 
-def _is_terminal(event: LoggedEvent) -> bool:
+def _is_terminal(event: StoredEntry) -> bool:
     status = event.payload.get("status")
     return isinstance(status, str) and BroadcastStatus(status).is_terminal

@@ -13,13 +13,14 @@ from stepwell.events import (
     AgentFinished,
     AgentStepCompleted,
     AgentStepStarted,
+    ToolCallStarted,
 )
 from stepwell.ids import IdFactory, RunIds
 from stepwell.sessions.attempt.inbox import Inbox
 from stepwell.sessions.attempt.subagents import SubagentRun
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ledger.open_step import KnownStep, OpenStep
-from stepwell.sessions.log import LogBuffer, Note
+from stepwell.sessions.log import JournalBuffer, Note
 from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Jobs, Transaction
 from stepwell.sessions.records import Execution
@@ -49,7 +50,7 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     """As it was claimed."""
     ids: RunIds
     writer: Writer
-    journal: LogBuffer
+    journal: JournalBuffer
     narrator: Narrator
     inbox: Inbox
     snapshots: SnapshotChain
@@ -74,16 +75,17 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
             self.ids.step = event.step_number
         if is_own and isinstance(event, AgentStepCompleted | AgentFailed | AgentFinished):
             self.journal.hold(ends=not isinstance(event, AgentStepCompleted))
-        self.journal.hear(event)
-        said = self.narrator.of_event(event) if is_own else None
-        if said is not None:
-            self.note(said)
+        self.journal.add_event(event, self._note_of(event) if is_own else None)
+
+    def _note_of(self, event: AgentEvent) -> Note | None:
+        if isinstance(event, ToolCallStarted) and not self.open_step.has_call(event.call_id):
+            return None  # it has its result and does not run
+        return self.narrator.of_event(event)
 
     def note(self, *notes: Note) -> None:
         """Add messages for people, stored with the next commit."""
-        if self.execution.session_id is not None:
-            for message, type in notes:
-                self.journal.say(message, type)
+        for note in notes:
+            self.journal.add_note(note)
 
     def has_heard(self, step_number: int) -> bool:
         """Whether this attempt has the model's turn of that step."""

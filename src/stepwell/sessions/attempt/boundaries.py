@@ -21,7 +21,7 @@ from stepwell.sessions.endings.end import End, EndDeps, cancelled_end
 from stepwell.sessions.endings.final_state import unknown_outcome_notes
 from stepwell.sessions.endings.outside import end_execution
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
-from stepwell.sessions.log import JournalBatch, append
+from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.narration import LONGEST_ERROR, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import EventType, Execution, Session, Snapshot
@@ -32,7 +32,8 @@ logger = logging.getLogger("stepwell.sessions")
 
 HANDED_OVER = "Its worker shuts down; another one goes on"
 
-Change = Callable[[Transaction, Session | None, JournalBatch], Awaitable[None]]
+Happened = Sequence[Occurrence]
+Change = Callable[[Transaction, Session | None, Happened], Awaitable[None]]
 """What a transaction does with the locked session and what happened so far."""
 
 
@@ -60,13 +61,13 @@ class Boundaries:
         if is_new:
             await self._add_snapshot(state)
         self._boundary = self._row
-        attempt.note(*start_notes(attempt.narrator, claimed, self._agent, at))
         attempt.journal.begin()
+        attempt.note(*start_notes(attempt.narrator, claimed, self._agent, at))
         is_as_queued = claimed.attempt == 1 and self._row.definition_hash == claimed.definition_hash
         if is_as_queued:
             return
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             row = self._with_told_status(self._row)
             await attempt.inbox.update(tx, await tx.fence(row))
             cut_off = []
@@ -77,7 +78,7 @@ class Boundaries:
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, JournalBatch(batch.messages, [*cut_off, *batch.events]))
+                await append(tx, session, [*cut_off, *happened])
 
         await self._commit("start", change, mark=self._row.last_snapshot_id if is_new else None)
 
@@ -94,11 +95,11 @@ class Boundaries:
         first: list[Snapshot] = []
 
         def prepare() -> Work[None] | None:
-            batch = attempt.journal.take()
+            happened = attempt.journal.take()
             intent = attempt.open_step.take_news(attempt.execution, attempt.clock.now())
             row = self._with_told_status(self._boundary)
             first.extend(it for it in self._unstored if it.id == row.last_snapshot_id)
-            if not batch.events and intent is None and not first:
+            if not happened and intent is None and not first:
                 return None
 
             async def change(tx: Transaction, session: Session | None) -> None:
@@ -106,9 +107,9 @@ class Boundaries:
                 if intent is not None:
                     await tx.save_intent(intent, attempt.execution.attempt)
                 if session is not None:
-                    await append(tx, session, batch)
+                    await append(tx, session, happened)
 
-            return self._repeatable(change, mark=first[0].id if first else None)
+            return self._repeatable(change, happened, mark=first[0].id if first else None)
 
         await attempt.writer.commit("flush", prepare)
         self._unstored = [it for it in self._unstored if it not in first]
@@ -117,10 +118,10 @@ class Boundaries:
         """Store a step of a run that goes on."""
         await self._add_step(state)
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             await self._save_progress(tx, self._with_told_status(self._row), self._unstored)
             if session is not None:
-                await append(tx, session, batch)
+                await append(tx, session, happened)
 
         await self._commit("step", change, mark=self._row.last_snapshot_id, held=True)
         self._attempt.open_step.close()
@@ -133,14 +134,14 @@ class Boundaries:
         note = attempt.narrator.note(EventType.EXECUTION_QUEUED, HANDED_OVER, at, parts=parts)
         attempt.note(note)
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             row = self._with_told_status(self._row)
             row = replace(row, status=ExecutionStatus.PENDING, worker_id=None)
             await tx.fence(row)
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, batch)
+                await append(tx, session, happened)
             await attempt.deps.jobs.enqueue(tx, row.id)
 
         mark = self._row.last_snapshot_id
@@ -159,14 +160,14 @@ class Boundaries:
             worker_id=None,
         )
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             nonlocal status
             row = self._with_told_status(self._row)
             cancel_requested = (await tx.fence(row)).execution.cancel_requested
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, batch)
+                await append(tx, session, happened)
             if cancel_requested is not None:
                 status = ExecutionStatus.CANCELLED
                 row = replace(row, cancel_requested=cancel_requested)
@@ -195,12 +196,12 @@ class Boundaries:
             completed_at=at,
         )
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             row = self._with_told_status(self._row)
             await attempt.inbox.update(tx, await tx.fence(row))
             await self._save_snapshots(tx)
             unseen = attempt.inbox.unseen
-            await close_execution(tx, row, session, batch, self._deps, unseen=unseen)
+            await close_execution(tx, row, session, happened, self._deps, unseen=unseen)
 
         mark = self._row.last_snapshot_id
         await self._commit("finish", change, mark=mark, held=True, lets_go=True)
@@ -214,7 +215,7 @@ class Boundaries:
         attempt.journal.drop_held()
         intent = attempt.open_step.take_news(attempt.execution, attempt.clock.now())
 
-        async def change(tx: Transaction, session: Session | None, batch: JournalBatch) -> None:
+        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             nonlocal status
             now = (await tx.fence(self._row)).execution
             await self._save_snapshots(tx)
@@ -224,7 +225,7 @@ class Boundaries:
             if intent is not None:
                 await tx.save_intent(intent, row.attempt)
             if session is not None:
-                await append(tx, session, batch)
+                await append(tx, session, happened)
             wanted = now.cancel_requested
             decision = end if wanted is None else cancelled_end(wanted)
             status = (await end_execution(tx, row, decision, self._deps)).status
@@ -249,10 +250,9 @@ class Boundaries:
         since the step's end. For ``mark`` and ``lets_go`` see ``_repeatable``."""
 
         def prepare() -> Work[None]:
-            batch = self._attempt.journal.take(held=held)
-            return self._repeatable(
-                lambda tx, session: change(tx, session, batch), mark=mark, lets_go=lets_go
-            )
+            happened = self._attempt.journal.take(held=held)
+            work = partial(_with, change, happened)
+            return self._repeatable(work, happened, mark=mark, lets_go=lets_go)
 
         await self._attempt.writer.commit(name, prepare)
         self._unstored.clear()
@@ -261,21 +261,27 @@ class Boundaries:
     def _repeatable(
         self,
         change: Callable[[Transaction, Session | None], Awaitable[None]],
+        happened: Happened,
         *,
         mark: str | None,
         lets_go: bool = False,
     ) -> Work[None]:
         """The work of a transaction that may be tried again after it was committed. ``mark`` is the
         id of the snapshot that it stores: if the row has it by then, it was committed. So it was if
-        it ``lets_go`` of the execution and this attempt runs no more."""
-        tries = 0
+        it ``lets_go`` of the execution and this attempt runs no more, or if the journal has what
+        happened where the first try put it."""
+        next_seq: int | None = None
+        is_repeated = False
 
         async def work(tx: Transaction) -> None:
-            nonlocal tries
-            tries += 1
+            nonlocal is_repeated, next_seq
             session = await self._lock_session(tx)
-            if tries > 1 and await self._was_committed(tx, mark, lets_go=lets_go):
+            if is_repeated and (
+                await self._was_committed(tx, mark, lets_go=lets_go)
+                or await _is_stored(tx, session, next_seq, happened)
+            ):
                 return
+            is_repeated, next_seq = True, None if session is None else session.last_seq + 1
             await change(tx, session)
 
         return work
@@ -314,7 +320,7 @@ class Boundaries:
         await self._add_snapshot(state, is_final=is_final, is_pause=is_pause)
         steps = () if state.execution is None else state.execution.steps
         for recorded in steps[-1:]:
-            self._attempt.journal.add_to(*self._attempt.narrator.more_of(recorded))
+            self._attempt.journal.add_metadata(*self._attempt.narrator.more_of(recorded))
         at = self._attempt.clock.now()
         self._row = replace(counted(self._row, state), crashes=0, updated_at=at)
 
@@ -353,6 +359,27 @@ class Boundaries:
         state = with_interrupted_step(state, known, state.stop, at, stopped=stopped)
         attempt.note(*unknown_outcome_notes(attempt.execution, state))
         return state
+
+
+async def _with(
+    change: Change, happened: Happened, tx: Transaction, session: Session | None
+) -> None:
+    await change(tx, session, happened)
+
+
+async def _is_stored(
+    tx: Transaction, session: Session | None, seq: int | None, happened: Happened
+) -> bool:
+    """Whether the entry of that number is one of these."""
+    if session is None or seq is None:
+        return False
+    found = await tx.entries_after(session.id, seq - 1, limit=1)
+    messages = {it.note.message.id for it in happened if it.note is not None}
+    others = {(it.type, it.execution_id, it.at) for it in happened}
+    return any(
+        it.message_id in messages or (it.type, it.execution_id, it.created_at) in others
+        for it in found
+    )
 
 
 def _log_failure(execution: Execution, why: str) -> None:

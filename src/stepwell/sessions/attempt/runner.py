@@ -37,7 +37,7 @@ from stepwell.sessions.first_state import (
     with_messages,
 )
 from stepwell.sessions.ledger.open_step import NOTHING_KNOWN, KnownStep, OpenStep, calls_begun
-from stepwell.sessions.log import LogBuffer
+from stepwell.sessions.log import JournalBuffer
 from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.records import Execution, SessionMessage, StepIntent
@@ -139,13 +139,12 @@ class Runner:
             execution=execution,
             ids=RunIds(execution.id, execution.session_id, execution.attempt),
             writer=Writer(self._store, settings.heartbeat_seconds),
-            journal=LogBuffer(
+            journal=JournalBuffer(
                 execution,
                 agent_id_of(execution),
                 settings.broadcast,
                 told_status=execution.metadata.get(TOLD_STATUS),
                 clock=self._deps.clock,
-                new_id=self._deps.new_id,
                 live_text=self._live_text,
             ),
             narrator=Narrator(execution),

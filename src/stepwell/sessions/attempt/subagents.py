@@ -15,7 +15,7 @@ from stepwell.errors import SerializationError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import LogBuffer
+from stepwell.sessions.log import JournalBuffer, Occurrence, append
 from stepwell.sessions.narration import AGENT_ID, counted, decided, output_of, told_pending
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, Snapshot
@@ -31,7 +31,7 @@ class SubagentRun:
         self,
         root: Execution,
         writer: Writer,
-        journal: LogBuffer,
+        journal: JournalBuffer,
         clock: Clock,
         *,
         parent_id: str,
@@ -89,17 +89,27 @@ class SubagentRun:
         await self._writer.commit("subagent.begin", lambda: work)
 
     async def end(self, state: AgentState) -> None:
-        """Save its row and its state."""
+        """Save its row and its state, together with what happened: an end that is stored is in the
+        journal."""
         row = _with_result(self._row(state), state)
         row = replace(row, completed_at=row.updated_at if row.status.is_terminal else None)
         snapshot = self._snapshot(row, state)
-        await self._writer.commit("subagent.end", lambda: self._saving(row, snapshot))
+        await self._writer.commit(
+            "subagent.end", lambda: self._saving(row, snapshot, self._journal.take())
+        )
 
-    def _saving(self, row: Execution, snapshot: Snapshot | None) -> Work[None]:
+    def _saving(
+        self, row: Execution, snapshot: Snapshot | None, happened: list[Occurrence]
+    ) -> Work[None]:
         async def work(tx: Transaction) -> None:
+            session_id = self._root.session_id
+            session = None if session_id is None else await tx.session(session_id, lock=True)
             await tx.fence(self._root)
             known = await tx.execution(row.id)
-            if known is None:
+            has_committed = known is not None and known.updated_at == row.updated_at
+            if session is not None and not has_committed:
+                await append(tx, session, happened)
+            if known is None or has_committed:
                 return
             kept = {
                 name: getattr(known, name)

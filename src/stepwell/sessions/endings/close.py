@@ -11,7 +11,7 @@ from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.queue_entry import later_than, queued_message
-from stepwell.sessions.log import JournalBatch, append, message_event
+from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import (
@@ -35,28 +35,26 @@ async def close_execution(
     tx: Transaction,
     execution: Execution,
     session: Session | None,
-    batch: JournalBatch,
+    happened: Sequence[Occurrence],
     deps: EndDeps,
     *,
     unseen: Sequence[SessionMessage],
-    by_its_run: bool = True,
 ) -> None:
     """Save an execution that has its final status, append what happened, and enqueue the next one
     of its locked session.
 
-    ``unseen`` are messages to it that its state does not have. ``by_its_run`` says that a run ends
-    it, which told how its subagents ended. Raises ``LostLeaseError`` if another worker has it.
+    ``unseen`` are messages to it that its state does not have. Raises ``LostLeaseError`` if another
+    worker has it.
     """
     await tx.save_execution(replace(execution, worker_id=None))
     await tx.delete_intent(execution.id)
-    cut_off = await cut_off_subagents(tx, execution, told_ends=by_its_run)
+    cut_off = await cut_off_subagents(tx, execution)
     if session is None:
         return
     children = cut_off if deps.settings.broadcast.auto_status_tracking else []
     more = await _pass_on(tx, session, execution, [message.id for message in unseen])
-    # The last event is the status after which clients expect nothing of this execution.
-    events = [*batch.events[:-1], *children, *batch.events[-1:], *more.events]
-    await append(tx, session, JournalBatch([*batch.messages, *more.messages], events))
+    # The last one is the status after which clients expect nothing of this execution.
+    await append(tx, session, [*happened[:-1], *children, *happened[-1:], *more])
     waiting = await point_to_newest(tx, session, execution)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await deps.jobs.enqueue(tx, waiting[0].id)
@@ -97,16 +95,15 @@ async def unseen_messages(
 
 async def _pass_on(
     tx: Transaction, session: Session, execution: Execution, unseen: Sequence[str]
-) -> JournalBatch:
+) -> list[Occurrence]:
     """Messages that came too late to be seen get an execution of their own, and in a session that
     was closed meanwhile a note that nobody answers them."""
     if not unseen:
-        return JournalBatch()
+        return []
     at = later_than(session, execution.updated_at)
     if session.status is SessionStatus.CLOSED:
-        kind = EventType.MESSAGE_SENT
-        note, _ = Narrator(execution).note(
-            kind,
+        note = Narrator(execution).note(
+            EventType.MESSAGE_SENT,
             f"{len(unseen)} of your messages {'was' if len(unseen) == 1 else 'were'} not answered: "
             "the session was closed.",
             at,
@@ -114,7 +111,7 @@ async def _pass_on(
             role=MessageRole.NOTIFICATION,
             metadata={"not_answered": unseen},
         )
-        return JournalBatch([note], [message_event(note, kind)])
+        return [Occurrence.of_note(*note)]
     own = Execution(
         id=derived_id(execution.id, "unseen", *unseen),
         tenant_id=session.tenant_id,
@@ -134,4 +131,4 @@ async def _pass_on(
     metadata = {**execution.metadata, PASSED_ON: passed_on}
     await tx.save_execution(replace(execution, metadata=metadata, worker_id=None))
     queued = queued_message(own, session, at)
-    return JournalBatch([queued], [message_event(queued, EventType.EXECUTION_QUEUED)])
+    return [Occurrence.of_note(queued, EventType.EXECUTION_QUEUED)]

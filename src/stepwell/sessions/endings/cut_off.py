@@ -11,9 +11,9 @@ from stepwell.continuation import StopReason, StopSignal, resolve
 from stepwell.journal.envelope import EnvelopeType, StatusPayload
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.first_state import agent_id_of
-from stepwell.sessions.log import status_event_id
+from stepwell.sessions.log import Note, Occurrence
 from stepwell.sessions.narration import AGENT_ID, decided
-from stepwell.sessions.ports import NewEvent, Transaction
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 
 MOST_SUBAGENTS = 10_000
@@ -21,23 +21,17 @@ MOST_SUBAGENTS = 10_000
 
 
 async def cut_off_subagents(
-    tx: Transaction, execution: Execution, *, but_paused: bool = False, told_ends: bool = False
-) -> list[NewEvent]:
-    """End those that never told how they ended: their parent is over, or its worker died. Returns
-    the last statuses that clients may not have heard; unless it ``told_ends``, a worker may have
-    died between a subagent's end and telling it."""
-    events: list[NewEvent] = []
+    tx: Transaction, execution: Execution, *, but_paused: bool = False
+) -> list[Occurrence]:
+    """End those that are not over: their parent is, or its worker died. Returns their ends."""
+    ends: list[Occurrence] = []
     why = "its worker died" if but_paused else "the execution that ran it ended"
     signal = StopSignal(reason=StopReason.USER_REQUESTED, message=f"It was cut off: {why}.")
     for child in await tx.executions(parent_execution_id=execution.id, limit=MOST_SUBAGENTS):
-        if but_paused and child.status is ExecutionStatus.PAUSED:
-            continue
-        if child.status.is_terminal:
-            if not told_ends:
-                events.append(status_event(child, BroadcastStatus.PROCESSING, child.updated_at))
-            continue
-        events += await cut_off_subagents(tx, child, but_paused=but_paused, told_ends=told_ends)
         is_paused = child.status is ExecutionStatus.PAUSED
+        if child.status.is_terminal or (but_paused and is_paused):
+            continue
+        ends += await cut_off_subagents(tx, child, but_paused=but_paused)
         ended = replace(
             decided(child, resolve([signal.as_evaluation()])),
             status=ExecutionStatus.CANCELLED,
@@ -48,11 +42,13 @@ async def cut_off_subagents(
         )
         await tx.save_execution(ended)
         before = BroadcastStatus.PAUSED if is_paused else BroadcastStatus.PROCESSING
-        events.append(status_event(ended, before, execution.updated_at))
-    return events
+        ends.append(terminal_status(ended, before, execution.updated_at))
+    return ends
 
 
-def status_event(execution: Execution, before: BroadcastStatus, at: datetime) -> NewEvent:
+def terminal_status(
+    execution: Execution, before: BroadcastStatus, at: datetime, note: Note | None = None
+) -> Occurrence:
     """The one terminal status that live clients wait for, of a row that is over."""
     status, reason = BroadcastStatus.of(execution.status), execution.stop_reason
     is_child = execution.parent_execution_id is not None
@@ -69,10 +65,10 @@ def status_event(execution: Execution, before: BroadcastStatus, at: datetime) ->
         reason=execution.error_message or execution.cancel_requested,
         error_message=execution.error_message if status is BroadcastStatus.FAILED else None,
     )
-    return NewEvent(
-        id=status_event_id(execution.id, status, execution.attempt),
+    return Occurrence(
+        at=at,
+        execution_id=execution.id,
         type=EnvelopeType.STATUS.value,
         payload=to_builtins(payload),
-        created_at=at,
-        execution_id=execution.id,
+        note=note,
     )

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.endings.close import TOLD_STATUS, close_execution, unseen_messages
-from stepwell.sessions.endings.cut_off import status_event
+from stepwell.sessions.endings.cut_off import terminal_status
 from stepwell.sessions.endings.end import End, EndDeps, broken_end
 from stepwell.sessions.endings.final_state import store_final_state
-from stepwell.sessions.log import JournalBatch, message_event
+from stepwell.sessions.log import Occurrence
 from stepwell.sessions.narration import Narrator, decided
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
@@ -37,12 +37,12 @@ async def end_execution(
         completed_at=at,
         metadata={**execution.metadata, **aside},
     )
-    notes = [*final.notes, Narrator(row).ended_with(end.status, end.text, at, facts)]
-    events = [message_event(message, type) for message, type in notes]
+    note = Narrator(row).ended_with(end.status, end.text, at, facts)
+    happened = [Occurrence.of_note(*it) for it in (*final.notes, note)]
     if deps.settings.broadcast.auto_status_tracking:
         before = execution.metadata.get(TOLD_STATUS)
         known = BroadcastStatus.IDLE if before is None else BroadcastStatus(before)
-        events.append(status_event(row, known, at))
+        happened[-1] = terminal_status(row, known, at, note)
         row = replace(row, metadata={**row.metadata, TOLD_STATUS: str(end.status)})
     session_id = row.session_id
     session = None if session_id is None else await tx.session(session_id, lock=True)
@@ -50,10 +50,9 @@ async def end_execution(
         tx,
         row,
         session,
-        JournalBatch([message for message, _ in notes], events),
+        happened,
         deps,
         unseen=await unseen_messages(tx, row, final.seen),
-        by_its_run=False,
     )
     return row
 

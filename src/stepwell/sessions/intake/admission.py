@@ -26,7 +26,7 @@ from stepwell.sessions.intake.queue_entry import (
     queued_message,
     registered_agent,
 )
-from stepwell.sessions.log import message_event
+from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.ports import Jobs, Transaction, execution_topic
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
@@ -260,17 +260,18 @@ class MessageAdmission:
         session: Session,
         messages: tuple[SessionMessage, SessionMessage | None],
     ) -> tuple[SessionMessage, Session]:
-        """Add the messages to the session and its log. Return the first as stored, and the session
-        with its counters."""
-        wanted = [message for message in messages if message is not None]
-        stored = await transaction.add_messages(session, wanted)
-        if len(stored) < len(wanted):
+        """Add the messages to the session and its journal. Return the first as stored, and the
+        session with its counters."""
+        sent, queued = messages
+        happened = [Occurrence.of_note(sent, EventType.MESSAGE_SENT)]
+        if queued is not None:
+            happened.append(Occurrence.of_note(queued, EventType.EXECUTION_QUEUED))
+        stored = await append(transaction, session, happened)
+        if len(stored) < len(happened):
             raise ConcurrentSendError
-        kinds = (EventType.MESSAGE_SENT, EventType.EXECUTION_QUEUED)
-        events = [message_event(m, kind) for m, kind in zip(stored, kinds, strict=False)]
-        logged = await transaction.append_events(session, events)
-        return stored[0], replace(
-            session, last_seq=logged[-1].seq, last_message_at=stored[-1].created_at
+        last = stored[-1]
+        return replace(sent, session_id=session.id, created_at=stored[0].created_at), replace(
+            session, last_seq=last.seq, last_message_at=last.created_at
         )
 
 

@@ -128,6 +128,10 @@ class OpenStep:
             self._calls[call_id] = replace(call, finished=finished)
             self._has_news = True
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether that call of the step began, also in an earlier attempt."""
+        return call_id in self._calls
+
     def has_calls_of(self, step_number: int) -> bool:
         """Whether calls of that step began."""
         return self.number == step_number and bool(self._calls)

@@ -51,9 +51,6 @@ class SessionLedger:
                 fresh.append(entry)
             else:
                 known[entry.call.id] = finished
-                if entry.call.id in attempt.known_step.calls:
-                    # Perhaps nobody was told that it began.
-                    attempt.note(attempt.narrator.called(entry.call, attempt.clock.now()))
         if fresh:
             await self._enter(attempt, fresh, state.step_number)
         return known
@@ -65,8 +62,6 @@ class SessionLedger:
         first, response = entries[0].call, open_step.response
         calls = [_intended(attempt, entry, at) for entry in entries]
         open_step.enter(step_number, calls, lambda: self._document(response, first))
-        for entry in entries:
-            attempt.note(attempt.narrator.called(entry.call, at))
         if any(entry.tool.effect is not ToolEffect.PURE for entry in entries):
             await attempt.store_intent()
 
@@ -75,7 +70,7 @@ class SessionLedger:
         attempt = attempt_of(entry.state)
         if attempt is not None:
             attempt.open_step.finish(entry.call.id, finished)
-            attempt.note(attempt.narrator.came_to(finished.execution))
+            attempt.journal.news.set()  # stored soon, also if hooks take their time
 
     # Around the model
 

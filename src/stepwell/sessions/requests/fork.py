@@ -25,7 +25,7 @@ from stepwell.sessions.intake.queue_entry import (
     queued_message,
     registered_agent,
 )
-from stepwell.sessions.log import message_event
+from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
@@ -138,11 +138,8 @@ class ForkRequest:
                 await transaction.add_session(session)
                 await transaction.add_execution(execution)
                 await transaction.add_snapshot(snapshot)
-                stored = await transaction.add_messages(
-                    session, [*copies, *(said for said, _ in told)]
-                )
-                new = zip(stored[len(copies) :], (kind for _, kind in told), strict=True)
-                await transaction.append_events(session, [message_event(*it) for it in new])
+                await transaction.add_messages(session, copies)
+                await append(transaction, session, [Occurrence.of_note(*it) for it in told])
                 await self._deps.jobs.enqueue(transaction, execution.id)
             now = before or await transaction.session(session.id) or session
             shown = told[0][0] if message is None else message

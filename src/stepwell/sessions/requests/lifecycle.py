@@ -142,9 +142,7 @@ class Lifecycle:
         Closing cancels what is not over, and can't be undone.
         """
         change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
-        work = change.validate().work(
-            session_id, self._new_id(), self._deps.end_request("session closed")
-        )
+        work = change.validate().work(session_id, self._deps.end_request("session closed"))
         return await self._store.write(work, name="change_session")
 
     async def _resume(self, execution_id: str, decide: Decide, *, name: str) -> Execution:

@@ -10,7 +10,7 @@ from stepwell.journal.envelope import timestamp
 from stepwell.sessions.endings.end_request import EndRequest, request_ends
 from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.intake.checks import RESERVED, checked_metadata, checked_title
-from stepwell.sessions.ports import NewEvent, Transaction
+from stepwell.sessions.ports import NewEntry, Transaction
 from stepwell.sessions.records import EventType, Session, SessionStatus, WhenBusy
 
 
@@ -30,7 +30,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
         return replace(self, title=title, metadata=metadata)
 
     def work(
-        self, session_id: str, event_id: str, request: EndRequest
+        self, session_id: str, request: EndRequest
     ) -> Callable[[Transaction], Awaitable[Session]]:
         """Return the work of the transaction."""
 
@@ -47,7 +47,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
                 changed = self._apply(session)
             changed = replace(changed, updated_at=max(request.deps.clock.now(), session.updated_at))
             await transaction.save_session(changed)
-            logged = await transaction.append_events(changed, [_event(changed, event_id)])
+            logged = await transaction.append_entries(changed, [_entry(changed)])
             return replace(changed, last_seq=logged[-1].seq) if logged else changed
 
         return change
@@ -77,9 +77,8 @@ async def _lock_session(transaction: Transaction, session_id: str) -> Session:
     return session
 
 
-def _event(session: Session, event_id: str) -> NewEvent:
-    return NewEvent(
-        id=event_id,
+def _entry(session: Session) -> NewEntry:
+    return NewEntry(
         type=EventType.SESSION_UPDATED.value,
         created_at=session.updated_at,
         payload={

@@ -150,7 +150,7 @@ class Reader:
             messages = await messages_that(
                 transaction, session_id, lambda it: it.agent_execution_id == execution_id
             )
-            oldest, newest = await transaction.event_range(session_id)
+            oldest, newest = await transaction.entry_range(session_id)
             return children, [message_as_data(it) for it in messages], newest - oldest + 1
 
         subagents, messages, event_count = await self._store.read(work)
@@ -172,7 +172,7 @@ class Reader:
             session_id = execution.session_id
             if session_id is None:
                 return children, [], 0
-            oldest, newest = await transaction.event_range(session_id)
+            oldest, newest = await transaction.entry_range(session_id)
             messages = await _messages_of(transaction, execution, place.message, limit + 1)
             return children, messages, newest - oldest + 1
 

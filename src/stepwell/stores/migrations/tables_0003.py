@@ -258,13 +258,10 @@ _journal = sa.Table(
     _column("type", sa.Text()),
     _column("payload", JSON),
     _column("execution_id", ID, null=True),
-    _of("message_id", "agent_session_messages", null=True),
+    _column("message_id", ID, null=True),
     _column("created_at", TIME),
     _column("tenant_id", sa.Text()),
-    _column("id", ID),
     _of_execution_in_session("agent_journal", "execution_id"),
-    sa.UniqueConstraint("id", name="agent_journal_once"),
-    _index("agent_journal_of_message", "message_id", where="message_id IS NOT NULL"),
 )
 
 _ledger_turns = sa.Table(

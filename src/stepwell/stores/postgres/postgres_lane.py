@@ -140,8 +140,12 @@ class PostgresLane:
         """
         if self.careful:
             return await self._fetch(*self._statements.bundled(adding, rows))
-        await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
+        await self.add_all(adding, rows)
         return [(row["id"],) for row in rows]
+
+    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add these few rows, none of which is there."""
+        await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
 
     async def commit(self) -> None:
         """End the transaction."""

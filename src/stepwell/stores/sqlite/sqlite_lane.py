@@ -159,6 +159,12 @@ class SqliteLane:
         with sqlite_faults(self._path):
             return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
+    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Add these few rows, none of which is there."""
+        prepared, values = self._statements.bundled(adding, rows, unless_there=False)
+        with sqlite_faults(self._path):
+            self._direct.execute(prepared.text, prepared.values(values))
+
     def quick_command(self, text: str) -> None:
         """Run a bare command that waits for nothing, such as SAVEPOINT."""
         with sqlite_faults(self._path):

@@ -275,20 +275,24 @@ export class OpenSession {
   /** Whether it is something that the list of sessions shows. */
   _hear(envelope) {
     const { id, seq, type, execution_id: execution, payload } = envelope;
+    // What people read of an occurrence is in the payload of its one envelope.
+    const told = payload?.event_type ?? type;
     if (this._told.has(envelope)) {
       this._list = lists.received(this._list, { id, seq });
       return false;
     }
     // What was over goes on: it is told live from its beginning.
-    const isBack = type === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
+    const isBack = told === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
     if (isBack && this._storedExecutions().has(execution)) void this.load();
     this._list = lists.received(this._list, envelope);
-    if (type === "message.sent") this._hearMessage(payload);
+    if (told === "message.sent") this._hearMessage(payload);
     // Told once more, it would take a form away from whoever writes in it.
     else if (this._told.isPast(envelope)) return false;
-    else if (type === "agent.status") this._hearStatus(execution, payload);
-    else if (type.startsWith("execution.")) this._hearExecution(type, execution, payload);
-    return type === "message.sent" || type.startsWith("execution.");
+    else {
+      if (told.startsWith("execution.")) this._hearExecution(told, execution, payload);
+      if (type === "agent.status") this._hearStatus(execution, payload);
+    }
+    return told === "message.sent" || told.startsWith("execution.");
   }
 
   _hearMessage({ message_id: id, role, content, agent_execution_id: execution }) {

@@ -14,13 +14,12 @@ import uvicorn
 from msgspec import Struct
 
 from stepwell.agent import Agent
-from stepwell.ids import new_id
 from stepwell.server.live.client_connection import live_http_protocol
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.intake.intake import NewSession
-from stepwell.sessions.ports import NewEvent, Transaction
+from stepwell.sessions.ports import NewEntry, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session
 from stepwell.worker.worker import Worker
@@ -58,15 +57,12 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
     async def log(self, session: Session, *texts: str, type: str = "agent.stream.chunk") -> None:
         """Add events to a session's log, in one transaction."""
         now = self.services.clock.now()
-        events = [
-            NewEvent(id=new_id(), type=type, payload={"content": text}, created_at=now)
-            for text in texts
-        ]
+        events = [NewEntry(type=type, payload={"content": text}, created_at=now) for text in texts]
 
         async def work(tx: Transaction) -> None:
             locked = await tx.session(session.id, lock=True)
             assert locked is not None
-            await tx.append_events(locked, events)
+            await tx.append_entries(locked, events)
 
         await self.services.store.write(work, name="test")
 

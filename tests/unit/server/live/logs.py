@@ -7,7 +7,7 @@ from typing import Any, cast
 from stepwell.sessions.bus import OpenText
 from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store, Transaction, session_topic
-from stepwell.sessions.records import ApiKeyRecord, Execution, LoggedEvent, Session
+from stepwell.sessions.records import ApiKeyRecord, Execution, Session, StoredEntry
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.testing.clock import DEFAULT_START
 
@@ -25,7 +25,7 @@ class LogInMemory:
     def __init__(self, session_id: str = "s1") -> None:
         self.bus = LocalBus()
         self.session_id = session_id
-        self.events: list[LoggedEvent] = []
+        self.events: list[StoredEntry] = []
         self.newest = 0
         self.reads = 0
         self.failures: list[BaseException] = []
@@ -41,8 +41,7 @@ class LogInMemory:
         for _ in range(count):
             self.newest += 1
             self.events.append(
-                LoggedEvent(
-                    id=f"e{self.newest}",
+                StoredEntry(
                     tenant_id="t",
                     session_id=self.session_id,
                     seq=self.newest,
@@ -90,11 +89,13 @@ class LogInMemory:
     async def open_texts(self, session_id: str, /) -> Sequence[OpenText]:
         return self.stored_texts
 
-    async def events_after(self, session_id: str, seq: int, *, limit: int) -> Sequence[LoggedEvent]:
+    async def entries_after(
+        self, session_id: str, seq: int, *, limit: int
+    ) -> Sequence[StoredEntry]:
         assert session_id == self.session_id
         return [event for event in self.events if event.seq > seq][:limit]
 
-    async def event_range(self, session_id: str, /) -> tuple[int, int]:
+    async def entry_range(self, session_id: str, /) -> tuple[int, int]:
         assert session_id == self.session_id
         oldest = self.events[0].seq if self.events else self.newest + 1
         return oldest, self.newest

@@ -16,7 +16,12 @@ from stepwell.server.live.execution_stream import ExecutionStream, FollowedExecu
 from stepwell.server.live.feed import Feeds
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.ports import session_topic
-from stepwell.sessions.records import Execution, LoggedEvent, MessageRole, SessionMessage
+from stepwell.sessions.records import (
+    Execution,
+    MessageRole,
+    SessionMessage,
+    StoredEntry,
+)
 from stepwell.state import AgentState
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from stepwell.testing.clock import DEFAULT_START
@@ -58,8 +63,7 @@ class World(LogInMemory):
         self.newest += 1
         whose = {"agent_id": "whoever", "parent_execution_id": None, "parent_tool_call_id": None}
         self.events.append(
-            LoggedEvent(
-                id=f"e{self.newest}",
+            StoredEntry(
                 tenant_id="default",
                 session_id="s1",
                 seq=self.newest,

@@ -14,7 +14,7 @@ from stepwell.server.settings import ServerSettings
 from stepwell.sessions.bus import Delta, OpenText
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import session_topic
-from stepwell.sessions.records import LoggedEvent
+from stepwell.sessions.records import StoredEntry
 from stepwell.testing.clock import DEFAULT_START, FakeClock
 from stepwell.testing.message_list import empty_list, messages, received
 from stepwell.testing.stores_rows import an_execution
@@ -39,8 +39,7 @@ class Run:
         log.newest += 1
         whose = {"agent_id": "a", "agent_name": None, "parent_execution_id": None}
         log.events.append(
-            LoggedEvent(
-                id=f"e{log.newest}",
+            StoredEntry(
                 tenant_id="t",
                 session_id="s1",
                 seq=log.newest,
