@@ -116,14 +116,14 @@ async def test_a_deadline_while_an_intent_is_stored_runs_no_tool_and_ends_the_ru
     tmp_path: Path,
 ) -> None:
     pay = MockTool.returning("pay", "paid")
-    agent = Agent(ScriptedModel([call("pay", id="p"), "Paid."]), tools=[pay], timeout=0.1)
+    agent = Agent(ScriptedModel([call("pay", id="p"), "Paid."]), tools=[pay], timeout=1.0)
     async with world(tmp_path, agent, settings=QUICK) as here:
         id = await here.send("go")
 
         class Slow(CrashingStore):
             async def write(self, work: Any, /, *, name: str) -> Any:
                 if name == "intent":
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(1.5)
                 return await super().write(work, name=name)
 
         store = Slow(here.store)
