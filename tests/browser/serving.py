@@ -48,7 +48,7 @@ class Server:
 
     def __init__(self, folder: Path, app: str = AGENTS, *, path: str = "", **settings: str) -> None:
         self.database = f"sqlite:///{folder / 'stepwell.db'}"
-        self._command = ("tests.browser.serve", app, "--db", self.database)
+        self._command = ("tests.servers.stepwell_command", "serve", app, "--db", self.database)
         self._held = folder / "held"
         self._environment = environment(**settings, **{HELD: str(self._held)})
         self._output = folder / "server.log"

@@ -92,7 +92,10 @@ const actions = {
   },
 };
 
-for await (const line of createInterface({ input: process.stdin })) {
+const lines = createInterface({ input: process.stdin });
+// Also in the middle of an action: who gave it has left.
+lines.on("close", () => process.exit(0));
+for await (const line of lines) {
   const [[action, given]] = Object.entries(JSON.parse(line));
   process.stdout.write(JSON.stringify(await actions[action](given)) + "\n");
 }

@@ -28,6 +28,10 @@ class PolledFeed(Protocol):
         """Read on."""
         ...
 
+    def poll_text(self) -> None:
+        """Read what is stored of text that is being generated, if none came otherwise."""
+        ...
+
 
 class FallbackPoll:
     """Wakes the feeds whose log grew without a word from the bus. Runs while there are any."""
@@ -67,6 +71,9 @@ class FallbackPoll:
         for session_id in await self._store.read(lambda tx: tx.sessions_with_news(known)):
             if (feed := self._feeds.get(session_id)) is not None:
                 feed.wake()
+        if not self._store.bus.reaches_all:
+            for feed in self._feeds.values():
+                feed.poll_text()
 
 
 def _log_fault(task: asyncio.Task[None]) -> None:

@@ -65,7 +65,7 @@ class SessionFeed:
         self._max_bytes = tail_bytes
         self.texts = StreamedTexts()
         self._wants_stored = False
-        self._filled_at = -FILL_SECONDS
+        self._filled_at = self._heard_at = -FILL_SECONDS
         self._news: BusSubscription | None = None
         self._grown = asyncio.Event()
         self._started = asyncio.Event()
@@ -82,6 +82,15 @@ class SessionFeed:
         """Read on: the log has grown."""
         if self._news is not None:
             self._news.wake()
+
+    def poll_text(self) -> None:
+        """Read what is stored of open texts if the bus has brought none for a while: their worker
+        is in a process that it does not reach."""
+        now = self._clock.monotonic()
+        if any(self.texts.open) and now - max(self._filled_at, self._heard_at) >= FILL_SECONDS:
+            self._filled_at = now
+            self._wants_stored = True
+            self.wake()
 
     async def enter(self, after: int | None) -> tuple[int, Reset | None]:
         """Return where a follower begins that wants what is behind a number, and a reset if that
@@ -170,11 +179,11 @@ class SessionFeed:
 
     def _receive(self, deltas: Sequence[Delta]) -> None:
         """Add text that came by the bus."""
+        self._heard_at = self._clock.monotonic()
         if self.texts.apply_deltas(deltas):
             self._wake_followers()
-        now = self._clock.monotonic()
-        if self.texts.has_gap and now - self._filled_at >= FILL_SECONDS:
-            self._filled_at = now
+        if self.texts.has_gap and self._heard_at - self._filled_at >= FILL_SECONDS:
+            self._filled_at = self._heard_at
             self._wants_stored = True
             self.wake()
 
