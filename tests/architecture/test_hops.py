@@ -6,10 +6,10 @@ codecs) are not on it.
 """
 
 import asyncio
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -18,8 +18,11 @@ import pytest
 
 import stepwell
 from stepwell import Agent, tool
+from stepwell.events import AgentEvent
+from stepwell.journal.entry import Entry
+from stepwell.journal.projector import Projector
 from stepwell.testing import ScriptedModel, call
-from tests.integration.server.serving import serving
+from tests.integration.server.serving import listening, serving
 
 SOURCE = Path(stepwell.__file__).parent
 
@@ -75,9 +78,18 @@ def test_from_the_loop_to_the_body_of_a_tool() -> None:
     assert len({file for file, _ in step}) <= 4, step
 
 
-class WatchedConnection(sqlite3.Connection):
-    """Notes for each statement which files are on the way from a route to it."""
+def files_below(frame: FrameType | None, ends: tuple[str, ...]) -> set[str]:
+    """The files on the stack from here up to the last that one of ``ends`` begins; empty without
+    such a file."""
+    files = [file for code in frames_of(frame) if (file := file_of(code)) is not None]
+    last = max((at for at, file in enumerate(files) if file.startswith(ends)), default=-1)
+    return set(files[: last + 1])
 
+
+class WatchedConnection(sqlite3.Connection):
+    """Notes for each statement the files on the way to it from one of ``ends``."""
+
+    ends: tuple[str, ...]
     paths: dict[str, set[str]]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -86,23 +98,67 @@ class WatchedConnection(sqlite3.Connection):
 
     def note(self, statement: str) -> None:
         """Called where the statement is executed."""
-        codes = frames_of(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-        files = [file for code in codes if (file := file_of(code)) is not None]
-        if "server/routes/messages.py" in files:
-            below = takewhile(lambda file: not file.startswith("server/"), files)
-            self.paths[" ".join(statement.split()[:3])] = {*below, "server/routes/messages.py"}
+        verb, _, rest = statement.partition(" ")
+        table = re.search(r"(?:INTO|FROM) (\w+)", rest)
+        if found := files_below(sys._getframe(1), self.ends):  # pyright: ignore[reportPrivateUsage]
+            self.paths[f"{verb} {table and table[1]}"] = found
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> type[WatchedConnection]:
+    monkeypatch.setattr(sqlite3, "Connection", WatchedConnection)
+    monkeypatch.setattr(WatchedConnection, "paths", {}, raising=False)
+    monkeypatch.setattr(WatchedConnection, "ends", (), raising=False)
+    return WatchedConnection
 
 
 async def test_from_a_sent_message_to_its_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, statements: type[WatchedConnection]
 ) -> None:
-    monkeypatch.setattr(sqlite3, "Connection", WatchedConnection)
-    monkeypatch.setattr(WatchedConnection, "paths", {}, raising=False)
+    statements.ends = ("server/routes/messages.py",)
     async with serving(tmp_path) as served, served.client() as client:
         answer = await client.post("/agent/messages", json={"content": "hello"})
         assert answer.status_code == 202
 
-    rows = {words: files for words, files in WatchedConnection.paths.items() if "INSERT" in words}
+    rows = {words: files for words, files in statements.paths.items() if "INSERT" in words}
     assert len(rows) >= 3
     for words, files in rows.items():
         assert len(files) <= 9, (words, sorted(files))
+
+
+async def test_from_an_event_of_a_run_to_a_client(
+    tmp_path: Path, statements: type[WatchedConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By way of the journal: into the run's buffer, its row, the feed, and out of the server."""
+    statements.ends = ("sessions/attempt/boundaries.py", "server/live/")
+    heard, sent = set[str](), set[str]()
+    project = Projector.entries
+
+    def note_event(projector: Projector, event: AgentEvent) -> tuple[Entry, ...]:
+        heard.update(files_below(sys._getframe(), ("events/emitter.py",)))  # pyright: ignore[reportPrivateUsage]
+        return project(projector, event)
+
+    monkeypatch.setattr(Projector, "entries", note_event)
+    async with serving(tmp_path) as served:
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            async def note_sent(message: Any) -> None:
+                if message["type"] == "http.response.body":
+                    sent.update(files_below(sys._getframe(), ("server/live/",)))  # pyright: ignore[reportPrivateUsage]
+                await send(message)
+
+            await served.app(scope, receive, note_sent)
+
+        async with listening(served, app=app) as address, address.client() as client:
+            sent_message = (await client.post("/agent/messages", json={"content": "add"})).json()
+            path = f"/agent/sessions/{sent_message['session']['id']}/events"
+            until = {"execution": sent_message["execution"]["id"]}
+            events = await client.get(path, params=until, timeout=60)
+            assert "agent.status" in events.text
+
+    assert heard
+    assert sent
+    stored, read = (statements.paths[f"{verb} agent_journal"] for verb in ("INSERT", "SELECT"))
+    way = {"journal/projector.py", "server/live/feed.py", "server/live/sse.py"}
+    way |= heard | stored | read | sent
+    assert len(way) <= 20, sorted(way)
