@@ -19,17 +19,6 @@ PARTICIPLE = re.compile(
     r"|lost|left|done|gone|built|bound|chosen|\w+ing"
 )
 NO_PARTICIPLES = {"string", "nothing", "ping", "mapping", "thinking", "unfinished", "pending"}
-NOT_YET = {
-    *("journal/payloads.py", "journal/schema.py", "journal/summaries.py", "server/live/sse.py"),
-    *("sessions/attempt/steering.py", "sessions/attempt/subagents.py", "sessions/log.py"),
-    *("sessions/ledger/open_step.py", "sessions/ledger/recovery.py"),
-    *("sessions/ledger/session_ledger.py", "sessions/narration.py", "sessions/snapshot_chain.py"),
-    *("sessions/views/hints.py", "stores/counting.py", "stores/lane.py", "stores/rows.py"),
-    *("stores/postgres/postgres_lane.py", "stores/session_rows.py"),
-    "stores/sqlite/sqlite_lane.py",
-}
-"""Files with old names; none is added here."""
-NOT_YET_CLASSES = {"Document", "Driver", "LiveText", "_Open", "_StoredCall"}
 
 
 def name_of(path: Path) -> str:
@@ -46,7 +35,7 @@ def functions_of(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_module_is_a_noun(path: Path) -> None:
-    assert not path.stem.endswith("ing") or name_of(path) in NOT_YET
+    assert not path.stem.endswith("ing")
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -58,7 +47,7 @@ def test_no_function_is_named_by_a_lone_participle(path: Path) -> None:
         if PARTICIPLE.fullmatch(word) and "_" not in word and word not in NO_PARTICIPLES
     ]
 
-    assert lone == [] or name_of(path) in NOT_YET
+    assert lone == []
 
 
 def test_no_class_of_these_rooms_shares_its_name() -> None:
@@ -73,4 +62,4 @@ def test_no_class_of_these_rooms_shares_its_name() -> None:
         if len(files) > 1 and any(file.startswith(ROOMS) for file in files)
     }
 
-    assert shared.keys() <= NOT_YET_CLASSES
+    assert shared == {}

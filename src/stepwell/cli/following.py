@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.live_text import LiveText
+from stepwell.cli.live_text import LiveTextPrinter
 from stepwell.cli.terminal import line_of
 from stepwell.continuation import StopReason
 from stepwell.messages import INCOMPLETE
@@ -49,7 +49,7 @@ class Following:
         max_seconds: float | None = None,
         is_interrupted: bool = False,
     ) -> None:
-        self.live = LiveText(execution_id, sys.stdout, sys.stderr, is_quiet=is_quiet)
+        self.live = LiveTextPrinter(execution_id, sys.stdout, sys.stderr, is_quiet=is_quiet)
         self.has_timed_out = False
         self._background = background
         self._talk = talk

@@ -44,7 +44,7 @@ class StepText:
         return new
 
 
-class LiveText:
+class LiveTextPrinter:
     """Tells the envelopes of one execution."""
 
     def __init__(

@@ -212,7 +212,7 @@ def retry_text(event: InferenceRetryScheduled) -> str:
     )
 
 
-def failed(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
+def failed_status(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
     """The execution failed; why it stopped was told with the decision before."""
     outcome = run.outcome
     is_known = outcome is not None and outcome.stop_reason is not None
@@ -225,7 +225,7 @@ def failed(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
     )
 
 
-def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
+def final_status(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
     """The execution ended, or waits."""
     was_cut_off = event.outcome is None and event.status is AgentStatus.CANCELLED
     in_words = _CUT_OFF if was_cut_off else _in_words(event.outcome, event.status)
@@ -238,12 +238,12 @@ def finished(run: TrackedExecution, event: AgentFinished) -> StatusPayload:
         reason=reason,
         error=reason if is_failed else None,
         last_response=event.final_response,
-        waits_for=tuple(_waiting(asked) for asked in event.waits_for),
+        waits_for=tuple(_waiting_for(asked) for asked in event.waits_for),
         usage=event.total_usage,
     )
 
 
-def decided(run: TrackedExecution, event: ContinuationEvaluated) -> StatusPayload:
+def decided_status(run: TrackedExecution, event: ContinuationEvaluated) -> StatusPayload:
     """The execution ended, or waits, as far as its last decision says: for those who listen to no
     event of the end."""
     outcome = event.outcome
@@ -285,7 +285,7 @@ def _in_words(outcome: ContinuationOutcome | None, status: AgentStatus) -> str |
     return outcome.explain(status).splitlines()[0] if decisive is None else decisive.reason
 
 
-def _waiting(asked: Mapping[str, Any]) -> Waiting:
+def _waiting_for(asked: Mapping[str, Any]) -> Waiting:
     return Waiting(
         question_id=str(asked.get("question_id", "")),
         kind=str(asked.get("kind", "")),

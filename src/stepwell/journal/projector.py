@@ -197,7 +197,7 @@ class Projector:
         if self._config.include_continuation_trace:
             self._add(run, EnvelopeType.CONTINUATION, payloads.continuation(run, event), event.at)
         if not event.outcome.should_continue:
-            run.unsent_end = (payloads.decided(run, event), event.at)
+            run.unsent_end = (payloads.decided_status(run, event), event.at)
 
     def _add_text(self, run: TrackedExecution, event: StreamEventReceived) -> None:
         if run.status.is_terminal or not self._config.include_stream_chunks:
@@ -254,7 +254,7 @@ class Projector:
         self._close(run, event.at)
         run.unsent_end = None
         run.steps = event.steps_completed
-        self._follow(run, payloads.failed(run, event), event.at)
+        self._follow(run, payloads.failed_status(run, event), event.at)
 
     def _finish(self, run: TrackedExecution, event: AgentFinished) -> None:
         self._close(run, event.at)
@@ -262,7 +262,7 @@ class Projector:
         run.steps = event.total_steps
         has_failed = run.status is BroadcastStatus.FAILED and event.status is AgentStatus.FAILED
         if not has_failed:
-            self._follow(run, payloads.finished(run, event), event.at)
+            self._follow(run, payloads.final_status(run, event), event.at)
 
     def _follow(self, run: TrackedExecution, payload: StatusPayload, at: datetime) -> None:
         """Add a status that an event brings, if statuses follow from events."""

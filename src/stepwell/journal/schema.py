@@ -73,7 +73,7 @@ def envelope_typescript() -> str:
         "// Made from the classes in stepwell.journal.envelope; do not edit.\n\n"
         f"{_comment(schema)}export type AgentEnvelope =\n{union};\n"
     )
-    return "\n".join([head, *(_declared(name, it) for name, it in schema["$defs"].items())])
+    return "\n".join([head, *(_declaration(name, it) for name, it in schema["$defs"].items())])
 
 
 def write_files() -> None:
@@ -127,7 +127,7 @@ def _without_default(field: Mapping[str, Any]) -> Schema:
 # TypeScript
 
 
-def _declared(name: str, schema: Schema) -> str:
+def _declaration(name: str, schema: Schema) -> str:
     if "enum" in schema:
         words = " | ".join(json.dumps(word) for word in schema["enum"])
         return f"{_comment(schema)}export type {name} = {words};\n"

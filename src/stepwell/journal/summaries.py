@@ -41,7 +41,7 @@ def args_summary(args: Mapping[str, Any]) -> str:
     "text: 'a text of more than thirty..."
     """
     return ", ".join(
-        f"{_clipped(_key(name), LONGEST_ARGUMENT)}: {_clipped(_shown(value), LONGEST_ARGUMENT)}"
+        f"{_truncate(_key(name), LONGEST_ARGUMENT)}: {_truncate(_as_text(value), LONGEST_ARGUMENT)}"
         for name, value in islice(_items_of(args), MOST_ARGUMENTS)
     )
 
@@ -54,7 +54,7 @@ def result_summary(value: Any, note: str = "") -> str | None:
     """
     if value is None:
         return note or None
-    text = _clipped(value if isinstance(value, str) else _as_json(value), LONGEST_RESULT)
+    text = _truncate(value if isinstance(value, str) else _as_json(value), LONGEST_RESULT)
     return f"{text}\n\n{note}" if note else text
 
 
@@ -67,7 +67,7 @@ def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
     return _Plain(longest_text, MOST_VALUES).mapping(_items_of(args), 0)
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     # One character more than fits, so that clipping still sees what was too long.
     return f"'{value[:LONGEST_ARGUMENT]}'" if isinstance(value, str) else _as_json(value)
 
@@ -77,7 +77,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
-def _clipped(text: str, longest: int) -> str:
+def _truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - len(DOTS)]}{DOTS}"
 
 

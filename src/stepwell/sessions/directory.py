@@ -16,7 +16,7 @@ from stepwell.agent.plan import AgentPlan
 from stepwell.drivers import BindableDriver
 from stepwell.errors import AgentNotFoundError, ConfigurationError
 from stepwell.models.attempts import name_of
-from stepwell.sessions.attempt.steering import steering_hooks
+from stepwell.sessions.attempt.steer_hook import steering_hooks
 from stepwell.sessions.ledger.session_ledger import SessionLedger
 from stepwell.tools import ToolEffect, ToolExecutor, Tools
 

@@ -27,7 +27,7 @@ from stepwell.messages import INCOMPLETE
 from stepwell.sessions.ids import nearby_id
 from stepwell.sessions.log import Note
 from stepwell.sessions.records import EventType, Execution, MessageRole, SessionMessage
-from stepwell.sessions.views.hints import explained, prompt_of
+from stepwell.sessions.views.hints import explain_stop, prompt_of
 from stepwell.state import AgentState, StepExecution, ToolExecution, ToolOutcome
 
 LONGEST_ERROR = 500
@@ -96,13 +96,13 @@ class Narrator:
             case InferenceRetryScheduled():
                 return self._waits_for_provider(event)
             case ToolCallStarted():
-                return self._called(event.tool, event.args, event.call_id, event.at)
+                return self._call_note(event.tool, event.args, event.call_id, event.at)
             case ToolCallBlocked():
-                return self._refused(event)
+                return self._refusal_note(event)
             case ToolCallCompleted():
                 outcome = ToolOutcome(event.outcome)
                 text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
-                result = _told_result(outcome, event.duration_ms, event.value, event.error)
+                result = _result_data(outcome, event.duration_ms, event.value, event.error)
                 return self._came_to(event.tool, event.call_id, text, event.at, result)
             case _:
                 return None
@@ -111,7 +111,7 @@ class Narrator:
         """A call has its result."""
         error = ran.text if ran.is_error else None
         text = _result(ran.call.name, ran.outcome, ran.duration_seconds, error)
-        result = _told_result(ran.outcome, ran.duration_seconds * 1000, ran.value, error)
+        result = _result_data(ran.outcome, ran.duration_seconds * 1000, ran.value, error)
         return self._came_to(ran.call.name, ran.call.id, text, ran.completed_at, result)
 
     def more_of(self, recorded: StepExecution) -> tuple[str, Mapping[str, Any]]:
@@ -120,11 +120,11 @@ class Narrator:
         step, id = recorded.step, self._message_id(EventType.STEP_COMPLETED, recorded.number)
         if not step.has_tool_calls or not step.text:
             return id, {}
-        return id, {"text": _clipped(step.text, LONGEST_TEXT)}
+        return id, {"text": _truncate(step.text, LONGEST_TEXT)}
 
-    def paused(self, state: AgentState, at: datetime) -> Note:
+    def pause_note(self, state: AgentState, at: datetime) -> Note:
         """What the execution waits for."""
-        asked = list(told_pending(state))
+        asked = list(pending_data(state))
         names = [entry["call_id"] or entry["kind"] for entry in asked]
         return self.note(
             EventType.EXECUTION_PAUSED,
@@ -135,7 +135,7 @@ class Narrator:
             metadata={"pending": asked},
         )
 
-    def ended(self, state: AgentState, status: ExecutionStatus, at: datetime) -> list[Note]:
+    def end_notes(self, state: AgentState, status: ExecutionStatus, at: datetime) -> list[Note]:
         """The answer, and why it ended if it is not simply done."""
         reason = None if state.stop is None else state.stop.stop_reason
         metadata = {"status": str(status), "stop_reason": reason and str(reason)}
@@ -159,10 +159,10 @@ class Narrator:
                 )
             )
         if status is not ExecutionStatus.COMPLETED:
-            said.append(self.ended_with(status, explained(state), at, metadata))
+            said.append(self.end_note(status, explain_stop(state), at, metadata))
         return said
 
-    def ended_with(
+    def end_note(
         self, status: ExecutionStatus, text: str, at: datetime, metadata: Mapping[str, Any]
     ) -> Note:
         """The end of an execution that did not complete, in words for a person."""
@@ -176,7 +176,7 @@ class Narrator:
         number, failed = event.step_number, event.error_count > 0
         text = f"Step {number} done in {_seconds(event.duration_ms / 1000)}"
         if failed:
-            text = f"Step {number} failed: {_clipped('; '.join(event.errors))}"
+            text = f"Step {number} failed: {_truncate('; '.join(event.errors))}"
         return self.note(
             EventType.STEP_COMPLETED,
             text,
@@ -190,13 +190,13 @@ class Narrator:
         text = retry_text(event)
         return self.note(
             EventType.STEP_STARTED,
-            _clipped(text[0].upper() + text[1:]),
+            _truncate(text[0].upper() + text[1:]),
             event.at,
             parts=(event.step_number, event.inference_id, "attempt", event.attempt),
             metadata={"step_number": event.step_number, "attempt": event.attempt},
         )
 
-    def _called(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Note:
+    def _call_note(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Note:
         summary = args_summary(args)
         return self.note(
             EventType.TOOL_CALLED,
@@ -211,10 +211,10 @@ class Narrator:
             },
         )
 
-    def _refused(self, event: ToolCallBlocked) -> Note:
-        text = f"{event.tool} was not allowed: {_clipped(event.reason)}"
+    def _refusal_note(self, event: ToolCallBlocked) -> Note:
+        text = f"{event.tool} was not allowed: {_truncate(event.reason)}"
         error = f"Error: Blocked: {event.reason}"
-        result = _told_result(ToolOutcome.BLOCKED, 0.0, None, error)
+        result = _result_data(ToolOutcome.BLOCKED, 0.0, None, error)
         return self._came_to(event.tool, event.call_id, text, event.at, result)
 
     def _came_to(
@@ -235,7 +235,7 @@ class Narrator:
         )
 
 
-def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
+def pending_data(state: AgentState) -> tuple[dict[str, Any], ...]:
     """What a paused execution waits for, as its row and its clients have it."""
     return tuple(
         {
@@ -250,7 +250,7 @@ def told_pending(state: AgentState) -> tuple[dict[str, Any], ...]:
     )
 
 
-def counted(row: Execution, state: AgentState) -> Execution:
+def with_usage(row: Execution, state: AgentState) -> Execution:
     """The row with what its state has used so far."""
     usage = state.usage
     return replace(
@@ -268,7 +268,7 @@ def counted(row: Execution, state: AgentState) -> Execution:
     )
 
 
-def decided(row: Execution, outcome: ContinuationOutcome | None) -> Execution:
+def with_decision(row: Execution, outcome: ContinuationOutcome | None) -> Execution:
     """The row with the decision that ended or paused it, which explains the stop."""
     if outcome is None:
         return row
@@ -294,12 +294,12 @@ def answer_of(state: AgentState) -> str | None:
     return None if output is None else json.encode(output).decode()
 
 
-def _told_result(
+def _result_data(
     outcome: ToolOutcome, duration_ms: float, value: Any, error: str | None
 ) -> dict[str, Any]:
     """What a call came to, as its envelope says it."""
     return {
-        **({} if error is None else {"error": _clipped(error)}),
+        **({} if error is None else {"error": _truncate(error)}),
         "outcome": str(outcome),
         "success": outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING),
         "duration_ms": round(duration_ms, 3),
@@ -314,12 +314,12 @@ def _result(tool: str, outcome: ToolOutcome, seconds: float, error: str | None) 
         return f"{tool} done in {_seconds(seconds)}"
     if outcome is ToolOutcome.UNKNOWN:
         return f"{tool}: whether it took effect is not known"
-    return f"{tool} failed: {_clipped(error.removeprefix('Error: '))}"
+    return f"{tool} failed: {_truncate(error.removeprefix('Error: '))}"
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
-def _clipped(text: str, longest: int = LONGEST_ERROR) -> str:
+def _truncate(text: str, longest: int = LONGEST_ERROR) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -116,7 +116,7 @@ class SnapshotChain:
         self._whole_size = len(_SERIALIZER.to_json(state).decode())
         return chain > self._growth * self._whole_size
 
-    def stored(self, snapshot: Snapshot, state: AgentState) -> None:
+    def mark_stored(self, snapshot: Snapshot, state: AgentState) -> None:
         """It is committed; the next one follows it."""
         size = len(snapshot.state_json)
         whole, increments = self._sizes

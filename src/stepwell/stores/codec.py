@@ -13,7 +13,7 @@ from stepwell.errors import SerializationError
 from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.tables import fields_of
-from stepwell.stores.types import SQLITE, Document, ExactDocument, Id, UtcTime
+from stepwell.stores.types import SQLITE, ExactDocument, Id, JsonDocument, UtcTime
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Convert = Callable[[Any], Any]
@@ -141,7 +141,7 @@ def time_reader(dialect: str) -> Callable[[Any], datetime]:
 def _writer(column: Column[Any], dialect: str) -> Convert:
     if isinstance(column.type, UtcTime):
         return iso_time if dialect == SQLITE else _as_is
-    if isinstance(column.type, Document):
+    if isinstance(column.type, JsonDocument):
         return json_of
     if isinstance(column.type, Id):
         return clean_text if dialect == SQLITE else _uuid
@@ -151,7 +151,7 @@ def _writer(column: Column[Any], dialect: str) -> Convert:
 def _reader(column: Column[Any], dialect: str) -> Convert | None:
     if dialect != SQLITE:
         return _utc if isinstance(column.type, UtcTime) else None
-    if isinstance(column.type, Document):
+    if isinstance(column.type, JsonDocument):
         return msgspec.json.decode
     return _truth if isinstance(column.type, Boolean) else None
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select, union_all
 
 from stepwell.sessions.ports import ExecutionFilter
-from stepwell.stores.rows import before, given, literally, records_of
+from stepwell.stores.rows import before, literally, parameter, records_of
 from stepwell.stores.tables import LISTED, UNFINISHED, executions, sessions
 
 _HEAD = executions.alias("head")
@@ -22,7 +22,7 @@ def executions_query(
     conditions: list[Any] = [executions.c.parent_execution_id.is_(None)]
     for name in ("status", "agent_type"):
         if (value := getattr(which, name)) is not None:
-            conditions.append(executions.c[name] == given(f"only_{name}"))
+            conditions.append(executions.c[name] == parameter(f"only_{name}"))
             values[f"only_{name}"] = value
     if cursor is not None:
         conditions.append(before(executions, "created_at"))
@@ -30,16 +30,21 @@ def executions_query(
     is_over = which.status is None or which.status.is_terminal
     # Few are unfinished, and they may be the oldest: they have indexes of their own.
     listed = literally(f"agent_executions.{LISTED if is_over else UNFINISHED}")
-    in_tenant = (executions.c.tenant_id == given("tenant"), listed, *conditions)
+    in_tenant = (executions.c.tenant_id == parameter("tenant"), listed, *conditions)
     if which.user_id is None:
         unfinished = () if is_over else (executions.c.user_id.is_not(None),)
         return _newest(records_of(executions).where(*in_tenant, *unfinished)), values
     values["only_user_id"] = which.user_id
     ids = select(executions.c.id)
     own = ids.where(
-        *in_tenant, executions.c.user_id == given("only_user_id"), executions.c.session_id.is_(None)
+        *in_tenant,
+        executions.c.user_id == parameter("only_user_id"),
+        executions.c.session_id.is_(None),
     )
-    theirs = (sessions.c.tenant_id == given("tenant"), sessions.c.user_id == given("only_user_id"))
+    theirs = (
+        sessions.c.tenant_id == parameter("tenant"),
+        sessions.c.user_id == parameter("only_user_id"),
+    )
     in_own_sessions = ids.join(sessions, sessions.c.id == executions.c.session_id).where(
         *theirs, *conditions, *(() if is_over else (listed,))
     )
@@ -49,7 +54,7 @@ def executions_query(
 
 def _newest(query: Any) -> Any:
     newest_first = query.order_by(executions.c.created_at.desc(), executions.c.id.desc())
-    return newest_first.limit(given("most"))
+    return newest_first.limit(parameter("most"))
 
 
 def statuses_query(session_ids: Sequence[str]) -> tuple[Any, dict[str, Any]]:
@@ -71,4 +76,4 @@ def statuses_query(session_ids: Sequence[str]) -> tuple[Any, dict[str, Any]]:
         .scalar_subquery()
     )
     query = select(sessions.c.id, func.coalesce(head.correlate(sessions), last))
-    return query.where(sessions.c.id.in_([given(name) for name in values])), values
+    return query.where(sessions.c.id.in_([parameter(name) for name in values])), values

@@ -18,15 +18,15 @@ from stepwell.stores.codec import json_of
 from stepwell.stores.execution_queries import executions_query, statuses_query
 from stepwell.stores.rows import (
     KEY,
-    adding,
     after,
-    bound,
     by_id,
-    given,
+    column_parameter,
+    insert_into,
     literally,
     logger,
+    parameter,
     records_of,
-    saving,
+    update_all,
 )
 from stepwell.stores.session_rows import SessionRowsMixin
 
@@ -41,14 +41,14 @@ _IN_ORDER = (_C.created_at, _C.id)
 
 _EXECUTION = records_of(t.executions).where(by_id(t.executions))
 _LOCKED = _EXECUTION.with_for_update(key_share=True)
-_ADD = adding(t.executions)
+_ADD = insert_into(t.executions)
 
-_OWN = and_(by_id(t.executions), _C.attempt == given("own_attempt"))
+_OWN = and_(by_id(t.executions), _C.attempt == parameter("own_attempt"))
 # To set the session would make SQLite look at every row of it that refers to the execution.
 _NEVER_CHANGE = ("created_at", "session_id", "parent_execution_id")
-_GIVEN_REQUEST = bound(t.executions, "cancel_requested")
+_GIVEN_REQUEST = column_parameter(t.executions, "cancel_requested")
 _SAVE = (
-    saving(t.executions, (*_NEVER_CHANGE, "attempt", "cancel_requested"))
+    update_all(t.executions, (*_NEVER_CHANGE, "attempt", "cancel_requested"))
     .where(_OWN)
     .values(
         # A stale write never clears a request to cancel; only what is over and begins again does.
@@ -66,20 +66,20 @@ _CLAIM = (
         status=literally("'running'"),
         crashes=case((_RUNNING, _C.crashes + 1), else_=_C.crashes),
         attempt=_C.attempt + 1,
-        worker_id=bound(t.executions, "worker_id"),
-        started_at=func.coalesce(_C.started_at, bound(t.executions, "started_at")),
-        updated_at=bound(t.executions, "updated_at"),
+        worker_id=column_parameter(t.executions, "worker_id"),
+        started_at=func.coalesce(_C.started_at, column_parameter(t.executions, "started_at")),
+        updated_at=column_parameter(t.executions, "updated_at"),
     )
     .returning(*t.executions.c)
 )
 _USER_MESSAGES = (
     select(func.count())
-    .where(t.messages.c.agent_execution_id == given("execution"))
+    .where(t.messages.c.agent_execution_id == parameter("execution"))
     .where(t.messages.c.role == literally("'user'"))
 )
 _DISOWN = update(t.executions).where(_OWN, _RUNNING).values(worker_id=literally("NULL"))
 _HELD = select(_C.id, _C.attempt, _C.cancel_requested).where(
-    _C.worker_id == given("worker"), _RUNNING, _TOP
+    _C.worker_id == parameter("worker"), _RUNNING, _TOP
 )
 # So that no partial index fits: a server without statistics would go through all that run for the
 # one that has this id.
@@ -99,23 +99,23 @@ _MOVED_BY_STEPS = (
 _SAVE_PROGRESS = (
     update(t.executions)
     .where(_IS_RUN_HERE)
-    .values({name: bound(t.executions, name) for name in _MOVED_BY_STEPS})
+    .values({name: column_parameter(t.executions, name) for name in _MOVED_BY_STEPS})
     .returning(*_WITH_COUNT)
 )
 _OPEN = (
     records_of(t.executions)
-    .where(_C.session_id == given("session"), _TOP, _UNFINISHED)
+    .where(_C.session_id == parameter("session"), _TOP, _UNFINISHED)
     .order_by(*_IN_ORDER)
 )
 _FILTERS = {
-    "session": _C.session_id == given("session"),
-    "parent": _C.parent_execution_id == given("parent"),
+    "session": _C.session_id == parameter("session"),
+    "parent": _C.parent_execution_id == parameter("parent"),
     "cursor_id": after(t.executions, "created_at"),
 }
 
 
 def _list_query(filters: tuple[str, ...]) -> Any:
-    query = records_of(t.executions).order_by(*_IN_ORDER).limit(given("most"))
+    query = records_of(t.executions).order_by(*_IN_ORDER).limit(parameter("most"))
     return query.where(*(_FILTERS[name] for name in filters))
 
 
@@ -125,7 +125,7 @@ _LISTINGS = {
 _COUNT_OF_USER = (
     records_of(t.executions)
     .with_only_columns(func.count())
-    .where(_C.tenant_id == given("tenant"), _C.user_id == given("user"))
+    .where(_C.tenant_id == parameter("tenant"), _C.user_id == parameter("user"))
     .where(_TOP, _UNFINISHED)
 )
 _COUNTS = (
@@ -257,14 +257,14 @@ class ExecutionRowsMixin(SessionRowsMixin):
         names = tuple(name for name, value in wanted.items() if value is not None)
         values = {**wanted, "cursor_time": time, "most": limit}
         codec, query = self._codecs.execution, _LISTINGS[names]
-        return await self._listed(codec, self._run, query, **values)
+        return await self._list(codec, self._run, query, **values)
 
     async def newest_executions(
         self, which: ExecutionFilter, *, before: tuple[datetime, str] | None = None, limit: int
     ) -> Sequence[Execution]:
         """Newest first by ``(created_at, id)``, those before that pair."""
         query, values = executions_query(which, before, limit)
-        return await self._listed(self._codecs.execution, self._scan, query, **values)
+        return await self._list(self._codecs.execution, self._scan, query, **values)
 
     async def session_statuses(
         self, session_ids: Sequence[str], /

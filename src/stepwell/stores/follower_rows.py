@@ -11,13 +11,13 @@ from stepwell.sessions.bus import OpenText
 from stepwell.sessions.records import ApiKeyRecord, Session
 from stepwell.stores import tables as t
 from stepwell.stores.codec import RecordCodec
-from stepwell.stores.counting import CountedRows
-from stepwell.stores.rows import given, records_of
+from stepwell.stores.rows import parameter, records_of
+from stepwell.stores.session_counters import CountedRows
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 
 def _with_news(function: Any) -> Any:
-    known = function(given("known")).table_valued("key", "value")
+    known = function(parameter("known")).table_valued("key", "value")
     sessions = t.sessions.c
     return (
         select(sessions.id)
@@ -27,7 +27,7 @@ def _with_news(function: Any) -> Any:
 
 
 def _by_id(table: Table, function: Any) -> Any:
-    ids = function(given("ids")).table_valued("value")
+    ids = function(parameter("ids")).table_valued("value")
     return records_of(table).where(table.c.id.in_(select(cast(ids.c.value, table.c.id.type))))
 
 
@@ -43,7 +43,7 @@ _KEYS = {dialect: _by_id(t.api_keys, function) for dialect, function in _LISTS.i
 
 _TEXTS = t.open_texts
 _TEXT_CODECS = {dialect: RecordCodec(OpenText, _TEXTS, dialect) for dialect in _LISTS}
-_OPEN_TEXTS = records_of(_TEXTS).where(_TEXTS.c.session_id == given("session"))
+_OPEN_TEXTS = records_of(_TEXTS).where(_TEXTS.c.session_id == parameter("session"))
 
 
 def _upsert(insert: Any) -> Any:
@@ -58,7 +58,7 @@ def _upsert(insert: Any) -> Any:
 
 
 _SAVE_TEXT = {SQLITE: _upsert(sqlite.insert), POSTGRESQL: _upsert(postgresql.insert)}
-_FORGET_TEXT = delete(_TEXTS).where(_TEXTS.c.execution_id == given("execution"))
+_FORGET_TEXT = delete(_TEXTS).where(_TEXTS.c.execution_id == parameter("execution"))
 
 
 class FollowerRowsMixin(CountedRows):

@@ -34,7 +34,7 @@ from stepwell.sessions.records import (
 )
 from stepwell.stores import tables
 from stepwell.stores.codec import Record, RecordCodec, bind_value, is_uuid, time_reader
-from stepwell.stores.lane import Lane, Row
+from stepwell.stores.connection import DatabaseConnection, Row
 from stepwell.stores.search_turns import SEARCH_SECONDS
 from stepwell.stores.types import SQLITE
 
@@ -74,21 +74,23 @@ class Codecs(Struct, frozen=True, eq=False):
 class Rows:
     """A transaction's access to one lane."""
 
-    def __init__(self, lane: Lane, codecs: Codecs, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, lane: DatabaseConnection, codecs: Codecs, tell: Callable[[str], None]
+    ) -> None:
         self._lane = lane
         self._codecs = codecs
         self._tell = tell
 
-    async def _run(self, statement: ClauseElement, **values: Any) -> list[Row]:
-        return await self._lane.rows(statement, self._bound(values))
+    def _run(self, statement: ClauseElement, **values: Any) -> Awaitable[list[Row]]:
+        return self._lane.rows(statement, self._bind(values))
 
     async def _scan(self, statement: ClauseElement, **values: Any) -> list[Row]:
-        return await self._lane.scan(statement, self._bound(values))
+        return await self._lane.scan(statement, self._bind(values))
 
     async def _search(self, statement: ClauseElement, **values: Any) -> list[Row]:
-        return await self._lane.search(statement, self._bound(values), SEARCH_SECONDS)
+        return await self._lane.search(statement, self._bind(values), SEARCH_SECONDS)
 
-    def _bound(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _bind(self, values: dict[str, Any]) -> dict[str, Any]:
         dialect = self._lane.dialect
         return {name: bind_value(value, dialect) for name, value in values.items()}
 
@@ -107,7 +109,7 @@ class Rows:
     ) -> list[Record]:
         return codec.records(await self._run(statement, **values))
 
-    async def _listed(
+    async def _list(
         self,
         codec: RecordCodec[Record],
         fetch: Callable[..., Awaitable[list[Row]]],
@@ -143,7 +145,7 @@ def literally(sql: str) -> Any:
     return words
 
 
-def given(name: str) -> Any:
+def parameter(name: str) -> Any:
     """A value that goes along under that name."""
     value: BindParameter[Any] = bindparam(name)
     return value
@@ -154,18 +156,18 @@ def records_of(table: Table) -> Any:
     return select(*tables.fields_of(table))
 
 
-def adding(table: Table) -> Insert:
+def insert_into(table: Table) -> Insert:
     """The insertion of whole records."""
     return insert(table)
 
 
-def saving(table: Table, but: Sequence[str]) -> Update:
+def update_all(table: Table, but: Sequence[str]) -> Update:
     """Sets all columns but these; without a condition yet."""
     names = [column.name for column in table.c if column.name not in {"id", "tenant_id", *but}]
-    return update(table).values({name: bound(table, name) for name in names})
+    return update(table).values({name: column_parameter(table, name) for name in names})
 
 
-def bound(table: Table, column: str, name: str | None = None) -> Any:
+def column_parameter(table: Table, column: str, name: str | None = None) -> Any:
     """A value of that column, under the column's name or another."""
     return bindparam(name or column, type_=table.c[column].type)
 
@@ -181,4 +183,6 @@ def after(table: Table, time: str) -> ColumnElement[bool]:
 
 
 def _cursor(table: Table, time: str) -> Any:
-    return tuple_(bound(table, time, "cursor_time"), bound(table, "id", "cursor_id"))
+    return tuple_(
+        column_parameter(table, time, "cursor_time"), column_parameter(table, "id", "cursor_id")
+    )

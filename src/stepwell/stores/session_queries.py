@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import SessionFilter
-from stepwell.stores.rows import before, given, literally, records_of
+from stepwell.stores.rows import before, literally, parameter, records_of
 from stepwell.stores.tables import messages, sessions
 from stepwell.stores.types import SQLITE
 
@@ -24,10 +24,10 @@ def sessions_query(
     """Return the statement and its parameters. Raises ``RefusedError`` if the search has too many
     words or a word that is too long."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
-    query = records_of(sessions).where(sessions.c.tenant_id == given("tenant"))
+    query = records_of(sessions).where(sessions.c.tenant_id == parameter("tenant"))
     for name in ("user_id", "status", "agent_type"):
         if (value := getattr(which, name)) is not None:
-            query = query.where(sessions.c[name] == given(f"only_{name}"))
+            query = query.where(sessions.c[name] == parameter(f"only_{name}"))
             values[f"only_{name}"] = value
     for place, word in enumerate(words_of(which.search)):
         query = query.where(_says(f"word_{place}", dialect))
@@ -36,7 +36,7 @@ def sessions_query(
         query = query.where(before(sessions, "updated_at"))
         values["cursor_time"], values["cursor_id"] = cursor
     newest = query.order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
-    return newest.limit(given("most")), values
+    return newest.limit(parameter("most")), values
 
 
 def words_of(search: str | None) -> list[str]:
@@ -65,7 +65,7 @@ def contains(text: str | None, word: str) -> bool:
 
 
 def _says(name: str, dialect: str) -> ColumnElement[bool]:
-    word = given(name)
+    word = parameter(name)
     said = (
         select(literally("1"))
         .where(messages.c.session_id == sessions.c.id)

@@ -10,22 +10,22 @@ from sqlalchemy import func, select
 from stepwell.sessions.ports import NewEntry, SessionFilter, session_topic
 from stepwell.sessions.records import EventType, Session, SessionMessage, StoredEntry
 from stepwell.stores import tables as t
-from stepwell.stores.counting import CountedRows
+from stepwell.stores.connection import Row
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.lane import Row
 from stepwell.stores.rows import (
     KEY,
-    adding,
     after,
     before,
-    bound,
     by_id,
-    given,
+    column_parameter,
+    insert_into,
     literally,
     logger,
+    parameter,
     records_of,
-    saving,
+    update_all,
 )
+from stepwell.stores.session_counters import CountedRows
 from stepwell.stores.session_queries import sessions_query
 
 _TICK = timedelta(microseconds=1)
@@ -36,36 +36,38 @@ _SESSION = records_of(t.sessions).where(by_id(t.sessions))
 # Weaker than FOR UPDATE, as every writer but a deleting one: rows that point to the session can be
 # added meanwhile, so two that do both can't block each other.
 _LOCKED = _SESSION.with_for_update(key_share=True)
-_ADD = adding(t.sessions)
-_SAVE = saving(t.sessions, ("created_at", "last_seq", "last_message_at")).where(by_id(t.sessions))
-_SAVE_WITH_COUNTERS = saving(t.sessions, ("created_at",)).where(by_id(t.sessions))
+_ADD = insert_into(t.sessions)
+_SAVE = update_all(t.sessions, ("created_at", "last_seq", "last_message_at")).where(
+    by_id(t.sessions)
+)
+_SAVE_WITH_COUNTERS = update_all(t.sessions, ("created_at",)).where(by_id(t.sessions))
 
-_ADD_MESSAGE = adding(t.messages)
+_ADD_MESSAGE = insert_into(t.messages)
 _MESSAGE = records_of(t.messages).where(by_id(t.messages))
 _BY_KEY = records_of(t.messages).where(
-    t.messages.c.tenant_id == bound(t.messages, "tenant_id", "tenant"),
-    t.messages.c.idempotency_key == bound(t.messages, "idempotency_key", "key"),
+    t.messages.c.tenant_id == column_parameter(t.messages, "tenant_id", "tenant"),
+    t.messages.c.idempotency_key == column_parameter(t.messages, "idempotency_key", "key"),
 )
-_OF_SESSION = records_of(t.messages).where(t.messages.c.session_id == given("session"))
+_OF_SESSION = records_of(t.messages).where(t.messages.c.session_id == parameter("session"))
 _TIME_UP = (t.messages.c.created_at, t.messages.c.id)
 _TIME_DOWN = (t.messages.c.created_at.desc(), t.messages.c.id.desc())
-_LAST = _OF_SESSION.order_by(*_TIME_DOWN).limit(given("most"))
+_LAST = _OF_SESSION.order_by(*_TIME_DOWN).limit(parameter("most"))
 _BEFORE = _LAST.where(before(t.messages, "created_at"))
-_FIRST = _OF_SESSION.order_by(*_TIME_UP).limit(given("most"))
+_FIRST = _OF_SESSION.order_by(*_TIME_UP).limit(parameter("most"))
 _AFTER = _FIRST.where(after(t.messages, "created_at"))
 _SPOKEN_TO = (
     records_of(t.messages)
-    .where(t.messages.c.agent_execution_id == given("execution"))
+    .where(t.messages.c.agent_execution_id == parameter("execution"))
     .where(literally("role") == literally("'user'"))
     .order_by(*_TIME_UP)
 )
-_ADD_ENTRY = adding(t.journal)
+_ADD_ENTRY = insert_into(t.journal)
 _SEQ_AT = t.fields_of(t.journal).index(t.journal.c.seq)
 _EVENTS_AFTER = (
     records_of(t.journal)
-    .where(t.journal.c.session_id == given("session"), t.journal.c.seq > given("after"))
+    .where(t.journal.c.session_id == parameter("session"), t.journal.c.seq > parameter("after"))
     .order_by(t.journal.c.seq)
-    .limit(given("most"))
+    .limit(parameter("most"))
 )
 _RANGE = select(
     t.sessions.c.last_seq,
@@ -96,15 +98,15 @@ class SessionRowsMixin(CountedRows):
         """Its fields as they are now, but for the two counters."""
         counters = self._counters.get(session.id)
         if counters is None or not counters.changed:
-            await self._lane.rows(_SAVE, self._saved(session))
+            await self._lane.rows(_SAVE, self._saved_values(session))
             return
         counted = replace(
             session, last_seq=counters.last_seq, last_message_at=counters.last_message_at
         )
-        await self._lane.rows(_SAVE_WITH_COUNTERS, self._saved(counted))
+        await self._lane.rows(_SAVE_WITH_COUNTERS, self._saved_values(counted))
         counters.changed = False
 
-    def _saved(self, session: Session) -> dict[str, Any]:
+    def _saved_values(self, session: Session) -> dict[str, Any]:
         return {**self._codecs.session.values(session), KEY: session.id}
 
     async def sessions(
@@ -114,7 +116,7 @@ class SessionRowsMixin(CountedRows):
         await self.write_counters()
         query, values = sessions_query(which, before, limit, self._lane.dialect)
         fetch = self._scan if which.search is None else self._search
-        return await self._listed(self._codecs.session, fetch, query, **values)
+        return await self._list(self._codecs.session, fetch, query, **values)
 
     async def add_messages(
         self, session: Session, messages: Sequence[SessionMessage]
@@ -122,7 +124,7 @@ class SessionRowsMixin(CountedRows):
         """New messages of a locked session, each with a time later than that of the one before."""
         if not messages:
             return []
-        counters = await self._counted(session.id)
+        counters = await self._counters_of(session.id)
         last, timed = counters.last_message_at, dict[str, SessionMessage]()
         for message in messages:
             if message.id not in timed:
@@ -132,8 +134,8 @@ class SessionRowsMixin(CountedRows):
         rows = [self._codecs.message.values(message) for message in timed.values()]
         new: set[str] = set()
         for start in range(0, len(rows), _BUNDLE):
-            given = await self._lane.bundle(_ADD_MESSAGE, rows[start : start + _BUNDLE])
-            new.update(str(row[0]) for row in given)
+            parameter = await self._lane.bundle(_ADD_MESSAGE, rows[start : start + _BUNDLE])
+            new.update(str(row[0]) for row in parameter)
         added = [message for message in timed.values() if message.id in new]
         if added:
             counters.last_message_at, counters.changed = added[-1].created_at, True
@@ -164,7 +166,7 @@ class SessionRowsMixin(CountedRows):
         if cursor is not None:
             query = _BEFORE if after is None else _AFTER
             values |= {"cursor_time": cursor[0], "cursor_id": cursor[1]}
-        found = await self._listed(self._codecs.message, self._run, query, **values)
+        found = await self._list(self._codecs.message, self._run, query, **values)
         return found[::-1] if after is None else found
 
     async def steering_messages(self, execution_id: str, /) -> Sequence[SessionMessage]:
@@ -178,9 +180,9 @@ class SessionRowsMixin(CountedRows):
         """Append these to the journal of a locked session under its next numbers."""
         if not entries:
             return []
-        counters = await self._counted(session.id)
+        counters = await self._counters_of(session.id)
         numbered = enumerate(entries, counters.last_seq + 1)
-        added = [_numbered(session, entry, seq) for seq, entry in numbered]
+        added = [_stored_entry(session, entry, seq) for seq, entry in numbered]
         rows = [self._codecs.entry.values(entry) for entry in added]
         for start in range(0, len(rows), _BUNDLE):
             await self._lane.add_all(_ADD_ENTRY, rows[start : start + _BUNDLE])
@@ -220,7 +222,7 @@ class SessionRowsMixin(CountedRows):
         return (newest + 1 if oldest is None else oldest), newest
 
 
-def _numbered(session: Session, entry: NewEntry, seq: int) -> StoredEntry:
+def _stored_entry(session: Session, entry: NewEntry, seq: int) -> StoredEntry:
     return StoredEntry(
         tenant_id=session.tenant_id,
         session_id=session.id,

@@ -11,14 +11,23 @@ from stepwell.sessions.errors import LostLeaseError
 from stepwell.sessions.records import Snapshot, StepIntent
 from stepwell.stores import tables as t
 from stepwell.stores.codec import RecordCodec
+from stepwell.stores.connection import Row
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.increments import compress_increment, expand_increment
-from stepwell.stores.lane import Row
-from stepwell.stores.rows import KEY, Rows, adding, bound, by_id, given, literally, records_of
+from stepwell.stores.rows import (
+    KEY,
+    Rows,
+    by_id,
+    column_parameter,
+    insert_into,
+    literally,
+    parameter,
+    records_of,
+)
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.snapshots.c
-_ADD = adding(t.snapshots)
+_ADD = insert_into(t.snapshots)
 _FIELDS = t.fields_of(t.snapshots)
 _TEXT_AT = _FIELDS.index(_C.state_json)
 _LARGE = 64_000
@@ -26,39 +35,39 @@ _LARGE = 64_000
 _WITHOUT_TEXT = select(*_FIELDS[:_TEXT_AT], *_FIELDS[_TEXT_AT + 1 :])
 _SNAPSHOT = _WITHOUT_TEXT.where(by_id(t.snapshots))
 _IN_ORDER = (_C.created_at, _C.step_number, _C.position, _C.id)
-_OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == given("execution"))
+_OF_ONE = _WITHOUT_TEXT.where(_C.agent_execution_id == parameter("execution"))
 _OF_EXECUTION = _OF_ONE.order_by(*_IN_ORDER)
 _BEHIND = tuple_(*_IN_ORDER) > tuple_(
-    *(bound(t.snapshots, column.name, f"after_{column.name}") for column in _IN_ORDER)
+    *(column_parameter(t.snapshots, column.name, f"after_{column.name}") for column in _IN_ORDER)
 )
 _LISTINGS = {
     (False, False): _OF_EXECUTION,
-    (False, True): _OF_EXECUTION.limit(given("most")),
+    (False, True): _OF_EXECUTION.limit(parameter("most")),
     (True, False): _OF_EXECUTION.where(_BEHIND),
-    (True, True): _OF_EXECUTION.where(_BEHIND).limit(given("most")),
+    (True, True): _OF_EXECUTION.where(_BEHIND).limit(parameter("most")),
 }
 _NEWEST = _OF_ONE.order_by(*(column.desc() for column in _IN_ORDER)).limit(literally("1"))
 _CHAIN = (
     select(_C.position, _C.state_json, _C.increment_zlib)
-    .where(_C.chain_id == given("chain"), _C.position <= given("last"))
+    .where(_C.chain_id == parameter("chain"), _C.position <= parameter("last"))
     .order_by(_C.position)
 )
 _SIZE = (
     select(_C.position == literally("0"), func.sum(_C.state_json_length))
-    .where(_C.chain_id == given("chain"))
+    .where(_C.chain_id == parameter("chain"))
     .group_by(_C.position == literally("0"))
 )
 
 
 _I, _X = t.step_intents, t.executions.c
-_INTENT = records_of(_I).where(_I.c.execution_id == given("execution"))
-_DELETE_INTENT = delete(_I).where(_I.c.execution_id == given("execution"))
+_INTENT = records_of(_I).where(_I.c.execution_id == parameter("execution"))
+_DELETE_INTENT = delete(_I).where(_I.c.execution_id == parameter("execution"))
 # Locked, so that a claim that is under way is waited for and its new attempt seen.
 _OWNED = (
-    select(*(bound(_I, column.name) for column in _I.c))
+    select(*(column_parameter(_I, column.name) for column in _I.c))
     .where(
-        _X.id == given("execution"),
-        _X.attempt == given("attempt"),
+        _X.id == parameter("execution"),
+        _X.attempt == parameter("attempt"),
         # By its key: see ``execution_rows``.
         func.coalesce(_X.status, literally("''")) == literally("'running'"),
     )
@@ -67,13 +76,14 @@ _OWNED = (
 
 
 def _save_intent(insert: Any) -> Insert:
-    adding = insert(_I).from_select([column.name for column in _I.c], _OWNED)
+    insert_into = insert(_I).from_select([column.name for column in _I.c], _OWNED)
     changed = {
-        name: adding.excluded[name] for name in ("step_number", "calls", "created_at", "response")
+        name: insert_into.excluded[name]
+        for name in ("step_number", "calls", "created_at", "response")
     }
-    return adding.on_conflict_do_update(index_elements=["execution_id"], set_=changed).returning(
-        _I.c.execution_id
-    )
+    return insert_into.on_conflict_do_update(
+        index_elements=["execution_id"], set_=changed
+    ).returning(_I.c.execution_id)
 
 
 _SAVE_INTENT = {

@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.records import MessageRole, SessionStatus, WhenBusy
-from stepwell.stores.types import Document, ExactDocument, Id, UtcTime
+from stepwell.stores.types import ExactDocument, Id, JsonDocument, UtcTime
 
 metadata = MetaData(
     naming_convention={
@@ -63,7 +63,7 @@ def _time(name: str, *, null: bool = False) -> Column[Any]:
 
 
 def _json(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, Document, nullable=null)
+    return Column(name, JsonDocument, nullable=null)
 
 
 def _number(name: str) -> Column[Any]:

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import ClauseElement
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from stepwell.stores.connection import DatabaseConnection
 from stepwell.stores.execution_rows import ExecutionRowsMixin
 from stepwell.stores.follower_rows import FollowerRowsMixin
-from stepwell.stores.lane import Lane
 from stepwell.stores.rows import Codecs
 from stepwell.stores.snapshot_rows import SnapshotRowsMixin
 from stepwell.stores.upkeep_rows import UpkeepRowsMixin
@@ -20,7 +20,7 @@ class SqlTransaction(
 ):
     """See ``sessions.ports.Transaction``."""
 
-    def __init__(self, lane: Lane, codecs: Codecs) -> None:
+    def __init__(self, lane: DatabaseConnection, codecs: Codecs) -> None:
         self.topics: dict[str, None] = {}
         super().__init__(lane, codecs, self.tell)
 

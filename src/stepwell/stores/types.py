@@ -41,7 +41,7 @@ class UtcTime(_PerDatabase):
     in_postgresql = TIMESTAMP(timezone=True)
 
 
-class Document(_PerDatabase):
+class JsonDocument(_PerDatabase):
     """JSON that a query can look into."""
 
     cache_ok = True

@@ -21,38 +21,42 @@ from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.ports import SizeReport
 from stepwell.sessions.records import ApiKeyRecord, Execution, Snapshot
 from stepwell.stores import tables as t
-from stepwell.stores.counting import CountedRows
 from stepwell.stores.rows import (
     KEY,
-    adding,
-    bound,
     by_id,
-    given,
+    column_parameter,
+    insert_into,
     literally,
+    parameter,
     records_of,
-    saving,
+    update_all,
 )
+from stepwell.stores.session_counters import CountedRows
 from stepwell.stores.snapshot_rows import snapshot_values
 
-_ADD_KEY = adding(t.api_keys)
+_ADD_KEY = insert_into(t.api_keys)
 _SAVE_KEY = (
-    saving(t.api_keys, ("created_at", "revoked_at"))
+    update_all(t.api_keys, ("created_at", "revoked_at"))
     .where(by_id(t.api_keys))
     # Whoever read it before it was revoked must not bring it back.
-    .values(revoked_at=func.coalesce(t.api_keys.c.revoked_at, bound(t.api_keys, "revoked_at")))
+    .values(
+        revoked_at=func.coalesce(
+            t.api_keys.c.revoked_at, column_parameter(t.api_keys, "revoked_at")
+        )
+    )
     .returning(t.api_keys.c.id)
 )
-_BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == given("start"))
+_BY_PREFIX = records_of(t.api_keys).where(t.api_keys.c.prefix == parameter("start"))
 _KEYS = (
     records_of(t.api_keys)
-    .where(t.api_keys.c.tenant_id == given("tenant"))
+    .where(t.api_keys.c.tenant_id == parameter("tenant"))
     .order_by(t.api_keys.c.created_at, t.api_keys.c.id)
 )
-_KEYS_OF_USER = _KEYS.where(t.api_keys.c.user_id == given("user"))
+_KEYS_OF_USER = _KEYS.where(t.api_keys.c.user_id == parameter("user"))
 
 _X = t.executions.c
 _OVER = ~literally(f"(agent_executions.{t.UNFINISHED})")
-_AT = bound(t.sessions, "updated_at", "at")
+_AT = column_parameter(t.sessions, "updated_at", "at")
 _ENDED_LATER = func.coalesce(_X.completed_at, _X.updated_at) >= _AT
 _OF_SESSION = _X.session_id == t.sessions.c.id
 _FINISHED_BEFORE = (
@@ -64,11 +68,11 @@ _FINISHED_BEFORE = (
         .where(_OF_SESSION, or_(~_OVER, _ENDED_LATER)),
     )
     .order_by(t.sessions.c.updated_at, t.sessions.c.id)
-    .limit(given("most"))
+    .limit(parameter("most"))
 )
 _FINISHED = (
     records_of(t.executions)
-    .where(_X.session_id == given("session"), _OVER)
+    .where(_X.session_id == parameter("session"), _OVER)
     .order_by(_X.created_at, _X.id)
 )
 
@@ -76,29 +80,32 @@ _S = t.snapshots.c
 _PLACE = select(_S.chain_id, _S.position).where(by_id(t.snapshots))
 _LATER = (
     update(t.snapshots)
-    .where(_S.chain_id == given("old_chain"), _S.position > given("old_place"))
-    .values(chain_id=bound(t.snapshots, "chain_id"), position=_S.position - given("old_place"))
+    .where(_S.chain_id == parameter("old_chain"), _S.position > parameter("old_place"))
+    .values(
+        chain_id=column_parameter(t.snapshots, "chain_id"),
+        position=_S.position - parameter("old_place"),
+    )
 )
-_REWRITE = saving(t.snapshots, ()).where(by_id(t.snapshots))
+_REWRITE = update_all(t.snapshots, ()).where(by_id(t.snapshots))
 _NEWER = t.snapshots.alias("newer")
 _DELETE_EVENTS = (
     delete(t.journal)
-    .where(t.journal.c.session_id == given("session"), t.journal.c.seq <= given("last"))
+    .where(t.journal.c.session_id == parameter("session"), t.journal.c.seq <= parameter("last"))
     .returning(t.journal.c.seq)
 )
 _LAST_EVENT_BEFORE = select(func.coalesce(func.max(t.journal.c.seq), literally("0"))).where(
-    t.journal.c.session_id == given("session"),
-    t.journal.c.created_at < bound(t.journal, "created_at", "at"),
+    t.journal.c.session_id == parameter("session"),
+    t.journal.c.created_at < column_parameter(t.journal, "created_at", "at"),
 )
 _DELETE_SESSION = delete(t.sessions).where(by_id(t.sessions))
 
 
 def _deletion(kept: int) -> Any:
     """Deletes the snapshots of an execution that nothing which stays is built on."""
-    names = [given(f"kept_{place}") for place in range(kept)]
+    names = [parameter(f"kept_{place}") for place in range(kept)]
     newer = _NEWER.c
     stays = or_(
-        newer.agent_execution_id != given("execution"),
+        newer.agent_execution_id != parameter("execution"),
         newer.id.in_(names) if names else false(),
     )
     needed = (
@@ -106,7 +113,7 @@ def _deletion(kept: int) -> Any:
         .select_from(_NEWER)
         .where(newer.chain_id == _S.chain_id, newer.position > _S.position, stays)
     )
-    mine = _S.agent_execution_id == given("execution")
+    mine = _S.agent_execution_id == parameter("execution")
     deletable = and_(mine, ~needed, ~_S.id.in_(names)) if names else and_(mine, ~needed)
     return delete(t.snapshots).where(deletable).returning(_S.id)
 
@@ -115,7 +122,7 @@ def _measure(tenant: bool) -> Any:
     def one(table: Any, size: Any) -> Any:
         counted = select(func.count(), func.coalesce(func.sum(size), 0))
         counted = counted.select_from(table)
-        return counted.where(table.c.tenant_id == given("tenant")) if tenant else counted
+        return counted.where(table.c.tenant_id == parameter("tenant")) if tenant else counted
 
     return [
         one(t.sessions, literally("0")),

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from stepwell.sessions.records import WorkerRecord
 from stepwell.stores import tables as t
-from stepwell.stores.rows import KEY, Rows, bound, by_id, records_of
+from stepwell.stores.rows import KEY, Rows, by_id, column_parameter, records_of
 from stepwell.stores.types import POSTGRESQL, SQLITE
 
 _C = t.workers.c
@@ -24,11 +24,11 @@ _WORKER = records_of(t.workers).where(by_id(t.workers))
 _RENEW = (
     update(t.workers)
     .where(by_id(t.workers))
-    .values(lease_until=bound(t.workers, "lease_until"))
+    .values(lease_until=column_parameter(t.workers, "lease_until"))
     .returning(_C.id)
 )
 _REMOVE = delete(t.workers).where(by_id(t.workers))
-_IS_EXPIRED = _C.lease_until < bound(t.workers, "lease_until", "now")
+_IS_EXPIRED = _C.lease_until < column_parameter(t.workers, "lease_until", "now")
 # Two that clean up at once would wait for each other.
 _FREE_TO_REMOVE = select(_C.id).where(_IS_EXPIRED).with_for_update(skip_locked=True)
 _REMOVE_EXPIRED = (

@@ -18,8 +18,8 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.ports import ExecutionFilter, Store
 from stepwell.stores import claim_queries, execution_rows, session_rows
 from stepwell.stores.codec import bind_value
+from stepwell.stores.connection import Statements
 from stepwell.stores.execution_queries import executions_query
-from stepwell.stores.lane import Statements
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 from stepwell.testing.stores_rows import (
     TENANT,
@@ -89,7 +89,7 @@ _MANY = {
 def plan_of(url: str, statement: Any, given: Mapping[str, Any] = _VALUES) -> str:
     is_file = url.startswith("sqlite")
     statements = Statements(SQLiteDialect_pysqlite() if is_file else PGDialect_psycopg())
-    prepared = statements.written(statement)
+    prepared = statements.compile(statement)
     values = prepared.values(
         {name: bind_value(value, statements.dialect) for name, value in given.items()}
     )

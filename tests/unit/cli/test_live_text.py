@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from stepwell.cli.live_text import LiveText, StepText
+from stepwell.cli.live_text import LiveTextPrinter, StepText
 
 
 class Screen(io.StringIO):
@@ -53,7 +53,7 @@ def test_a_step_that_begins_again_with_other_words_is_told_whole_and_as_such():
 
 def test_a_terminal_gets_the_answer_as_it_streams_and_not_again_at_the_end():
     out, err = Screen(), io.StringIO()
-    live = LiveText("x1", out, err)
+    live = LiveTextPrinter("x1", out, err)
     live.hear(chunk("Good ", 0))
     live.hear(chunk("day.", 1))
     assert out.getvalue() == "Good day."
@@ -63,7 +63,7 @@ def test_a_terminal_gets_the_answer_as_it_streams_and_not_again_at_the_end():
 
 def test_an_answer_that_a_hook_rewrote_is_told_as_it_is():
     out = Screen()
-    live = LiveText("x1", out, io.StringIO())
+    live = LiveTextPrinter("x1", out, io.StringIO())
     live.hear(chunk("Raw", 0))
     live.answer("Cooked")
     assert out.getvalue() == "Raw\nCooked\n"
@@ -71,7 +71,7 @@ def test_an_answer_that_a_hook_rewrote_is_told_as_it_is():
 
 def test_a_pipe_gets_only_the_whole_answer():
     out, err = io.StringIO(), io.StringIO()
-    live = LiveText("x1", out, err)
+    live = LiveTextPrinter("x1", out, err)
     live.hear(chunk("Let me look.", 0))
     live.hear(tool("started", args_summary="order: 7"))
     live.hear(
@@ -85,7 +85,7 @@ def test_a_pipe_gets_only_the_whole_answer():
 
 def test_progress_begins_on_a_line_of_its_own():
     screen = Screen()
-    live = LiveText("x1", screen, screen)
+    live = LiveTextPrinter("x1", screen, screen)
     live.hear(chunk("Let me look.", 0))
     live.hear(tool("completed", outcome="raised", error="Error: no", duration_ms=1500.0))
     assert "Let me look.\n  <- " in screen.getvalue()
@@ -95,15 +95,15 @@ def test_progress_begins_on_a_line_of_its_own():
 
 def test_the_words_of_a_subagent_are_not_those_of_the_answer():
     out = Screen()
-    live = LiveText("x1", out, io.StringIO())
+    live = LiveTextPrinter("x1", out, io.StringIO())
     live.hear(chunk("inner", 0, execution="x2"))
     assert out.getvalue() == ""
 
 
 def test_what_a_model_says_can_not_steer_the_terminal():
     out = Screen()
-    LiveText("x1", out, io.StringIO()).hear(chunk("a\x1b[2Jb\u202ec", 0))
+    LiveTextPrinter("x1", out, io.StringIO()).hear(chunk("a\x1b[2Jb\u202ec", 0))
     assert out.getvalue() == "a⟨U+001B⟩[2Jb⟨U+202E⟩c"
     pipe = io.StringIO()
-    LiveText("x1", pipe, io.StringIO()).answer("a\x1b[2Jb")
+    LiveTextPrinter("x1", pipe, io.StringIO()).answer("a\x1b[2Jb")
     assert pipe.getvalue() == "a\x1b[2Jb\n"

@@ -66,7 +66,7 @@ async def stored(rows: Any, changes: Sequence[Change], *, loads: bool) -> list[A
         states.append(change(before))
         snapshot = chain.next(EXECUTION, states[-1], id=f"s{number}", at=NOW, is_final=False)
         rows.add(snapshot)
-        chain.stored(snapshot, states[-1])
+        chain.mark_stored(snapshot, states[-1])
     return states[1:]
 
 
@@ -127,7 +127,7 @@ async def test_ends_are_whole_as_long_as_whole_ones_at_most_double_what_is_store
         ends = number % 2 == 1
         snapshot = chain.next(EXECUTION, state, id=f"s{number}", at=NOW, is_final=ends)
         rows.add(snapshot)
-        chain.stored(snapshot, state)
+        chain.mark_stored(snapshot, state)
     whole = [number for number, it in enumerate(rows.all.values()) if it.is_whole]
     assert whole[:2] == [0, 1]
     assert 5 < len(whole) < 15
@@ -137,7 +137,7 @@ async def test_ends_are_whole_as_long_as_whole_ones_at_most_double_what_is_store
 
 async def test_a_large_state_is_not_stored_whole_again() -> None:
     chain, state = SnapshotChain(GROWTH), AgentState.empty().with_message(Message.user("a"))
-    chain.stored(chain.next(EXECUTION, state, id="s0", at=NOW, is_final=False), state)
+    chain.mark_stored(chain.next(EXECUTION, state, id="s0", at=NOW, is_final=False), state)
     state = state.with_message(Message.user("b" * LARGEST_WHOLE))
     assert not chain.next(EXECUTION, state, id="s1", at=NOW, is_final=True).is_whole
 

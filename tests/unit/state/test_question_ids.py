@@ -18,7 +18,7 @@ from stepwell import (
 )
 from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
-from stepwell.sessions.narration import told_pending
+from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
@@ -133,7 +133,7 @@ async def test_a_pause_that_an_older_version_stored_can_be_answered() -> None:
     state = await agent.run("Go")
     stored = SERIALIZER.to_json(state)
     assert b'"q_' not in stored  # ids are not stored, so older versions wrote the same
-    told = [{k: v for k, v in it.items() if k != "question_id"} for it in told_pending(state)]
+    told = [{k: v for k, v in it.items() if k != "question_id"} for it in pending_data(state)]
     assert state.execution is not None
     row = Execution(
         id=state.execution.id,

@@ -46,7 +46,7 @@ async def sse_response(
         await end.look()
 
     def body(subscription: LiveSubscription) -> AsyncGenerator[bytes, None]:
-        return _written(subscription, end, services.settings.ping_seconds)
+        return _sse_body(subscription, end, services.settings.ping_seconds)
 
     return LiveResponse(services, who, session.id, after=after, body=body, headers=SSE_HEADERS)
 
@@ -68,7 +68,7 @@ def sse_event(item: Item) -> bytes:
     return b"%b%b\n\n" % (head, item.envelope)
 
 
-async def _written(
+async def _sse_body(
     subscription: LiveSubscription, end: "_End | None", ping_seconds: float
 ) -> AsyncGenerator[bytes, None]:
     yield _OPENED

@@ -22,10 +22,16 @@ from stepwell.sessions.endings.final_state import unknown_outcome_notes
 from stepwell.sessions.endings.outside import end_execution
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
 from stepwell.sessions.log import Occurrence, append
-from stepwell.sessions.narration import LONGEST_ERROR, counted, decided, output_of, told_pending
+from stepwell.sessions.narration import (
+    LONGEST_ERROR,
+    output_of,
+    pending_data,
+    with_decision,
+    with_usage,
+)
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import EventType, Execution, Session, Snapshot
-from stepwell.sessions.views.hints import explained
+from stepwell.sessions.views.hints import explain_stop
 from stepwell.state import AgentState
 
 logger = logging.getLogger("stepwell.sessions")
@@ -152,11 +158,11 @@ class Boundaries:
         its end meanwhile, nobody would hear of that any more, so it ends."""
         attempt, status = self._attempt, ExecutionStatus.PAUSED
         await self._add_step(state, is_pause=True)
-        attempt.note(attempt.narrator.paused(state, self._row.updated_at))
+        attempt.note(attempt.narrator.pause_note(state, self._row.updated_at))
         self._row = replace(
-            decided(self._row, state.stop),
+            with_decision(self._row, state.stop),
             status=status,
-            pending=told_pending(state),
+            pending=pending_data(state),
             worker_id=None,
         )
 
@@ -186,9 +192,9 @@ class Boundaries:
         status = ExecutionStatus.of(state.status)
         state = self._with_interrupted_step(state)
         await self._add_step(state, is_final=True)
-        attempt.note(*attempt.narrator.ended(state, status, at))
+        attempt.note(*attempt.narrator.end_notes(state, status, at))
         self._row = replace(
-            decided(self._row, state.stop),
+            with_decision(self._row, state.stop),
             status=status,
             output=output_of(state),
             error_message=_error(state) if status is ExecutionStatus.FAILED else None,
@@ -322,7 +328,7 @@ class Boundaries:
         for recorded in steps[-1:]:
             self._attempt.journal.add_metadata(*self._attempt.narrator.more_of(recorded))
         at = self._attempt.clock.now()
-        self._row = replace(counted(self._row, state), crashes=0, updated_at=at)
+        self._row = replace(with_usage(self._row, state), crashes=0, updated_at=at)
 
     async def _add_snapshot(
         self, state: AgentState, *, is_final: bool = False, is_pause: bool = False
@@ -340,7 +346,7 @@ class Boundaries:
             is_pause=is_pause,
         )
         snapshot = await asyncio.to_thread(make) if attempt.snapshots.is_large(state) else make()
-        attempt.snapshots.stored(snapshot, state)
+        attempt.snapshots.mark_stored(snapshot, state)
         self._unstored.append(snapshot)
         self._row = replace(self._row, last_snapshot_id=snapshot.id)
 
@@ -355,7 +361,7 @@ class Boundaries:
         if state.stop is None or not attempt.open_step.has_calls_of(state.step_number):
             return state
         stopped = stopped_attempts(attempt.execution)
-        known, at = attempt.open_step.known(), attempt.clock.now()
+        known, at = attempt.open_step.known_step(), attempt.clock.now()
         state = with_interrupted_step(state, known, state.stop, at, stopped=stopped)
         attempt.note(*unknown_outcome_notes(attempt.execution, state))
         return state
@@ -391,4 +397,4 @@ def _log_failure(execution: Execution, why: str) -> None:
 def _error(state: AgentState) -> str:
     step = state.current_step
     errors = () if step is None else step.errors
-    return "; ".join(error.text for error in errors) or explained(state)
+    return "; ".join(error.text for error in errors) or explain_stop(state)

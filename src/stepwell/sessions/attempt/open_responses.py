@@ -12,7 +12,7 @@ from stepwell.sessions.bus import Delta
 from stepwell.sessions.records import Execution
 
 
-class _Open:
+class _OpenResponse:
     def __init__(self, step_number: int, index: int) -> None:
         self.step_number = step_number
         self.index = index
@@ -28,7 +28,7 @@ class OpenResponses:
     def __init__(self, execution: Execution, live_text: LiveText) -> None:
         self._execution = execution
         self._live_text = live_text
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenResponse] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         """Per execution its newest step, and how many responses of it are complete."""
 
@@ -51,13 +51,13 @@ class OpenResponses:
         whole = replace(chunk, content="".join(open.pieces), chunk_index=0)
         return replace(entry, payload=whole)
 
-    def _begin(self, execution_id: str, step_number: int) -> _Open:
+    def _begin(self, execution_id: str, step_number: int) -> _OpenResponse:
         step, count = self._counts.get(execution_id, (step_number, 0))
-        begun = _Open(step_number, count if step == step_number else 0)
+        begun = _OpenResponse(step_number, count if step == step_number else 0)
         self._open[execution_id] = begun
         return begun
 
-    def _send(self, open: _Open, execution_id: str, text: str) -> None:
+    def _send(self, open: _OpenResponse, execution_id: str, text: str) -> None:
         if open.live is not None:
             open.live.add(text)
         elif self._execution.session_id is not None:

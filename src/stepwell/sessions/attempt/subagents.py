@@ -16,7 +16,7 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.log import JournalBuffer, Occurrence, append
-from stepwell.sessions.narration import AGENT_ID, counted, decided, output_of, told_pending
+from stepwell.sessions.narration import AGENT_ID, output_of, pending_data, with_decision, with_usage
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.settled_seq import FIRST_SEQ
@@ -95,10 +95,10 @@ class SubagentRun:
         row = replace(row, completed_at=row.updated_at if row.status.is_terminal else None)
         snapshot = self._snapshot(row, state)
         await self._writer.commit(
-            "subagent.end", lambda: self._saving(row, snapshot, self._journal.take())
+            "subagent.end", lambda: self._save_work(row, snapshot, self._journal.take())
         )
 
-    def _saving(
+    def _save_work(
         self, row: Execution, snapshot: Snapshot | None, happened: list[Occurrence]
     ) -> Work[None]:
         async def work(tx: Transaction) -> None:
@@ -158,9 +158,9 @@ def _with_result(row: Execution, state: AgentState) -> Execution:
     status = ExecutionStatus.of(state.status)
     is_done = state.status is AgentStatus.COMPLETED
     return replace(
-        decided(counted(row, state), state.stop),
+        with_decision(with_usage(row, state), state.stop),
         status=status,
         output=output_of(state),
-        pending=told_pending(state),
+        pending=pending_data(state),
         error_message=None if is_done or not status.is_terminal else state.explain(),
     )

@@ -12,7 +12,7 @@ from stepwell.journal.envelope import EnvelopeType, StatusPayload
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.first_state import agent_id_of
 from stepwell.sessions.log import Note, Occurrence
-from stepwell.sessions.narration import AGENT_ID, decided
+from stepwell.sessions.narration import AGENT_ID, with_decision
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 
@@ -33,7 +33,7 @@ async def cut_off_subagents(
             continue
         ends += await cut_off_subagents(tx, child, but_paused=but_paused)
         ended = replace(
-            decided(child, resolve([signal.as_evaluation()])),
+            with_decision(child, resolve([signal.as_evaluation()])),
             status=ExecutionStatus.CANCELLED,
             error_message=signal.message,
             pending=(),

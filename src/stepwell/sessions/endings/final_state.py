@@ -21,7 +21,7 @@ from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
 from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.log import Note
-from stepwell.sessions.narration import Narrator, counted
+from stepwell.sessions.narration import Narrator, with_usage
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.snapshot_chain import SnapshotChain
@@ -56,7 +56,7 @@ async def store_final_state(
         known = KnownStep.as_far_as_readable(intent, before.step_number)
         stopped = stopped_attempts(execution)
         state = with_interrupted_step(before, known, outcome, at, stopped=stopped)
-        row = execution if state is before else counted(execution, state)
+        row = execution if state is before else with_usage(execution, state)
         notes = () if state is before else unknown_outcome_notes(row, state)
         seen = user_message_ids(state)
         if not end.is_resumable:

@@ -14,7 +14,7 @@ from stepwell.sessions.endings.cut_off import terminal_status
 from stepwell.sessions.endings.end import End, EndDeps, broken_end
 from stepwell.sessions.endings.final_state import store_final_state
 from stepwell.sessions.log import Occurrence
-from stepwell.sessions.narration import Narrator, decided
+from stepwell.sessions.narration import Narrator, with_decision
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 
@@ -28,7 +28,7 @@ async def end_execution(
     aside = {} if end.set_aside is None else {"set_aside": end.set_aside}
     facts: dict[str, Any] = {"stop_reason": str(end.stop_reason), **aside}
     row = replace(
-        decided(final.row, end.outcome),
+        with_decision(final.row, end.outcome),
         status=end.status,
         error_message=end.reason if is_failure else None,
         cancel_requested=execution.cancel_requested if is_failure else end.reason,
@@ -37,7 +37,7 @@ async def end_execution(
         completed_at=at,
         metadata={**execution.metadata, **aside},
     )
-    note = Narrator(row).ended_with(end.status, end.text, at, facts)
+    note = Narrator(row).end_note(end.status, end.text, at, facts)
     happened = [Occurrence.of_note(*it) for it in (*final.notes, note)]
     if deps.settings.broadcast.auto_status_tracking:
         before = execution.metadata.get(TOLD_STATUS)

@@ -33,7 +33,7 @@ def with_interrupted_step(
     if response is None and not begun:
         return state
     # Calls that ran again after an answer: their results take the placeholders' places.
-    again = () if response is not None else _made_before(state, begun)
+    again = () if response is not None else _calls_run_again(state, begun)
     calls = again or _calls(state, response, begun)
     came_to = [_came_to(call, known.calls.get(call.id), now, stopped) for call in calls]
     executions = tuple([finished.execution for finished in came_to])
@@ -61,7 +61,7 @@ def with_interrupted_step(
     return state.with_step_recorded(record)
 
 
-def _made_before(state: AgentState, begun: Sequence[IntendedCall]) -> tuple[ToolCall, ...]:
+def _calls_run_again(state: AgentState, begun: Sequence[IntendedCall]) -> tuple[ToolCall, ...]:
     """The calls of earlier steps that the interrupted step ran again, or was to."""
     earlier = {ran.call.id: ran.call for it in state.steps for ran in it.step.tool_executions}
     again = {it.call_id: earlier[it.call_id] for it in begun if it.call_id in earlier}

@@ -38,7 +38,7 @@ _LARGEST_RESULT = 1_000_000
 """Characters of a result that is stored before its step is."""
 
 
-class _StoredCall(Struct, frozen=True, kw_only=True):
+class _StoredIntendedCall(Struct, frozen=True, kw_only=True):
     call_id: str
     tool_name: str
     effect: ToolEffect
@@ -136,7 +136,7 @@ class OpenStep:
         """Whether calls of that step began."""
         return self.number == step_number and bool(self._calls)
 
-    def known(self) -> KnownStep:
+    def known_step(self) -> KnownStep:
         """Return what is known of the step, as a stored intent would say it."""
         said = self.response
         if said is None and self._resumed.step_number == self.number:
@@ -181,9 +181,9 @@ def storable(value: Value) -> Value:
     return convert(_encodable(to_builtins(value, enc_hook=str)), type(value))
 
 
-def _stored_calls(intent: StepIntent) -> list[_StoredCall]:
+def _stored_calls(intent: StepIntent) -> list[_StoredIntendedCall]:
     try:
-        return json.decode(intent.calls, type=list[_StoredCall])
+        return json.decode(intent.calls, type=list[_StoredIntendedCall])
     except ValueError as error:
         raise SerializationError(f"a stored tool call does not fit: {error}") from None
 
@@ -196,7 +196,7 @@ def _sound_calls(intent: StepIntent) -> list[IntendedCall]:
     return [_read_call(replace(call, result=_NO_RESULT)) for call in stored]
 
 
-def _read_call(stored: _StoredCall) -> IntendedCall:
+def _read_call(stored: _StoredIntendedCall) -> IntendedCall:
     return IntendedCall(
         call_id=stored.call_id,
         tool_name=stored.tool_name,
@@ -207,8 +207,8 @@ def _read_call(stored: _StoredCall) -> IntendedCall:
     )
 
 
-def _stored_call(call: IntendedCall) -> _StoredCall:
-    return _StoredCall(
+def _stored_call(call: IntendedCall) -> _StoredIntendedCall:
+    return _StoredIntendedCall(
         call_id=call.call_id,
         tool_name=call.tool_name,
         effect=call.effect,

@@ -46,8 +46,8 @@ def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> F
         if when_unknown is WhenUnknown.ASK:
             return _question(asked.call, known.started_at.isoformat(), now, was_stopped=was_stopped)
         return outcome_unknown(asked.call, known.started_at, now, was_stopped=was_stopped)
-    kept = _kept(asked.answered)
-    return None if kept is None else _as_answered(asked, kept, now)
+    kept = _kept_question(asked.answered)
+    return None if kept is None else _result_of_answer(asked, kept, now)
 
 
 def as_result(finished: Finished) -> Any:
@@ -71,23 +71,24 @@ def outcome_unknown(
     call: ToolCall, began_at: datetime, now: datetime, *, was_stopped: bool = False
 ) -> Finished:
     """The result of a call that began and of which nothing more is known."""
+    ended = _how_it_ended(was_stopped=was_stopped)
     text = (
         f"Error: {call.name} began at {began_at.isoformat()}, and then the worker that "
-        f"ran it {_ended(was_stopped=was_stopped)}. It may or may not have taken effect, and it "
+        f"ran it {ended}. It may or may not have taken effect, and it "
         "was not repeated. Find out whether it did before you do it again."
     )
     ran = replace(blank(call, began_at), outcome=ToolOutcome.UNKNOWN, text=text)
     return Finished(execution=replace(ran, completed_at=now))
 
 
-def _ended(*, was_stopped: bool) -> str:
+def _how_it_ended(*, was_stopped: bool) -> str:
     return "was stopped" if was_stopped else "died"
 
 
 def _question(
     call: ToolCall, began_at: str, now: datetime, *, was_stopped: bool = False
 ) -> Finished:
-    ended = _ended(was_stopped=was_stopped)
+    ended = _how_it_ended(was_stopped=was_stopped)
     asked = InputRequired(
         prompt=(
             f"{call.name} began at {began_at}, and then the worker that ran it {ended}. Did it "
@@ -110,7 +111,7 @@ def _question(
     return replace(finished, waits_for=replace(waits_for, by_hook=True))
 
 
-def _kept(answered: Answered | Pending | None) -> Mapping[str, Any] | None:
+def _kept_question(answered: Answered | Pending | None) -> Mapping[str, Any] | None:
     """What the question kept, if that is what was answered."""
     kept: Any = None if answered is None or not answered.by_hook else answered.kept
     if not isinstance(kept, Mapping):
@@ -121,7 +122,7 @@ def _kept(answered: Answered | Pending | None) -> Mapping[str, Any] | None:
 def why_no_choice(asked: Pending, answer: Any) -> str | None:
     """What is wrong with an answer to the question whether a call took effect; None if nothing is,
     and for all other questions."""
-    if _kept(asked) is None or _choice(answer)[0] in CHOICES:
+    if _kept_question(asked) is None or _choice(answer)[0] in CHOICES:
         return None
     return (
         f"the answer to whether {asked.tool_name} took effect must be one of {', '.join(CHOICES)}: "
@@ -137,7 +138,7 @@ def _choice(answer: Any) -> tuple[str, Mapping[str, Any]]:
     return str(answer).strip().lower(), given
 
 
-def _as_answered(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finished | None:
+def _result_of_answer(asked: Asked, kept: Mapping[str, Any], now: datetime) -> Finished | None:
     choice, given = _choice(None if asked.answered is None else asked.answered.answer)
     match choice:
         case "done":

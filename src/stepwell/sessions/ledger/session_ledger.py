@@ -46,7 +46,7 @@ class SessionLedger:
         fresh: list[LedgerEntry] = []
         for entry in entries:
             effect, answered = entry.tool.effect, entry.answered
-            finished = _known(attempt, state, entry.call, effect, answered)
+            finished = _known_result(attempt, state, entry.call, effect, answered)
             if finished is None:
                 fresh.append(entry)
             else:
@@ -60,7 +60,7 @@ class SessionLedger:
     ) -> None:
         at, open_step = attempt.clock.now(), attempt.open_step
         first, response = entries[0].call, open_step.response
-        calls = [_intended(attempt, entry, at) for entry in entries]
+        calls = [_intended_call(attempt, entry, at) for entry in entries]
         open_step.enter(step_number, calls, lambda: self._document(response, first))
         if any(entry.tool.effect is not ToolEffect.PURE for entry in entries):
             await attempt.store_intent()
@@ -92,7 +92,7 @@ class SessionLedger:
         if tool is not None and not what_is_hidden(call, self.tools.secret_arguments(call.name)):
             return None
         effect = ToolEffect.PURE if tool is None else tool.effect
-        finished = _known(attempt, context.state, call, effect, context.answered)
+        finished = _known_result(attempt, context.state, call, effect, context.answered)
         return None if finished is None else context.with_result(as_result(finished))
 
     def _document(self, response: ModelResponse | None, call: ToolCall) -> str | None:
@@ -141,7 +141,7 @@ def _note_turn(context: HookContext) -> None:
         attempt.open_step.hear(context.state.step_number, context.response)
 
 
-def _known(
+def _known_result(
     attempt: Attempt,
     state: AgentState,
     call: ToolCall,
@@ -162,7 +162,7 @@ def _known(
     return what_it_came_to(asked, attempt.settings.when_unknown, attempt.clock.now())
 
 
-def _intended(attempt: Attempt, entry: LedgerEntry, at: datetime) -> IntendedCall:
+def _intended_call(attempt: Attempt, entry: LedgerEntry, at: datetime) -> IntendedCall:
     return IntendedCall(
         call_id=entry.call.id,
         tool_name=entry.call.name,

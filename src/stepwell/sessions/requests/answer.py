@@ -12,7 +12,7 @@ from stepwell.protocols.client_stream import ClientInputError
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.ledger.recovery import why_no_choice
-from stepwell.sessions.narration import told_pending
+from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.resume import Decide, ResumedExecution
 from stepwell.state import AgentState, Approval, PendingKind, Question
@@ -30,7 +30,7 @@ def decide_answer(question_id: str | None, answer: Any, *, call_id: str | None =
         changed = replace(
             execution,
             status=ExecutionStatus.PENDING if goes_on else ExecutionStatus.PAUSED,
-            pending=told_pending(answered),
+            pending=pending_data(answered),
         )
         return ResumedExecution(execution=changed, state=answered, text=text)
 
@@ -48,7 +48,7 @@ def question_of(state: AgentState, question_id: str | None) -> Question:
     raise QuestionChangedError(
         f"an answer must name the question_id of what is asked now: {named}; waiting: {listed}",
         code="question_changed",
-        pending=told_pending(state),
+        pending=pending_data(state),
     )
 
 
@@ -66,7 +66,7 @@ def _find_question(
         raise QuestionChangedError(
             f"question {asked.id} is not that of call {call_id!r:.80}",
             code="question_changed",
-            pending=told_pending(state),
+            pending=pending_data(state),
         )
     if asked.kind is PendingKind.BUDGET:
         raise RefusedError(

@@ -7,7 +7,7 @@ from stepwell.errors import AgentNotFoundError, StepwellError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
-from stepwell.sessions.narration import told_pending
+from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.answer import question_of
 from stepwell.sessions.requests.resume import Decide, ResumedExecution
@@ -87,7 +87,7 @@ def _with_budget(
     changed = replace(
         execution,
         status=ExecutionStatus.PENDING if goes_on else ExecutionStatus.PAUSED,
-        pending=told_pending(state),
+        pending=pending_data(state),
     )
     text = "Budget granted, execution queued" if goes_on else "Budget granted, an answer is missing"
     return ResumedExecution(execution=changed, state=state, text=text)

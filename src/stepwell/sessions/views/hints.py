@@ -17,7 +17,7 @@ _RAISE = "raise it with "
 """How the hints of limits begin."""
 
 
-def explained(state: AgentState) -> str:
+def explain_stop(state: AgentState) -> str:
     """What ``state.explain()`` says, with the server's hints in place of the library's."""
     outcome = _with_hint(state)
     if outcome is None:
@@ -30,10 +30,10 @@ def stop_of(state: AgentState) -> dict[str, Any]:
     """The same as data, for a page: ``text`` is all of it, the rest are its parts."""
     outcome = _with_hint(state)
     if outcome is None:
-        return only_words(explained(state))
+        return only_words(explain_stop(state))
     explanation = outcome.explanation(state.status)
     return {
-        "text": explained(state),
+        "text": explain_stop(state),
         **to_builtins(explanation),
         "reason": None if outcome.stop_reason is None else outcome.stop_reason.value,
         "waits_for": [
@@ -89,17 +89,17 @@ def _hint(state: AgentState) -> str | None:
         hints = [_resume(state)] if PendingKind.BUDGET in kinds else []
         if kinds - {PendingKind.BUDGET}:
             hints.append(f"POST {_path(state)}/answer with question_id and answer")
-        raising = f"; {_raising(state)}" if PendingKind.BUDGET in kinds else "."
+        raising = f"; {_raise_hint(state)}" if PendingKind.BUDGET in kinds else "."
         return f"{', and '.join(hints)}{raising}" if hints else None
     reason = None if state.outcome is None else state.outcome.stop_reason
     if reason is StopReason.USER_REQUESTED:
         return f"{GO_ON}."
     if reason is not None and reason.is_limit:
-        return f"{GO_ON}; {_raising(state)}"
+        return f"{GO_ON}; {_raise_hint(state)}"
     return None
 
 
-def _raising(state: AgentState) -> str:
+def _raise_hint(state: AgentState) -> str:
     """How the limit that decided is raised, by the criterion's own hint."""
     decisive = None if state.outcome is None else state.outcome.resolving_evaluation
     way = "" if decisive is None or not decisive.hint else decisive.hint

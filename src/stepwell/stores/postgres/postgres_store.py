@@ -13,9 +13,13 @@ from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.postgres_link import PostgresLink
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
-from stepwell.stores.lane import Statements
+from stepwell.stores.connection import Statements
 from stepwell.stores.postgres.pool import Pool
-from stepwell.stores.postgres.postgres_lane import LostConnection, PostgresLane, postgres_faults
+from stepwell.stores.postgres.postgres_connection import (
+    LostConnection,
+    PostgresConnection,
+    postgres_faults,
+)
 from stepwell.stores.retries import Clash, PassingFault, retry_passing_faults
 from stepwell.stores.rows import Codecs
 from stepwell.stores.schema_version import VERSION_TABLE, check_or_migrate
@@ -135,7 +139,7 @@ class PostgresStore:
         try:
             with postgres_faults():
                 async with pool.acquire() as held:
-                    lane = PostgresLane(
+                    lane = PostgresConnection(
                         held,
                         self._statements,
                         begin=pool.begin,

@@ -17,7 +17,7 @@ from stepwell.errors import StepwellError
 from stepwell.stores.retries import PassingFault
 from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
-from stepwell.stores.sqlite.sqlite_lane import SqliteLane
+from stepwell.stores.sqlite.sqlite_connection import SqliteConnection
 
 _MOST_WRITES = 64
 _LONGEST_BATCH = 0.01
@@ -47,7 +47,9 @@ class _Writer:
 class GroupCommit:
     """The queue before the writing connection."""
 
-    def __init__(self, lane: SqliteLane, lock: FileLock, file: DatabaseFile, clock: Clock) -> None:
+    def __init__(
+        self, lane: SqliteConnection, lock: FileLock, file: DatabaseFile, clock: Clock
+    ) -> None:
         self._lane, self._lock, self._file, self._clock = lane, lock, file, clock
         self._queue: deque[_Writer] = deque()
         self._wanted = asyncio.Event()

@@ -21,7 +21,7 @@ from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.remote_bus import Link
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.schema_version import check_or_migrate
-from stepwell.stores.sqlite.sqlite_lane import sqlite_faults
+from stepwell.stores.sqlite.sqlite_connection import sqlite_faults
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 
 Result = TypeVar("Result")

@@ -20,7 +20,7 @@ from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
-from stepwell.stores.lane import Statements
+from stepwell.stores.connection import Statements
 from stepwell.stores.retries import PassingFault, retry_passing_faults
 from stepwell.stores.rows import Codecs
 from stepwell.stores.schema_version import check_or_migrate
@@ -28,7 +28,7 @@ from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
 from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.group_commit import GroupCommit
-from stepwell.stores.sqlite.sqlite_lane import Driver, SqliteLane
+from stepwell.stores.sqlite.sqlite_connection import SqliteConnection, SqliteDriver
 from stepwell.stores.transaction import SqlTransaction
 from stepwell.stores.types import SQLITE
 
@@ -66,12 +66,12 @@ class SqliteStore:
         self._lock = FileLock(path.with_name(path.name + "-lock"))
         self._bus: Bus = LocalBus() if link is None else RemoteBus(link)
         self._open_readers = AsyncExitStack()
-        self._idle: list[SqliteLane] = []
-        self._watcher: SqliteLane | None = None
+        self._idle: list[SqliteConnection] = []
+        self._watcher: SqliteConnection | None = None
         self._reading = asyncio.Semaphore(_READERS)
-        self._idle_searchers: list[SqliteLane] = []
+        self._idle_searchers: list[SqliteConnection] = []
         self._searching = SearchTurns(_SEARCHERS)
-        self._writer: SqliteLane
+        self._writer: SqliteConnection
         self._file: DatabaseFile
         self._group: GroupCommit
 
@@ -197,13 +197,13 @@ class SqliteStore:
         self._file = DatabaseFile(self._path)
         self._group = GroupCommit(lane, self._lock, self._file, self._clock)
 
-    async def _connect(self, *, query_only: bool = False) -> SqliteLane:
+    async def _connect(self, *, query_only: bool = False) -> SqliteConnection:
         async with AsyncExitStack() as unless_ready:
             async with self._opened.one_by_one:
                 connection = await self._engine.connect()
                 unless_ready.push_async_callback(connection.close)
                 driver = await self._opened.driver(connection)
-            lane = SqliteLane(connection, driver, self._path, self._statements)
+            lane = SqliteConnection(connection, driver, self._path, self._statements)
             for pragma in (*self._pragmas, f"query_only={int(query_only)}"):
                 await lane.command(f"PRAGMA {pragma}")
             if not query_only:
@@ -214,7 +214,7 @@ class SqliteStore:
         return lane
 
     @asynccontextmanager
-    async def _reader(self, *, searching: bool) -> AsyncGenerator[SqliteLane]:
+    async def _reader(self, *, searching: bool) -> AsyncGenerator[SqliteConnection]:
         idle = self._idle_searchers if searching else self._idle
         async with self._searching if searching else self._reading:
             lane = idle.pop() if idle else await self._new_reader(searching)
@@ -225,7 +225,7 @@ class SqliteStore:
                 idle.append(lane)
                 lane.quick_command("ROLLBACK")
 
-    async def _new_reader(self, searching: bool) -> SqliteLane:
+    async def _new_reader(self, searching: bool) -> SqliteConnection:
         self._require_file()
         # A thread opens it, which can't be interrupted: what it opened must not be lost.
         opening = asyncio.ensure_future(self._connect(query_only=True))
@@ -254,10 +254,10 @@ class ConnectionFactory:
         self._newest = sqlite3.Connection(path, *arguments, **options)
         return self._newest
 
-    async def driver(self, connection: AsyncConnection) -> Driver:
+    async def driver(self, connection: AsyncConnection) -> SqliteDriver:
         """The newest connection in both its forms."""
         thread: Any = (await connection.get_raw_connection()).driver_connection
-        return Driver(self._newest, thread)
+        return SqliteDriver(self._newest, thread)
 
 
 def _engine(path: Path, opened: ConnectionFactory) -> AsyncEngine:

@@ -34,7 +34,7 @@ def chained(states: list[AgentState], growth: float) -> list[Snapshot]:
     chain, ids, made = SnapshotChain(growth), SequentialIds(), list[Snapshot]()
     for state in states:
         snapshot = chain.next(EXECUTION, state, id=ids(), at=AT, is_final=False)
-        chain.stored(snapshot, state)
+        chain.mark_stored(snapshot, state)
         made.append(snapshot)
     return made
 

@@ -10,7 +10,7 @@ from stepwell.capabilities.user_input import UseUserInput
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.errors import ConflictError, QuestionChangedError, RefusedError
-from stepwell.sessions.narration import told_pending
+from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.answer import decide_answer
 from stepwell.sessions.requests.grant import BudgetGrant, decide_grant
@@ -49,7 +49,7 @@ def execution_of(state: AgentState, status: ExecutionStatus = PAUSED, **fields: 
         created_at=CLOCK.now(),
         updated_at=CLOCK.now(),
         status=status,
-        pending=told_pending(state),
+        pending=pending_data(state),
         **fields,
     )
 

@@ -13,8 +13,8 @@ from sqlalchemy import select, update
 from stepwell.sessions.errors import NotThereError
 from stepwell.sessions.records import Session
 from stepwell.stores import tables as t
-from stepwell.stores.lane import Lane
-from stepwell.stores.rows import KEY, Codecs, Rows, bound, by_id
+from stepwell.stores.connection import DatabaseConnection
+from stepwell.stores.rows import KEY, Codecs, Rows, by_id, column_parameter
 
 _READ = (
     select(t.sessions.c.last_seq, t.sessions.c.last_message_at)
@@ -25,8 +25,8 @@ _WRITE = (
     update(t.sessions)
     .where(by_id(t.sessions))
     .values(
-        last_seq=bound(t.sessions, "last_seq"),
-        last_message_at=bound(t.sessions, "last_message_at"),
+        last_seq=column_parameter(t.sessions, "last_seq"),
+        last_message_at=column_parameter(t.sessions, "last_message_at"),
     )
 )
 
@@ -42,14 +42,16 @@ class Counters(Struct):
 class CountedRows(Rows):
     """Rows that are numbered or timed within their session."""
 
-    def __init__(self, lane: Lane, codecs: Codecs, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, lane: DatabaseConnection, codecs: Codecs, tell: Callable[[str], None]
+    ) -> None:
         super().__init__(lane, codecs, tell)
         self._counters: dict[str, Counters] = {}
 
     def _count_from(self, session: Session) -> None:
         self._counters[session.id] = Counters(session.last_seq, session.last_message_at)
 
-    async def _counted(self, session_id: str) -> Counters:
+    async def _counters_of(self, session_id: str) -> Counters:
         known = self._counters.get(session_id)
         if known is None:
             rows = await self._run(_READ, **{KEY: session_id})

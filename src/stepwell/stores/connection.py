@@ -51,14 +51,14 @@ class Statements:
         self._bundles: dict[tuple[Insert, int, bool], Prepared] = {}
         self.dialect = dialect.name
 
-    def prepared(self, statement: ClauseElement) -> Prepared:
+    def prepare(self, statement: ClauseElement) -> Prepared:
         """That statement for this database. It is kept: give each one as a constant."""
         known = self._prepared.get(statement)
         if known is None:
-            known = self._prepared[statement] = self.written(statement)
+            known = self._prepared[statement] = self.compile(statement)
         return known
 
-    def written(self, statement: ClauseElement) -> Prepared:
+    def compile(self, statement: ClauseElement) -> Prepared:
         """The same without keeping it, for statements that are put together for one use."""
         compiled: Any = statement.compile(dialect=self._dialect)
         places = getattr(compiled, "positiontup", None)
@@ -82,7 +82,7 @@ class Statements:
             return ()
         return tuple(name for name, bind in compiled.binds.items() if isinstance(bind.type, Id))
 
-    def bundled(
+    def bundle_insert(
         self, adding: Insert, rows: Sequence[Mapping[str, Any]], *, unless_there: bool = True
     ) -> tuple[Prepared, Mapping[str, Any]]:
         """One statement that adds those of the rows whose id is not there and gives their ids, and
@@ -90,7 +90,7 @@ class Statements:
         known = self._bundles.get((adding, len(rows), unless_there))
         if known is None:
             made = _bundle(adding, len(rows), self.dialect, unless_there)
-            known = self._bundles[adding, len(rows), unless_there] = self.written(made)
+            known = self._bundles[adding, len(rows), unless_there] = self.compile(made)
         values = {
             f"{name}_{place}": value
             for place, row in enumerate(rows)
@@ -116,7 +116,7 @@ def _may_be_id(value: str | None) -> bool:
     return value is None or is_uuid(value)
 
 
-class Lane(Protocol):
+class DatabaseConnection(Protocol):
     """A connection in a transaction."""
 
     careful: bool

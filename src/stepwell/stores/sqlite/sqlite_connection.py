@@ -13,8 +13,8 @@ from sqlalchemy import ClauseElement, Insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.sessions.errors import ConflictError
+from stepwell.stores.connection import Row, Statements
 from stepwell.stores.errors import DamagedDataError
-from stepwell.stores.lane import Row, Statements
 from stepwell.stores.retries import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
 from stepwell.stores.session_queries import contains
@@ -35,7 +35,7 @@ _FOREIGN = sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
 _AGAIN_SECONDS = 0.02
 
 
-class Driver(Struct, frozen=True, eq=False):
+class SqliteDriver(Struct, frozen=True, eq=False):
     """One connection in both its forms."""
 
     direct: sqlite3.Connection
@@ -74,15 +74,19 @@ def _passing_fault(path: Path, error: sqlite3.DatabaseError, code: int) -> Passi
     return PassingFault(f"{error}: {reason}", reason=reason)
 
 
-class SqliteLane:
-    """See ``lane.Lane``.
+class SqliteConnection:
+    """See ``lane.DatabaseConnection``.
 
     A trip to the connection's thread and back takes longer than a quick statement does, by far. So
     those run at once; what waits for the disk or for a lock, or scans, is done by the thread.
     """
 
     def __init__(
-        self, connection: AsyncConnection, driver: "Driver", path: Path, statements: Statements
+        self,
+        connection: AsyncConnection,
+        driver: "SqliteDriver",
+        path: Path,
+        statements: Statements,
     ) -> None:
         self._connection, self._path, self._statements = connection, path, statements
         self._direct, self._thread = driver.direct, driver.thread
@@ -111,13 +115,13 @@ class SqliteLane:
 
     async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """Run a statement that is quick, by its index, and fetch what it gives."""
-        prepared = self._statements.prepared(statement)
+        prepared = self._statements.prepare(statement)
         with sqlite_faults(self._path):
             return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
     async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """The same for one that may take its time, or was put together for this one use."""
-        prepared = self._statements.written(statement)
+        prepared = self._statements.compile(statement)
         with sqlite_faults(self._path):
             found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
             return list(found)
@@ -144,7 +148,7 @@ class SqliteLane:
         except asyncio.CancelledError:
             self._direct.interrupt()
             # The thread still uses the connection; whoever had it next would stop the loop.
-            await _ended(scanning)
+            await _wait_for_end(scanning)
             raise
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
@@ -155,13 +159,13 @@ class SqliteLane:
 
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
-        prepared, values = self._statements.bundled(adding, rows)
+        prepared, values = self._statements.bundle_insert(adding, rows)
         with sqlite_faults(self._path):
             return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
     async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Add these few rows, none of which is there."""
-        prepared, values = self._statements.bundled(adding, rows, unless_there=False)
+        prepared, values = self._statements.bundle_insert(adding, rows, unless_there=False)
         with sqlite_faults(self._path):
             self._direct.execute(prepared.text, prepared.values(values))
 
@@ -189,7 +193,7 @@ class SqliteLane:
         return sum(_size(self._path.with_name(self._path.name + end)) for end in ("", "-wal"))
 
 
-async def _ended(task: "asyncio.Future[list[Row]]") -> None:
+async def _wait_for_end(task: "asyncio.Future[list[Row]]") -> None:
     """Wait for it to its end, also if whoever waits is cancelled once more."""
     while not task.done():
         with suppress(asyncio.CancelledError):

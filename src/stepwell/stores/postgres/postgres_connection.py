@@ -16,7 +16,7 @@ from sqlalchemy import ClauseElement, Insert, exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from stepwell.sessions.errors import ConflictError
-from stepwell.stores.lane import Prepared, Row, Statements
+from stepwell.stores.connection import Prepared, Row, Statements
 from stepwell.stores.postgres.pool import PooledConnection, cut_after
 from stepwell.stores.retries import Clash, PassingFault
 from stepwell.stores.search_turns import SearchElsewhere, too_slow
@@ -52,10 +52,10 @@ def postgres_faults() -> Generator[None]:
     try:
         yield
     except (psycopg.Error, exc.DBAPIError) as error:
-        raise _sorted(error) from error
+        raise _translate_error(error) from error
 
 
-def _sorted(error: Exception) -> Exception:
+def _translate_error(error: Exception) -> Exception:
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     said = str(cause).strip()
     if isinstance(cause, errors.DiskFull):
@@ -75,8 +75,8 @@ def _sorted(error: Exception) -> Exception:
     return error
 
 
-class PostgresLane:
-    """See ``lane.Lane``."""
+class PostgresConnection:
+    """See ``lane.DatabaseConnection``."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class PostgresLane:
 
     async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """Run a statement and fetch what it gives."""
-        return await self._fetch(self._statements.prepared(statement), values)
+        return await self._fetch(self._statements.prepare(statement), values)
 
     async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """The same for one that was put together for this one use."""
-        return await self._fetch(self._statements.written(statement), values)
+        return await self._fetch(self._statements.compile(statement), values)
 
     async def search(
         self, statement: ClauseElement, values: Mapping[str, Any], seconds: float, /
@@ -139,13 +139,13 @@ class PostgresLane:
         clashes, the transaction is done again, carefully.
         """
         if self.careful:
-            return await self._fetch(*self._statements.bundled(adding, rows))
+            return await self._fetch(*self._statements.bundle_insert(adding, rows))
         await self.add_all(adding, rows)
         return [(row["id"],) for row in rows]
 
     async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Add these few rows, none of which is there."""
-        await self._fetch(*self._statements.bundled(adding, rows, unless_there=False))
+        await self._fetch(*self._statements.bundle_insert(adding, rows, unless_there=False))
 
     async def commit(self) -> None:
         """End the transaction."""
