@@ -69,15 +69,17 @@ class BenchApp:
     async def wait_for(self, execution_id: str, *statuses: str) -> None:
         """Until the stored execution has one of these statuses (completed).
 
-        Looks by a connection of its own, which costs the process next to nothing.
+        Looks by a connection of its own, less and less often: looking costs the process too.
         """
         wanted = statuses or ("completed",)
+        pause = LOOK_SECONDS
         with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True) as connection:
             async with asyncio.timeout(WAIT_SECONDS):
                 while (status := _status(connection, execution_id)) not in wanted:
                     if status in ("failed", "cancelled", "stopped"):
                         raise AssertionError(f"execution {execution_id} is {status}")
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 1.5, 25 * LOOK_SECONDS)
         connection.close()
 
 
