@@ -107,7 +107,7 @@ class Emitter:
         except Exception:  # foreign code: its faults stay outside the run
             logger.exception("listener %r raised at %s", listener, type(event).__name__)
             return
-        if isawaitable(pending):
+        if pending is not None and isawaitable(pending):
             self._mailbox(listener).put(pending)
         elif self._clock.monotonic() - started > SLOW_LISTENER_SECONDS:
             logger.warning(

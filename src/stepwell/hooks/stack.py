@@ -75,7 +75,7 @@ class HookStack:
             try:
                 with contained():
                     answer: Any = hook.function(context)
-                if isawaitable(answer):
+                if answer is not None and isawaitable(answer):
                     answer = await _awaited(answer, hook.name, scope)
             except AgentStop as stop:
                 signal = replace(stop.signal, source=stop.signal.source or hook.name)

@@ -84,19 +84,21 @@ class Statements:
 
     def bundle_insert(
         self, adding: Insert, rows: Sequence[Mapping[str, Any]], *, unless_there: bool = True
-    ) -> tuple[Prepared, Mapping[str, Any]]:
+    ) -> tuple[Prepared, Any]:
         """One statement that adds those of the rows whose id is not there and gives their ids, and
-        its values. Otherwise it adds all and gives nothing, and clashes if one is there."""
+        its values: in order, or by name. Otherwise it adds all, gives nothing, and clashes if one
+        is there."""
         known = self._bundles.get((adding, len(rows), unless_there))
         if known is None:
             made = _bundle(adding, len(rows), self.dialect, unless_there)
             known = self._bundles[adding, len(rows), unless_there] = self.compile(made)
-        values = {
+        if known.by_place:  # rows have their columns in the order of the table
+            return known, [value for row in rows for value in row.values()]
+        return known, {
             f"{name}_{place}": value
             for place, row in enumerate(rows)
             for name, value in row.items()
         }
-        return known, values
 
 
 def _bundle(adding: Insert, count: int, dialect: str, unless_there: bool) -> ClauseElement:

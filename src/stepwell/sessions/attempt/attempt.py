@@ -58,6 +58,10 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
     """What an earlier attempt left of the step that comes next."""
     open_step: OpenStep
 
+    def __repr__(self) -> str:
+        """Its name in logs: nothing of what it holds."""
+        return f"Attempt({self.execution.id}, {self.execution.attempt})"
+
     @property
     def settings(self) -> SessionSettings:
         """The settings of sessions."""

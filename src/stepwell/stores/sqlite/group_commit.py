@@ -9,8 +9,9 @@ one wait for the disk, and all of them return.
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError
@@ -58,6 +59,8 @@ class GroupCommit:
         self._closing = False
         self._seen_changes = lane.changes
         self._checkpointed_at = clock.monotonic()
+        self._thread = ThreadPoolExecutor(1, "stepwell-commit")
+        """Waits for the disk. A trip there costs half of one to the driver's own thread."""
         self._task = asyncio.create_task(self._run(), name="stepwell-group-commit")
 
     async def write(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -88,9 +91,11 @@ class GroupCommit:
             await self._lock.acquire()
             try:
                 self._lane.quick_command("BEGIN IMMEDIATE")
-                async with self._undone_unless_committed():
+                try:
                     await work()
                     await self._end_transaction()
+                finally:
+                    await self._undo_unless_committed()
                 await self._checkpoint_if_due()
             finally:
                 self._lock.release()
@@ -100,6 +105,7 @@ class GroupCommit:
         self._closing = True
         self._wanted.set()
         await self._task
+        self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
         try:
@@ -136,25 +142,24 @@ class GroupCommit:
 
     async def _commit(self, batch: list[_Writer]) -> None:
         self._lane.quick_command("BEGIN IMMEDIATE")
-        async with self._undone_unless_committed():
+        try:
             await self._serve(batch)
             await self._end_transaction()
+        finally:
+            await self._undo_unless_committed()
         _answer(batch, None)
 
-    @asynccontextmanager
-    async def _undone_unless_committed(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            if self._lane.is_in_transaction:
-                with suppress(PassingFault, StepwellError, sqlite3.Error):
-                    await self._lane.command("ROLLBACK")
+    async def _undo_unless_committed(self) -> None:
+        if self._lane.is_in_transaction:
+            with suppress(PassingFault, StepwellError, sqlite3.Error):
+                await self._lane.command("ROLLBACK")
 
     async def _end_transaction(self) -> None:
         """Commit. The thread that waits for the disk is waited for, also by who is cancelled: the
         connection is not free before."""
         self._file.require_same()
-        committing = asyncio.ensure_future(self._lane.command("COMMIT"))
+        loop = asyncio.get_running_loop()
+        committing = loop.run_in_executor(self._thread, self._lane.commit)
         try:
             await asyncio.shield(committing)
         except asyncio.CancelledError:

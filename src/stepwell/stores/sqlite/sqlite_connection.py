@@ -161,13 +161,13 @@ class SqliteConnection:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
         prepared, values = self._statements.bundle_insert(adding, rows)
         with sqlite_faults(self._path):
-            return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
+            return self._direct.execute(prepared.text, values).fetchall()
 
     async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Add these few rows, none of which is there."""
         prepared, values = self._statements.bundle_insert(adding, rows, unless_there=False)
         with sqlite_faults(self._path):
-            self._direct.execute(prepared.text, prepared.values(values))
+            self._direct.execute(prepared.text, values)
 
     def quick_command(self, text: str) -> None:
         """Run a bare command that waits for nothing, such as SAVEPOINT."""
@@ -183,6 +183,11 @@ class SqliteConnection:
         """Run a bare command that may wait, such as COMMIT."""
         with sqlite_faults(self._path):
             return list(await self._thread.execute_fetchall(text))
+
+    def commit(self) -> None:
+        """Commit. It waits for the disk, so call it in a thread."""
+        with sqlite_faults(self._path):
+            self._direct.execute("COMMIT")
 
     def know_letters(self) -> None:
         """What a search needs."""
