@@ -285,7 +285,10 @@ class Harness:
         done = self._random_kills + self._freezes + sum(self._hits.values())
         left = self._damage_left()
         share = 1.0 if left == 0 else done / (done + left)
-        allowed = int(share * (wanted.executions - lead)) + lead
+        # With a backlog every takeover would wait for a seat.
+        room = max(0, 2 * lead - unfinished)
+        sent = len(Progress(Path(self._place.folder)).sent)
+        allowed = min(int(share * (wanted.executions - lead)) + lead, sent + room)
         if unfinished <= 1:
             allowed = max(allowed, self._allowed + 1)
         self._allowed = max(self._allowed, min(wanted.executions, allowed))

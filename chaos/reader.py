@@ -120,7 +120,8 @@ class Subscriber:
         execution = str(event.data.get("execution_id"))
         payload = event.data.get("payload", {})
         match payload.get("event_type", event.type):
-            case "step.started":
+            # A step that is begun again has no message of its own.
+            case "step.started" | "agent.step.started":
                 self._texts[execution] = ""
             case "agent.stream.chunk":
                 text = payload.get("content", "")

@@ -66,6 +66,8 @@ class Occurrence(Struct, frozen=True, kw_only=True):
     payload: Mapping[str, Any] | None = None
     """What programs read; None if only people do."""
     note: Note | None = None
+    is_held: bool = False
+    """Whether it was held back for the transaction that stores its step."""
 
     @classmethod
     def of_note(cls, message: SessionMessage, type: EventType) -> "Occurrence":
@@ -267,6 +269,7 @@ class JournalBuffer:
 
     def take(self, *, held: bool = False) -> list[Occurrence]:
         """Take all that happened so far; what is held back only if it is asked for."""
+        held_from = self._held_from
         if held:
             self._held_from = self._end_at = None
         end = len(self._items) if self._held_from is None else self._held_from
@@ -276,8 +279,11 @@ class JournalBuffer:
         if self._end_at is not None:
             self._end_at -= end
         self.news.clear()
-        found = [self._occurrence(item) for item in taken]
-        return [it for it in found if it is not None]
+        first = len(taken) if held_from is None else held_from
+        found = [self._occurrence(item) for item in taken[:first]]
+        late = [self._occurrence(item) for item in taken[first:]]
+        marked = [None if it is None else replace(it, is_held=True) for it in late]
+        return [it for it in [*found, *marked] if it is not None]
 
     def _occurrence(self, item: _Item) -> Occurrence | None:
         entry, note = item.entry, item.note

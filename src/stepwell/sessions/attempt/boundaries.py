@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.attempt import Attempt
 from stepwell.sessions.attempt.start import begin_row, start_notes
@@ -187,7 +188,8 @@ class Boundaries:
         return status
 
     async def finish(self, state: AgentState) -> ExecutionStatus:
-        """Store the end that the run itself decided."""
+        """Store the end that the run itself decided; if somebody wanted another one meanwhile, and
+        was told so, that one."""
         attempt, at = self._attempt, self._attempt.clock.now()
         status = ExecutionStatus.of(state.status)
         state = self._with_interrupted_step(state)
@@ -202,9 +204,20 @@ class Boundaries:
             completed_at=at,
         )
 
+        intent = attempt.open_step.take_news(attempt.execution, at)
+
         async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
+            nonlocal status
             row = self._with_told_status(self._row)
-            await attempt.inbox.update(tx, await tx.fence(row))
+            fenced = await tx.fence(row)
+            cancel_requested = fenced.execution.cancel_requested
+            if cancel_requested is not None and status is not ExecutionStatus.CANCELLED:
+                status = ExecutionStatus.CANCELLED
+                if intent is not None:
+                    await tx.save_intent(intent, row.attempt)
+                await self._cancel_late(tx, session, fenced.execution, happened)
+                return
+            await attempt.inbox.update(tx, fenced)
             await self._save_snapshots(tx)
             unseen = attempt.inbox.unseen
             await close_execution(tx, row, session, happened, self._deps, unseen=unseen)
@@ -240,6 +253,23 @@ class Boundaries:
         if status is ExecutionStatus.FAILED:
             _log_failure(attempt.execution, end.reason)
         return status
+
+    async def _cancel_late(
+        self, tx: Transaction, session: Session | None, now: Execution, happened: Happened
+    ) -> None:
+        """End as cancelled a run that has come to its own end: its last step did not come true."""
+        *kept, _ = self._unstored
+        for snapshot in kept:
+            await tx.add_snapshot(snapshot)
+        row = replace(now, last_snapshot_id=kept[-1].id) if kept else now
+        so_far = [it for it in happened if not it.is_held]
+        if session is not None:
+            await append(tx, session, so_far)
+        for it in so_far:
+            is_own = it.type == EnvelopeType.STATUS and it.execution_id == row.id
+            if is_own and it.payload is not None:
+                row = replace(row, metadata={**row.metadata, TOLD_STATUS: it.payload["status"]})
+        await end_execution(tx, row, cancelled_end(now.cancel_requested or ""), self._deps)
 
     # What all of them do
 
