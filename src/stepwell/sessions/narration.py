@@ -102,7 +102,9 @@ class Narrator:
             case ToolCallCompleted():
                 outcome = ToolOutcome(event.outcome)
                 text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
-                result = _result_data(outcome, event.duration_ms, event.value, event.error)
+                result = _result_data(
+                    outcome, event.duration_ms, event.value, event.error, event.note
+                )
                 return self._came_to(event.tool, event.call_id, text, event.at, result)
             case _:
                 return None
@@ -295,7 +297,7 @@ def answer_of(state: AgentState) -> str | None:
 
 
 def _result_data(
-    outcome: ToolOutcome, duration_ms: float, value: Any, error: str | None
+    outcome: ToolOutcome, duration_ms: float, value: Any, error: str | None, note: str = ""
 ) -> dict[str, Any]:
     """What a call came to, as its envelope says it."""
     return {
@@ -303,7 +305,7 @@ def _result_data(
         "outcome": str(outcome),
         "success": outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING),
         "duration_ms": round(duration_ms, 3),
-        "result_summary": result_summary(value),
+        "result_summary": result_summary(value, note),
     }
 
 

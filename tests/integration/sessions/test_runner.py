@@ -25,6 +25,7 @@ from stepwell.sessions.views.reader import Reader
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import FunctionTool, ToolFailure
 from tests.integration.sessions.databases import rows_as_text
+from tests.integration.sessions.tried import Tried
 from tests.integration.sessions.world import CrashingStore, world
 
 
@@ -424,3 +425,17 @@ async def test_what_a_step_stores_does_not_grow_with_the_run(tmp_path: Path) -> 
         assert max(sizes[2:-1]) < 1.1 * min(sizes[2:-1])
         state = await Reader(here.store).state_at(id, 30)
         assert state.step_count == 30
+
+
+async def test_the_note_of_a_repeated_call_is_told_to_people_as_well(tmp_path: Path) -> None:
+    again = [[call("pay", id=f"c{number}", at="x")] for number in range(4)]
+    async with world(tmp_path, Tried([*again, "Done."]).agent) as here:
+        assert await here.run(await here.send("go")) == "completed"
+        told = [e.payload["result_summary"] for e in await here.events("agent.tool.completed")]
+        read = [
+            message.metadata["result_summary"]
+            for message in await here.messages()
+            if message.metadata.get("event_type") == "tool.completed"
+        ]
+    assert read == told
+    assert read[-1].startswith("pay at x\n\n")
