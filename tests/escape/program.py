@@ -67,11 +67,11 @@ def run_skill(order: dict) -> str:
 
 
 def run_what_follows(order: dict) -> dict[str, str]:
-    """The next command; with imports also a command of a skill, an MCP server, the doctor and the
-    imports; each with what came of it."""
+    """The next command; with imports or in a long run also a command of a skill, an MCP server, the
+    doctor and the imports; each with what came of it."""
     later: dict[str, str] = {}
     later["command"] = run_agent(order, [call("bash", command="echo next")])[0]
-    if order["imports"]:
+    if order["imports"] or order["is_long"]:
         later["skill"] = run_skill(order)
         later["mcp"] = asyncio.run(started_server())
         if order["sandbox"] == "bubblewrap":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import stepwell
+from tests.examples import is_long
 
 HERE = Path(__file__).parent
 PACKAGES = Path(stepwell.__file__).parents[1]
@@ -54,7 +55,7 @@ class Project:
         """Run the program with these calls of the model, and return what it told."""
         order |= {"sandbox": sandbox, "calls": calls}
         given, told = self.outside / "order.json", self.outside / "told.json"
-        given.write_text(json.dumps({"imports": [], **order}))
+        given.write_text(json.dumps({"imports": [], "is_long": is_long(), **order}))
         inside = f":{self.path}/bin" if self._environment_inside else ""
         path = f"{self.environment}/bin{inside}:/usr/local/bin:/usr/bin:/bin"
         ran = subprocess.run(
