@@ -100,7 +100,10 @@ class History(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> Sequence[T]: ...
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         if isinstance(index, slice):
-            return tuple(self._items[i] for i in range(*index.indices(self._length)))
+            start, stop, step = index.indices(self._length)
+            if step == 1:
+                return tuple(self._items[start:stop])
+            return tuple(self._items[i] for i in range(start, stop, step))
         if not -self._length <= index < self._length:
             raise IndexError(f"index {index} is outside a history of {self._length}")
         return self._items[index if index >= 0 else index + self._length]

@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,22 @@ class SqliteDriver(Struct, frozen=True, eq=False):
     thread: aiosqlite.Connection
 
 
-@contextmanager
-def sqlite_faults(path: Path) -> Generator[None]:
-    """Errors of the driver, sorted: those that pass, those that don't, and damage."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0)
+class SqliteFaults:
+    """A block in which errors of the driver are sorted: those that pass, those that don't, and
+    damage. A class, because every statement goes through it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, sqlite3.DatabaseError):
+            self._raise_sorted(error)
+
+    def _raise_sorted(self, error: sqlite3.DatabaseError) -> None:
+        path, code = self._path, getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF in _PASSING:
             raise _passing_fault(path, error, code & 0xFF) from error
         if code & 0xFF in _DAMAGED:
@@ -60,7 +69,6 @@ def sqlite_faults(path: Path) -> Generator[None]:
             raise Clash(f"it is there already: {error}") from error
         if code == _FOREIGN:
             raise ConflictError("what it belongs to was deleted", code="gone") from error
-        raise
 
 
 def _passing_fault(path: Path, error: sqlite3.DatabaseError, code: int) -> PassingFault:
@@ -90,6 +98,7 @@ class SqliteConnection:
     ) -> None:
         self._connection, self._path, self._statements = connection, path, statements
         self._direct, self._thread = driver.direct, driver.thread
+        self._faults = SqliteFaults(path)
         self.may_search = True
         self.careful = True
 
@@ -116,13 +125,13 @@ class SqliteConnection:
     async def rows(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """Run a statement that is quick, by its index, and fetch what it gives."""
         prepared = self._statements.prepare(statement)
-        with sqlite_faults(self._path):
+        with self._faults:
             return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
     async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
         """The same for one that may take its time, or was put together for this one use."""
         prepared = self._statements.compile(statement)
-        with sqlite_faults(self._path):
+        with self._faults:
             found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
             return list(found)
 
@@ -160,33 +169,33 @@ class SqliteConnection:
     async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
         prepared, values = self._statements.bundle_insert(adding, rows)
-        with sqlite_faults(self._path):
+        with self._faults:
             return self._direct.execute(prepared.text, values).fetchall()
 
     async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Add these few rows, none of which is there."""
         prepared, values = self._statements.bundle_insert(adding, rows, unless_there=False)
-        with sqlite_faults(self._path):
+        with self._faults:
             self._direct.execute(prepared.text, values)
 
     def quick_command(self, text: str) -> None:
         """Run a bare command that waits for nothing, such as SAVEPOINT."""
-        with sqlite_faults(self._path):
+        with self._faults:
             self._direct.execute(text)
 
     def data_version(self) -> int:
         """Return SQLite's number of the file's version: it reads no page and waits for nothing."""
-        with sqlite_faults(self._path):
+        with self._faults:
             return self._direct.execute("PRAGMA data_version").fetchone()[0]
 
     async def command(self, text: str) -> list[Row]:
         """Run a bare command that may wait, such as COMMIT."""
-        with sqlite_faults(self._path):
+        with self._faults:
             return list(await self._thread.execute_fetchall(text))
 
     def commit(self) -> None:
         """Commit. It waits for the disk, so call it in a thread."""
-        with sqlite_faults(self._path):
+        with self._faults:
             self._direct.execute("COMMIT")
 
     def know_letters(self) -> None:

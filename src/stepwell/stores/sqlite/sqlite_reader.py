@@ -21,7 +21,7 @@ from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.remote_bus import Link
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.schema_version import check_or_migrate
-from stepwell.stores.sqlite.sqlite_connection import sqlite_faults
+from stepwell.stores.sqlite.sqlite_connection import SqliteFaults
 from stepwell.stores.sqlite.sqlite_store import SqliteStore
 
 Result = TypeVar("Result")
@@ -138,5 +138,5 @@ def _faults_in_words(path: Path) -> Generator[None]:
     except DBAPIError as error:
         if error.orig is None:
             raise
-        with sqlite_faults(path):
+        with SqliteFaults(path):
             raise error.orig from None
