@@ -149,8 +149,12 @@ class LiveSubscription:
 
     def _take_texts(self) -> Iterator[LiveEvent]:
         """Go on by what was added to open texts; all of it, where nothing came yet."""
+        if self._position > self._feed.position:
+            return  # it comes from another server; here its newest entries are not read yet
         for text in self._feed.texts.open:
-            sent = self._sent.get(text.execution_id) or TextPosition(text.start, 0, 0)
+            sent = self._sent.get(text.execution_id)
+            if sent is None or sent.start != text.start:
+                sent = TextPosition(text.start, 0, 0)
             if len(text.text) > sent.offset:
                 one = text.chunk(self._position, sent.offset, sent.chunks, self._feed.now())
                 self._sent[text.execution_id] = TextPosition(

@@ -101,6 +101,8 @@ class SessionFeed:
             return self.position, None
         if self._tail and self._tail[0].seq <= after + 1 <= self.position + 1:
             return after, None
+        if after > self.position:
+            self.wake()  # the follower knows more, from another server
         oldest, newest = await self._store.read(lambda tx: tx.entry_range(self.session_id))
         return (after, None) if oldest - 1 <= after <= newest else (newest, Reset(newest))
 

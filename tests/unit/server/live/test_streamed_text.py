@@ -32,6 +32,8 @@ class Run:
         self.response = 0
         self.text = ""
         self.step = 0
+        self.is_heard = True
+        """Whether the bus works."""
         log.executions = [RUNNING]
 
     def entry(self, type: str, **payload: object) -> None:
@@ -49,7 +51,8 @@ class Run:
                 execution_id="x",
             )
         )
-        log.bus.publish(session_topic("s1"))
+        if self.is_heard:
+            log.bus.publish(session_topic("s1"))
 
     def start_step(self, number: int) -> None:
         self.step, self.text, self.response = number, "", 0
@@ -134,6 +137,31 @@ async def feeds(log: LogInMemory):
     made = Feeds(log.as_store, FakeClock(), ServerSettings())
     yield made
     await made.close()
+
+
+async def test_who_knows_more_than_the_feed_is_not_sent_the_text_of_an_older_step(
+    log: LogInMemory, feeds: Feeds
+) -> None:
+    """A client comes from another server, while the bus does not reach this one."""
+    run, other, client = Run(log), Follower(feeds), Follower(feeds)
+    run.start_step(1)
+    async with await feeds.subscribe("s1", 0):
+        run.delta("A first text. ")
+        await other.follow()
+        assert other.appended == "A first text. "
+        run.is_heard = False
+        run.complete()
+        run.end_step()
+        run.start_step(2)
+        client.last = str(log.newest)
+        await client.follow()
+        assert client.chunks == []
+        run.is_heard = True
+        run.delta("Second.")
+        await client.follow()
+        run.complete()
+        await client.follow()
+    assert client.appended == "Second."
 
 
 async def test_text_comes_as_it_is_generated_and_once(log: LogInMemory, feeds: Feeds) -> None:
