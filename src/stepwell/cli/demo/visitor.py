@@ -143,4 +143,4 @@ def _is_stop(event: Json, execution: str, stops: tuple[str, ...]) -> bool:
         return False
     if event["type"] == "agent.status":
         return event["payload"]["status"] in stops
-    return event["type"] in stops
+    return event["type"] in stops or event["payload"].get("event_type") in stops
