@@ -42,7 +42,7 @@ class Takeovers:
         }
         self._pauses: dict[str | None, list[float]] = {}
         for event in events:
-            if event.type == EventType.EXECUTION_PAUSED:
+            if event.event_type == EventType.EXECUTION_PAUSED:
                 self._pauses.setdefault(event.execution_id, []).append(event.created_at.timestamp())
         dead = [line for line in witness if line["op"] in ("kill", "crash")]
         self.kills = [self._hit(line) for line in dead]

@@ -164,13 +164,13 @@ class SlowStore:
 
     async def read(self, work: Any) -> Any:
         """As the store does."""
-        return await self._deps.store.read(work)
+        return await self._desk.store.read(work)
 
     async def write(self, work: Any, *, name: str) -> Any:
         """As the store does, after the message."""
         if not self.sent:
-            self.sent.append(await self._deps.send("add end", self._session_id))
-        return await self._deps.store.write(work, name=name)
+            self.sent.append(await self._desk.send("add end", self._session_id))
+        return await self._desk.store.write(work, name=name)
 
 
 async def test_a_message_that_comes_first_lets_everything_stay(sqlite_desk: FrontDesk) -> None:
