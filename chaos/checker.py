@@ -88,24 +88,13 @@ def checked(evidence: Evidence, demands: Demands) -> Report:
     hits = Counter(line["point"] for line in evidence.witness if line["op"] == "crash")
     duplicates = list(_duplicate_messages(evidence.messages))
     done = Counter(line["op"] for line in evidence.witness)
-    problems = [
-        *outcome.lost,
-        *duplicates,
-        *effects.silent_repeats,
-        *effects.duplicate_effects,
-        *outcome.wrong,
-        *effects.unapproved,
-        *requests.end_faults,
-        *requests.note_faults,
-        *outcome.fork_faults,
-        *logs.texts,
-        *logs.gaps,
-        *logs.duplicates,
-        *logs.disorder,
-        *evidence.invalid_histories,
-        *evidence.bad_snapshots,
-        *_unproven(evidence.witness, hits, flights, demands),
-    ]
+    faults = (
+        *(outcome.lost, duplicates, effects.silent_repeats, effects.duplicate_effects),
+        *(outcome.wrong, effects.unapproved, requests.end_faults, requests.note_faults),
+        *(outcome.fork_faults, logs.texts, logs.gaps, logs.duplicates, logs.disorder),
+        *(evidence.invalid_histories, evidence.bad_snapshots),
+        _unproven(evidence.witness, hits, flights, demands),
+    )
     return Report(
         executions=evidence.executions_asked,
         finished=outcome.finished,
@@ -146,7 +135,7 @@ def checked(evidence: Evidence, demands: Demands) -> Report:
         takeovers_with_outage=len(flights.seconds_with_outage),
         takeover_with_outage_max_s=max(flights.seconds_with_outage, default=0.0),
         reconnects=sum(log.reconnects for log in evidence.subscribers),
-        problems=problems,
+        problems=[problem for kind in faults for problem in kind],
     )
 
 

@@ -206,10 +206,11 @@ class JournalBuffer:
 
     def add_metadata(self, message_id: str, metadata: Mapping[str, Any]) -> None:
         """Add to the metadata of a message that was not taken yet; others are not changed."""
-        for place, (_, note) in enumerate((it.entry, it.note) for it in self._items):
+        for place, item in enumerate(self._items):
+            note = item.note
             if metadata and note is not None and note.message.id == message_id:
                 message = replace(note.message, metadata={**note.message.metadata, **metadata})
-                self._items[place] = replace(self._items[place], note=Note(message, note.type))
+                self._items[place] = replace(item, note=Note(message, note.type))
 
     def begin(self) -> None:
         """Add that the execution is being processed; clients who know that do not hear it again."""

@@ -1,4 +1,4 @@
-"""The two counters of a session: from which its events are numbered and its messages timed.
+"""The two counters of a session: from which its entries are numbered and its messages timed.
 
 They are read once per transaction, under the lock of the session's row, counted on in memory, and
 written back when somebody looks, or before the commit.

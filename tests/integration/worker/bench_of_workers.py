@@ -111,6 +111,12 @@ class Place:
         worker = await self.store.read(lambda tx: tx.worker(worker_id or ""))
         return None if worker is None else worker.lease_until
 
+    async def until_leased(self, execution_id: str, until: datetime) -> None:
+        """Wait until the lease lasts until then."""
+        async with asyncio.timeout(ENOUGH_SECONDS):
+            while await self.lease_of(execution_id) != until:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
     async def until_renewed(self, execution_id: str) -> None:
         """Wait until the lease is another one."""
         before = await self.lease_of(execution_id)
