@@ -16,11 +16,14 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any
 
+from bench.targets import CORE, verdicts
 from stepwell import Agent, FinishReason, ModelRequest, ModelResponse, ToolCall, Usage
 
 STEPS = (1, 10, 50, 200, 1000)
+CONCURRENT_RUNS = 5_000
 BASELINE_IMPORT = "import asyncio, dataclasses, json, enum, datetime"
 HEAVY_MODULES = {
     *("anthropic", "fastapi", "google", "httpx", "httpx2", "openai", "requests", "starlette"),
@@ -144,8 +147,8 @@ async def per_step(rounds: int) -> dict[str, float]:
     return figures
 
 
-async def concurrent(rounds: int, runs: int = 500, steps: int = 10) -> float:
-    """The ratio of CPU time for many runs at once."""
+async def concurrent(rounds: int, runs: int = CONCURRENT_RUNS, steps: int = 10) -> float:
+    """The ratio of CPU time for many runs at once, all of whose states live until the last ends."""
     ratios: list[float] = []
     for _ in range(rounds):
         agents = [build_agent(steps) for _ in range(runs)]
@@ -191,6 +194,98 @@ def imports(rounds: int) -> tuple[float, float]:
     return statistics.median(bare), statistics.median(used)
 
 
+HAND_PROCESS = """
+import asyncio, json
+
+async def add(a, b):
+    return a + b
+
+async def model(messages):
+    if len(messages) > 1:
+        return {"role": "assistant", "content": "done", "usage": 15}
+    function = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+    call = {"id": "call_1", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call], "usage": 15}
+
+async def main():
+    messages = [{"role": "user", "content": "Add."}]
+    while True:
+        response = await model(messages)
+        messages.append(response)
+        if not response.get("tool_calls"):
+            return response["content"]
+        for call in response["tool_calls"]:
+            result = await add(**json.loads(call["function"]["arguments"]))
+            content = json.dumps(result)
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+assert asyncio.run(main()) == "done"
+"""
+STEPWELL_PROCESS = """
+import asyncio, json
+from stepwell import Agent, FinishReason, ModelResponse, ToolCall, Usage
+
+async def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+class Model:
+    name = "bench"
+
+    async def respond(self, request):
+        usage = Usage(input_tokens=10, output_tokens=5)
+        if len(request.messages) > 1:
+            return ModelResponse(text="done", finish_reason=FinishReason.STOP, usage=usage)
+        call = ToolCall(id="call_1", name="add", arguments=json.loads('{"a": 1, "b": 2}'))
+        return ModelResponse(tool_calls=(call,), finish_reason=FinishReason.TOOL_CALLS, usage=usage)
+
+assert asyncio.run(Agent(Model(), tools=[add]).run("Add.")).final_response == "done"
+"""
+
+
+def process_seconds(code: str) -> float:
+    """CPU seconds of a whole fresh process that runs this code."""
+    probe = f"{code}\nimport time; print(time.process_time())"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
+    )
+    return float(done.stdout)
+
+
+def first_answer(rounds: int) -> tuple[float, float]:
+    """The CPU milliseconds of both sides from the start of a process to its first answer."""
+    pairs = [
+        (process_seconds(HAND_PROCESS), process_seconds(STEPWELL_PROCESS)) for _ in range(rounds)
+    ]
+    return statistics.median(h for h, _ in pairs) * 1e3, statistics.median(
+        o for _, o in pairs
+    ) * 1e3
+
+
+def calls_per_step(steps: int = 200) -> tuple[float, float]:
+    """Python calls per step of both sides, counted, so that no other load disturbs them."""
+    agent = build_agent(steps)
+    hand = asyncio.run(counted(lambda: hand_written(steps)))
+    ours = asyncio.run(counted(lambda: with_stepwell(steps, agent)))
+    return hand / (steps + 1), ours / (steps + 1)
+
+
+async def counted(run: Callable[[], Awaitable[Any]]) -> int:
+    """How often Python code is entered during a run, asyncio's own included."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        await run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 def loaded_heavy_modules() -> list[str]:
     """Heavy packages that ``import stepwell`` loads."""
     probe = "import sys, stepwell; print(*{name.split('.')[0] for name in sys.modules})"
@@ -215,7 +310,10 @@ async def memory_per_step(steps: int) -> float:
 def measure(rounds: int) -> dict[str, Any]:
     figures: dict[str, Any] = {**asyncio.run(per_step(rounds))}
     print("measuring concurrency, construction, memory, imports ...", file=sys.stderr)
-    figures["concurrent_ratio"] = round(asyncio.run(concurrent(max(3, rounds // 3))), 2)
+    figures["concurrent_ratio"] = round(asyncio.run(concurrent(min(3, rounds))), 2)
+    hand_calls, our_calls = calls_per_step()
+    figures["hand_calls_per_step"] = round(hand_calls, 1)
+    figures["stepwell_calls_per_step"] = round(our_calls, 1)
     figures["construct_us"] = round(construction(rounds), 1)
     small, large = asyncio.run(memory_per_step(100)), asyncio.run(memory_per_step(1000))
     figures["memory_bytes_per_step_100"] = round(small)
@@ -224,7 +322,12 @@ def measure(rounds: int) -> dict[str, Any]:
     bare, used = imports(max(5, rounds // 2))
     figures["import_ratio"] = round(bare, 2)
     figures["import_agent_ratio"] = round(used, 2)
+    hand_ms, our_ms = first_answer(max(5, rounds // 2))
+    figures["hand_first_answer_ms"] = round(hand_ms, 1)
+    figures["stepwell_first_answer_ms"] = round(our_ms, 1)
+    figures["import_to_first_answer_ratio"] = round(our_ms / hand_ms, 2)
     figures["loaded_heavy_modules"] = loaded_heavy_modules()
+    figures["targets"] = verdicts(figures, CORE)
     return figures
 
 

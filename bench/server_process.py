@@ -19,17 +19,8 @@ from msgspec import Struct
 
 from bench.server_app import make_app
 from bench.statement_count import Counts, StatementCount
-from stepwell import (
-    Agent,
-    FinishReason,
-    ModelRequest,
-    ModelResponse,
-    ResponseEnd,
-    StreamPart,
-    TextDelta,
-    Usage,
-    tool,
-)
+from stepwell import Agent, FinishReason, ModelRequest, ModelResponse, TextDelta, Usage, tool
+from stepwell.models import ResponseEnd, StreamPart
 from stepwell.testing import ScriptedModel, call
 
 WORDS_PER_SECOND = 30.0
@@ -145,7 +136,7 @@ def serve(role: Role, pipe: Connection) -> None:
 
 
 async def _serve(role: Role, pipe: Connection) -> None:
-    from stepwell.cli.serving import AppServer, address_of
+    from stepwell.cli.http_server import AppServer, address_of
 
     answers = _Answers(role, pipe)
     app = make_app(answers.agent, role.url, worker=role.works)
@@ -219,17 +210,24 @@ async def _insert(url: str) -> Insert:
 
 
 async def _postgres_insert(url: str) -> Insert:
-    from psycopg_pool import AsyncConnectionPool
+    import psycopg
 
-    pool = AsyncConnectionPool(url, min_size=4, max_size=10, open=False)
-    await pool.open(wait=True)
-    async with pool.connection() as connection:
-        await connection.execute(_TABLE.format(key="bigserial PRIMARY KEY"))
+    idle: asyncio.LifoQueue[psycopg.AsyncConnection] = asyncio.LifoQueue()
+    for _ in range(4):
+        idle.put_nowait(await psycopg.AsyncConnection.connect(url))
+    connection = await idle.get()
+    await connection.execute(_TABLE.format(key="bigserial PRIMARY KEY"))
+    await connection.commit()
+    idle.put_nowait(connection)
 
     async def insert(session_id: str, content: str) -> int:
         statement = "INSERT INTO bare_messages (session_id, content) VALUES (%s, %s) RETURNING id"
-        async with pool.connection() as connection:
+        connection = await idle.get()
+        try:
             rows = await (await connection.execute(statement, (session_id, content))).fetchall()
+            await connection.commit()
+        finally:
+            idle.put_nowait(connection)
         return rows[0][0]
 
     return insert

@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection
 
 import httpx2
 
-from stepwell import Agent, Final, Provider, TextDelta
+from stepwell import Agent, Final, TextDelta
+from stepwell.models.provider import Provider
 
 CHUNKS = 2000
 HELD_BACK_SECONDS = 0.5

@@ -21,6 +21,13 @@ class Target(Struct, frozen=True):
         return f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
 
 
+CORE = {
+    "ratio_200": Target(most=12),
+    "construct_us": Target(most=150),
+    "import_to_first_answer_ratio": Target(most=2.2),
+    "concurrent_ratio": Target(most=12),
+}
+
 SERVER = {
     "persisted_step_ratio": Target(most=8),
     "sql_per_step": Target(most=10),

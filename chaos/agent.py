@@ -20,9 +20,7 @@ from stepwell import (
     Message,
     ModelRequest,
     ModelResponse,
-    ResponseEnd,
     StepwellError,
-    StreamPart,
     TextDelta,
     ToolCall,
     ToolContext,
@@ -30,6 +28,7 @@ from stepwell import (
     tool,
 )
 from stepwell.capabilities.approvals import UseApprovals
+from stepwell.models import ResponseEnd, StreamPart
 from stepwell.tools import FunctionTool
 
 AGENT = "chaos"

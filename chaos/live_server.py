@@ -11,7 +11,7 @@ from chaos.crash_points import CrashPoints
 from chaos.databases import bus_options
 from chaos.settings import ChaosSettings, Place
 from stepwell.app import AgentApp
-from stepwell.cli.serving import AppServer
+from stepwell.cli.http_server import AppServer
 from stepwell.server.settings import ServerSettings
 
 MANY = 1_000_000

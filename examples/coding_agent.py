@@ -29,10 +29,7 @@ from stepwell import (
     AgentStatus,
     Approval,
     ErrorPolicy,
-    ExecutionPolicy,
     Model,
-    Pending,
-    PendingKind,
     SkillLibrary,
     UseApprovals,
     UseBash,
@@ -42,15 +39,16 @@ from stepwell import (
     UseSubagents,
     UseTaskPlanning,
     UseUserInput,
-    interpreter_paths,
-    tasks_of,
 )
+from stepwell.capabilities.tasks import tasks_of
 from stepwell.events import SubagentCompleted, ToolCallCompleted, ToolCallStarted
+from stepwell.sandbox import ExecutionPolicy, interpreter_paths
+from stepwell.state import Pending, PendingKind
 from stepwell.testing import ScriptedModel, call
 
 SHOP = Path(__file__).parent / "shop"
 PYTHON = Path(sys.base_prefix, "bin", "python3")
-TASK = "A customer with a 10 % discount was charged 1790 instead of 1620. Mend it."
+TASK = "A customer with a 10 % discount was charged 1790 instead of 1620. Fix it."
 
 Answers = Callable[[Pending], Any]
 
@@ -70,7 +68,7 @@ def coding_agent(model: Model | str, repository: Path) -> Agent:
     execution = ExecutionPolicy.in_(repository, timeout=60, readable=interpreter_paths())
     return Agent(
         model,
-        system_prompt="You mend code in the working directory. Plan first, test before you finish.",
+        system_prompt="You fix code in the working directory. Plan first, test before you finish.",
         capabilities=[
             UseFileTools(repository),
             UseBash(execution=execution),
@@ -89,7 +87,7 @@ def coding_agent(model: Model | str, repository: Path) -> Agent:
 
 def plan(*statuses: str) -> dict[str, Any]:
     """The arguments of ``todo_write`` for the three tasks of the script."""
-    contents = ("Find the mistake", "Mend it and test", "Review and note")
+    contents = ("Find the mistake", "Fix it and test", "Review and note")
     forms = ("Finding the mistake", "Mending and testing", "Reviewing and noting")
     return {
         "todos": [
@@ -142,7 +140,7 @@ def script() -> ScriptedModel:
             '{"file": "prices.py", "summary": "The discount is a share.", "tests_passed": 2}',
             # The agent again
             call("todo_write", **plan("completed", "completed", "completed")),
-            "Mended: the discount is a share of the sum, taken before the tax. Both tests pass.",
+            "Fixed: the discount is a share of the sum, taken before the tax. Both tests pass.",
         ]
     )
 

@@ -4,6 +4,7 @@ The names are loaded when first used, so that ``import stepwell`` alone costs ne
 command line that only prints its help, say). ``stepwell.public`` has the list.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 else:  # a type checker that sees it takes every name for a public one
 
     def __getattr__(name: str) -> Any:
-        import stepwell.public as public
+        public = import_module("stepwell.public")
 
         if name == "__all__":
             return public.__all__
-        if name not in public.__all__:
-            raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-        value = globals()[name] = getattr(public, name)
+        value = public.load(name)
+        if name in public.ROOM_OF:
+            globals()[name] = value
         return value
 
     def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 StepwellError
 ├── ConfigurationError (ValueError)      put together wrongly; raised at construction
 │   ├── InvalidToolError                 a function or class that cannot become a tool
-│   └── DefinitionError (stepwell.agent) a file that defines an agent or a skill is wrong
+│   └── DefinitionError (stepwell.specs) a file that defines an agent or a skill is wrong
 ├── SyncInsideLoopError (RuntimeError)   a *_sync method called inside a running event loop
 ├── AgentNotFoundError (LookupError)     a name that no registry knows
 ├── ToolError                            raised only where a caller asked for exceptions
@@ -20,7 +20,7 @@ StepwellError
 ├── SerializationError (ValueError)      a state can't be stored, or a stored one can't be loaded
 ├── RunNotCompletedError                 state.unwrap() of a run that did not complete
 │   └── LimitReachedError                the builder chose at_limit="raise"
-├── SessionError (stepwell.sessions)     a wish that can't be fulfilled; nothing was changed
+├── SessionError (stepwell.sessions)     a request that cannot be fulfilled; nothing was changed
 ├── McpError (stepwell.capabilities.mcp) a request to an MCP server failed
 └── AgentStop (stepwell.continuation)    ends the run with a reason; not an error
 """
@@ -85,7 +85,7 @@ class AgentNotFoundError(StepwellError, LookupError):
     """No agent is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"no agent is registered as {name!r}; known: {_listed(known)}")
+        super().__init__(f"no agent is registered as {name!r}; known: {_join_names(known)}")
         self.name = name
 
 
@@ -99,7 +99,7 @@ class ToolNotFoundError(ToolError, LookupError):
     """No tool has that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"Tool {name!r} not found. Available tools: {_listed(known)}.")
+        super().__init__(f"Tool {name!r} not found. Available tools: {_join_names(known)}.")
         self.name = name
 
 
@@ -215,7 +215,7 @@ class HookError(StepwellError):
     error_type = ErrorType.UNKNOWN
 
     def __init__(self, hook: str, trigger: str, cause: Exception, state: Any = None) -> None:
-        super().__init__(f"hook {hook!r} raised at {trigger}: {described(cause)}")
+        super().__init__(f"hook {hook!r} raised at {trigger}: {describe(cause)}")
         self.hook = hook
         self.state = state
 
@@ -250,7 +250,7 @@ class LimitReachedError(RunNotCompletedError):
     """A limit ended the run and the builder chose ``at_limit="raise"``; the state is kept."""
 
 
-def classified(error: BaseException, default: ErrorType) -> ErrorType:
+def error_type_of(error: BaseException, default: ErrorType) -> ErrorType:
     """The kind of an exception, judged by its class."""
     declared = getattr(error, "error_type", None)
     if isinstance(declared, ErrorType):
@@ -266,12 +266,12 @@ def text_of(error: BaseException) -> str:
         return "(its text cannot be shown)"
 
 
-def described(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """``ValueError: text``, or only the class name when there is no text."""
     text = text_of(error)
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "(none)"

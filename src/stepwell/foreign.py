@@ -15,7 +15,7 @@ from contextvars import Context, ContextVar, copy_context
 from types import CodeType, TracebackType
 from typing import Any, Generic, TypeVar
 
-from stepwell.errors import described
+from stepwell.errors import describe
 
 T = TypeVar("T")
 logger = logging.getLogger("stepwell.foreign")
@@ -46,7 +46,7 @@ def as_exception(error: BaseException) -> Exception:
     # A future refuses StopIteration.
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    failure = RuntimeError(f"it raised {described(error)}")
+    failure = RuntimeError(f"it raised {describe(error)}")
     failure.__cause__ = error
     return failure
 
@@ -100,11 +100,13 @@ class ForeignCall(Generic[T]):
         context = copy_context()
         context.run(_patience.set, self._grace)
         loop = asyncio.get_running_loop()
-        task = self._task = loop.create_task(
-            _contain(function), name=f"stepwell {self._what}", context=context
-        )
         # What asyncio.wait does, for one task and in half the time: every tool call comes by here.
+        # The coroutine wakes the caller itself, one turn of the event loop before its task could;
+        # the callback is for a task that was cancelled before it began.
         waiter: asyncio.Future[None] = loop.create_future()
+        task = self._task = loop.create_task(
+            _contain(function, waiter), name=f"stepwell {self._what}", context=context
+        )
         task.add_done_callback(lambda _: waiter.done() or waiter.set_result(None))
         try:
             await waiter
@@ -188,7 +190,7 @@ async def _end_all(tasks: "set[asyncio.Task[Any]]", grace: float) -> None:
         abandon(task, f"task {task.get_name()!r}", grace)
 
 
-async def _contain(function: Callable[[], Awaitable[T]]) -> T:
+async def _contain(function: Callable[[], Awaitable[T]], waiter: "asyncio.Future[None]") -> T:
     try:
         return await function()
     except asyncio.CancelledError:
@@ -196,6 +198,9 @@ async def _contain(function: Callable[[], Awaitable[T]]) -> T:
     except BaseException as error:  # noqa: BLE001 - it is raised again as what can be caught
         failure = as_exception(error)
         raise failure from failure.__cause__
+    finally:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _adopt(context: Context) -> None:

@@ -26,22 +26,22 @@ _DEADLINE = StopSignal(
 
 
 class Watch(Protocol):
-    """Stands around what a run awaits, in the task that awaits it; a tracer, for example.
+    """Wraps everything that a run awaits, in the task that awaits it; a tracer, for example.
 
-    Nothing that it raises is caught here: it must not raise.
+    Must not raise: nothing is caught here.
     """
 
-    def entered(self, around: object, /) -> object:
-        """A model's turn, a tool call or a hook is about to be awaited; ``left`` is given what this
+    def enter(self, awaited: object, /) -> object:
+        """Enter before a model turn, a tool call or a hook is awaited. ``exit`` gets what this
         returns."""
         ...
 
-    def left(self, entered: object, guard: "Guard", error: BaseException | None, /) -> None:
-        """It came to an end; the error is one that passes through the guard."""
+    def exit(self, entered: object, guard: "Guard", error: BaseException | None, /) -> None:
+        """Exit when it ended; ``error`` is an error that passes through the guard."""
         ...
 
-    def closed(self) -> None:
-        """The run is over, or was left in the middle."""
+    def close(self) -> None:
+        """Close at the end of the run, or when it is abandoned midway."""
         ...
 
 
@@ -135,7 +135,7 @@ class Guard:
             self._timer = self._scope.loop.call_later(self._seconds, self._expire)
         if self._scope.watch is not None and self._around is not None:
             self._watch = self._scope.watch
-            self._entered = self._watch.entered(self._around)
+            self._entered = self._watch.enter(self._around)
         return self
 
     def __exit__(
@@ -145,12 +145,12 @@ class Guard:
         trace: TracebackType | None,
     ) -> bool:
         if self._watch is not None:
-            self._watch.left(self._entered, self, error)
+            self._watch.exit(self._entered, self, error)
         self.has_ended = True
         self._peers.remove(self)
         if self._timer is not None:
             self._timer.cancel()
-        if not self.was_interrupted:
+        if not self.timed_out and self.signal is None:
             return False
         # The cancel() was ours. Swallow it unless someone else cancelled the task as well.
         others = self._task.uncancel() > self._cancelling
@@ -169,7 +169,9 @@ class Guard:
         When the block is interrupted the code has the scope's grace period to end, and what it
         returns or raises in that time counts; after that it is abandoned.
         """
-        foreign = self._foreign = ForeignCall[T](what, self._grace)
+        # Not ForeignCall[T](...): that would go through typing at each call.
+        foreign: ForeignCall[T] = ForeignCall(what, self._grace)
+        self._foreign = foreign
         return foreign.run(
             function, keeps_context=keeps_context, counts_late=self._counts_late_result
         )
@@ -230,7 +232,7 @@ class RunScope:
         self.shared: dict[str, object] = {}
         """What the calls of a run know of each other, by name."""
         self.watch: Watch | None = None
-        """Who is told what the run awaits, and when the run is over."""
+        """Gets what the run awaits, and when the run is over."""
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -240,8 +242,9 @@ class RunScope:
     @property
     def signal(self) -> StopSignal | None:
         """Why nothing new should begin: cancellation was requested, or the deadline passed."""
-        if self._cancellation is not None and self._cancellation.signal is not None:
-            return self._cancellation.signal
+        cancellation = self._cancellation
+        if cancellation is not None and (requested := cancellation.signal) is not None:
+            return requested
         return self._overdue
 
     @property
@@ -296,7 +299,7 @@ class RunScope:
         """The run is over: disarm the timer, let go of the cancellation and of the listeners."""
         self.emitter.close()
         if self.watch is not None:
-            self.watch.closed()
+            self.watch.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._cancellation is not None:

@@ -7,17 +7,21 @@ import asyncio
 from stepwell import (
     Agent,
     AgentDefinition,
-    AgentDescriptor,
     AgentRegistry,
     AgentSpec,
-    AgentStop,
     ErrorPolicy,
     UseApprovals,
     UseSubagents,
     UseUserInput,
     tool,
 )
-from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
+from stepwell.agent import AgentDescriptor
+from stepwell.continuation import (
+    AgentStop,
+    ContinuationDecision,
+    ContinuationEvaluation,
+    StopReason,
+)
 from stepwell.criteria import ContinuationCriteria
 from stepwell.messages import FinishReason
 from stepwell.state import AgentState

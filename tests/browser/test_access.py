@@ -84,8 +84,8 @@ def _unfolded(page: Page, name: str) -> None:
         expect(page.locator("[data-result]")).to_be_visible()
     if name == "changing":
         page.get_by_role("button", name="Change", exact=True).click()
-        page.get_by_role("textbox", name="Other arguments").fill("{")
-        page.get_by_role("button", name="Allow with these").click()
+        page.get_by_role("textbox", name="Changed arguments").fill("{")
+        page.get_by_role("button", name="Allow with changes").click()
         expect(page.get_by_role("alert")).to_be_visible()
     if name == "execution":
         page.locator('[data-step="1"]').get_by_role("button").first.click()

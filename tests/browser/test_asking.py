@@ -74,7 +74,7 @@ def test_a_tab_that_shows_an_old_question_answers_nothing_and_shows_the_new_one(
 
     deaf.row("asking").get_by_role("button", name="Allow").click()
 
-    expect(page.get_by_role("alert")).to_contain_text("What is asked has changed since you saw it")
+    expect(page.get_by_role("alert")).to_contain_text("The question has changed since you saw it")
     expect(deaf.row("asking")).to_contain_text("/everything")
     expect(first.row("asking")).to_contain_text("/everything")
     first.row("asking").get_by_role("button", name="Deny").click()

@@ -86,7 +86,7 @@ def test_a_subagent_is_shown_inside_of_the_call_that_spawned_it(
     watched = new_page(server)
     chat = Chat(watched)
     block = chat.tool("spawn_subagent").first
-    inside = block.get_by_role("group", name="What the subagent")
+    inside = block.get_by_role("group", name="Messages of the subagent")
     # What it says is not stored: a page that comes when all is over can't show it.
     with server.held("The basin is"):
         chat.say("delegate it")
@@ -160,16 +160,16 @@ def test_a_call_is_allowed_with_other_arguments(server: Server, new_page: NewPag
     chat.say("remove the notes")
     asking = chat.row("asking")
     asking.get_by_role("button", name="Change").click()
-    field = asking.get_by_role("textbox", name="Other arguments, as JSON")
+    field = asking.get_by_role("textbox", name="Changed arguments, as JSON")
     expect(field).to_be_focused()
     expect(field).to_have_value('{\n  "path": "notes.txt"\n}')
-    allow = asking.get_by_role("button", name="Allow with these")
-    for wrong, why in (("{path: 1}", "This is no JSON"), ("[1]", "must be a JSON object")):
+    allow = asking.get_by_role("button", name="Allow with changes")
+    for wrong, why in (("{path: 1}", "Invalid JSON"), ("[1]", "must be a JSON object")):
         field.fill(wrong)
         allow.click()
         expect(asking.get_by_role("alert")).to_contain_text(why)
         expect(field).to_be_focused()
-    asking.get_by_role("button", name="Leave as it was").click()
+    asking.get_by_role("button", name="Cancel changes").click()
     asking.get_by_role("button", name="Change").click()
     expect(field).to_have_value('{\n  "path": "notes.txt"\n}')
     field.fill('{"path": "old.txt"}')

@@ -60,7 +60,7 @@ def test_what_runs_in_an_archived_conversation_can_be_cancelled(
     _entry(chat.page, "the archive").hover()
     chat.page.get_by_role("button", name=re.compile("^Archive .*the archive")).click()
     expect(chat.page.get_by_text("This conversation is archived.")).to_be_visible()
-    chat.page.get_by_role("button", name="Cancel what runs").click()
+    chat.page.get_by_role("button", name="Cancel the execution").click()
     execution = chat.ended()
     assert chat.session == session
     assert server.over(execution)["status"] == "cancelled"
@@ -99,7 +99,7 @@ def test_with_keys_the_page_asks_for_one_and_works_with_it(new_page: NewPage) ->
         field = page.get_by_label("API key")
         field.fill("sw_wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("not accepted")
+        expect(page.get_by_role("alert")).to_contain_text("rejected")
         watched.shot("sign-in")
         field.fill(key)
         page.get_by_role("button", name="Sign in").click()

@@ -9,28 +9,18 @@ import click
 import pytest
 from msgspec import structs
 
-from stepwell import (
-    AgentStatus,
-    AtLimit,
-    BroadcastStatus,
-    ContinuationDecision,
-    EnvelopeType,
-    ErrorHandling,
-    ErrorType,
-    HookTrigger,
-    ModelErrorKind,
-    PendingKind,
-    StepType,
-    StopReason,
-    ToolEffect,
-    ToolOutcome,
-)
+from stepwell import AgentStatus, AtLimit, ContinuationDecision, HookTrigger, StopReason
 from stepwell.app import ExecutionStatus, SessionStatus
+from stepwell.broadcasting import BroadcastStatus, EnvelopeType
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.cli.main import COMMANDS
+from stepwell.criteria import ErrorHandling
+from stepwell.errors import ErrorType, ModelErrorKind
 from stepwell.journal.envelope import PAYLOADS, Payload
 from stepwell.server.policy.table import CHANNELS, POLICIES, Needs
 from stepwell.sessions.records import EventType
+from stepwell.state import PendingKind, StepType, ToolOutcome
+from stepwell.tools import ToolEffect
 from tests.docs.pages import DOCS, ROOT, prose, rows, words
 
 STOPS = DOCS / "reference/stop-reasons.md"
@@ -44,7 +34,7 @@ VOCABULARIES = (
     ModelErrorKind,
 )
 WHO = {
-    Needs.PUBLIC: "everybody",
+    Needs.PUBLIC: "everyone",
     Needs.SIGNED_IN: "signed in",
     Needs.OWNER: "owner",
     Needs.OPERATOR: "administrators of",
@@ -118,7 +108,7 @@ def options_of(command: click.Command) -> Iterator[str]:
 def test_every_option_of_a_command_is_told(name: str) -> None:
     command = import_module(f"stepwell.cli.{name}").command
     page = prose(COMMAND_LINE)
-    shared = page.partition("## Options that many take")[2].partition("\n## ")[0]
+    shared = page.partition("## Common options")[2].partition("\n## ")[0]
     own = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
     assert [each for each in options_of(command) if each not in f"{shared} {own}"] == []

@@ -40,5 +40,8 @@ def test_block_runs(example: CodeExample, eval_example: EvalExample, model_serve
     eval_example.set_config(line_length=100)
     if example in ON_LOCAL_SERVER:
         source = example.source.replace(LOCAL_ADDRESS, model_server)
-        example = replace(example, source=source)
-    eval_example.run_print_check(example)
+        eval_example.run_print_check(replace(example, source=source))
+    elif eval_example.update_examples:
+        eval_example.run_print_update(example)
+    else:
+        eval_example.run_print_check(example)

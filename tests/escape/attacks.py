@@ -44,6 +44,6 @@ ON_IMPORTS = {
 
 IMPORTS = (
     *("colorsys", "sched", "yaml", "redis", "winloop", "plugins.evil", "changed", "lazy"),
-    *("chained", "again.stash", "opentelemetry.context", "stepwell.capabilities.mcp.launch"),
+    *("chained", "again.stash", "opentelemetry.context", "stepwell.capabilities.mcp.endpoints"),
 )
 """What the program imports afterwards."""

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stepwell import Agent, ExecutionPolicy, McpServer, StepwellError, UseBash, UseFileTools
+from stepwell import Agent, McpServer, StepwellError, UseBash, UseFileTools
 from stepwell.capabilities.skills.arguments import SkillArguments
 from stepwell.capabilities.skills.shell import CommandRunner, ShellPreprocessing
-from stepwell.sandbox import Sandbox
+from stepwell.sandbox import ExecutionPolicy, Sandbox
 from stepwell.sandbox.bubblewrap import BubblewrapSandbox
 from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
@@ -62,7 +62,7 @@ def run_skill(order: dict) -> str:
     """A command of a skill."""
     policy = ExecutionPolicy.in_(PROJECT, timeout=60, **order.get("policy", {}))
     runner = CommandRunner(ShellPreprocessing(policy=policy, sandbox=sandbox_of(order)))
-    filled = runner.filled("said !`echo skill`", SkillArguments(), seconds_left=None)
+    filled = runner.fill("said !`echo skill`", SkillArguments(), seconds_left=None)
     return asyncio.run(filled)
 
 

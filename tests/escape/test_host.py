@@ -56,7 +56,7 @@ def check_imports(later: dict[str, str], project: Project) -> None:
     for name in ("colorsys", "sched", "yaml", "redis"):
         assert not later[name].startswith(str(project.path)), later
     for name in ("winloop", "plugins.evil", "changed", "chained", "again.stash"):
-        assert later[name].startswith("WrittenLater: "), later
+        assert later[name].startswith("WrittenLaterError: "), later
     assert later["lazy"] == str(project.path / "lazy.py")
 
 
@@ -188,8 +188,8 @@ def test_the_file_tools_write_nothing_that_the_host_executes_or_imports(
     later: dict[str, Any] = told["later"]
     assert later["command"] == "next"
     assert not later["yaml"].startswith(str(project.path))
-    assert later["winloop"].startswith("WrittenLater: ")
-    assert later["changed"].startswith("WrittenLater: ")
+    assert later["winloop"].startswith("WrittenLaterError: ")
+    assert later["changed"].startswith("WrittenLaterError: ")
 
 
 def test_sandlock_refuses_where_the_host_could_be_changed(make_project: MakeProject) -> None:

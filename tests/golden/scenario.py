@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from stepwell import (
     Agent,
-    AgentEvent,
     AgentRegistry,
     AgentSpec,
     AgentState,
@@ -17,7 +16,6 @@ from stepwell import (
     ErrorPolicy,
     FinishReason,
     ModelResponse,
-    Tool,
     ToolCall,
     ToolContext,
     Usage,
@@ -26,7 +24,9 @@ from stepwell import (
     UseUserInput,
     tool,
 )
+from stepwell.events import AgentEvent
 from stepwell.testing import FakeClock, ScriptedModel, SequentialIds, call
+from stepwell.tools import Tool
 
 QUESTION = "Which address?"
 

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from examples import coding_agent
-from stepwell import Agent, AgentState, AgentStatus, Final, Pending, ToolExecution
+from stepwell import Agent, AgentState, AgentStatus, Final
+from stepwell.state import Pending, ToolExecution
 from stepwell.testing import ScriptedModel, call
 
 Way = Callable[[Agent, str | AgentState], Any]

@@ -18,7 +18,6 @@ from stepwell import (
     Approval,
     HookContext,
     InputRequired,
-    ReActDriver,
     ToolContext,
     ToolFailure,
     ToolOutput,
@@ -28,6 +27,7 @@ from stepwell import (
     make_hook,
     tool,
 )
+from stepwell.drivers import ReActDriver
 from stepwell.testing import CassetteModel, ScriptedModel, call
 from tests.integration.canary import CANARY, Watch, found_in
 from tests.servers.aimock_server import Aimock

@@ -14,11 +14,8 @@ from msgspec.structs import replace
 from stepwell import (
     Agent,
     AgentStatus,
-    ExecutionPolicy,
     FallbackModel,
     ModelSettings,
-    Provider,
-    RetryingModel,
     SkillLibrary,
     UseBash,
     UseSkills,
@@ -26,7 +23,9 @@ from stepwell import (
 from stepwell.capabilities.mcp import McpConnectionError, McpServer, UseMcp
 from stepwell.capabilities.skills import ShellPreprocessing
 from stepwell.events import AgentFailed, ToolCallProgressed
-from stepwell.models.provider import ProviderModel
+from stepwell.models import RetryingModel
+from stepwell.models.provider import Provider, ProviderModel
+from stepwell.sandbox import ExecutionPolicy
 from stepwell.serialization import AgentStateSerializer
 from stepwell.testing import CassetteModel, FakeClock, ScriptedModel, call
 from tests.integration.canary import CANARY, Watch, found_in

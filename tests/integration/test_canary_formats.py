@@ -19,10 +19,8 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    ApiKey,
     Approval,
     InputRequired,
-    Provider,
     StepwellError,
     ToolContext,
     ToolOutput,
@@ -32,6 +30,8 @@ from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
 from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster
 from stepwell.broadcasting.broadcasters.redis_pubsub import RedisBroadcaster
 from stepwell.errors import SerializationError
+from stepwell.models.api_key import ApiKey
+from stepwell.models.provider import Provider
 from stepwell.testing import ScriptedModel, call
 from tests.answers import answer_call
 from tests.integration.canary import CANARY, found_in
@@ -250,7 +250,7 @@ async def test_an_answer_that_was_stored_asks_for_its_secret_again() -> None:
     state = await agent.run(FULL.from_json(FULL.to_json(answered)))
 
     assert given == []
-    assert "must be given anew" in repr(state.messages)
+    assert "must be given again" in repr(state.messages)
     assert found_deep(written([state])) == []
 
 

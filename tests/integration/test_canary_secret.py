@@ -19,9 +19,7 @@ from stepwell import (
     AgentState,
     AgentStatus,
     ErrorPolicy,
-    ExecutionPolicy,
     Message,
-    ReActDriver,
     SkillLibrary,
     ToolCall,
     UseApprovals,
@@ -38,7 +36,9 @@ from stepwell import (
 )
 from stepwell.capabilities.mcp import McpServer, UseMcp
 from stepwell.capabilities.skills import ShellPreprocessing
+from stepwell.drivers import ReActDriver
 from stepwell.events import AgentFailed
+from stepwell.sandbox import ExecutionPolicy
 from stepwell.testing import CassetteModel, ScriptedModel, call
 from tests.integration.canary import CANARY, KEY_NAMES, LEAST, Watch, as_json, found_in
 from tests.servers.mcp_server import COMMAND, ROOT

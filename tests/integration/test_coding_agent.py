@@ -13,16 +13,8 @@ from msgspec.structs import replace
 
 from examples import coding_agent as example
 from examples.coding_agent import Change
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    Message,
-    StopReason,
-    ToolOutcome,
-    Usage,
-    tasks_of,
-)
+from stepwell import Agent, AgentState, AgentStatus, Message, StopReason, Usage
+from stepwell.capabilities.tasks import tasks_of
 from stepwell.events import (
     AgentExecutionStarted,
     AgentFinished,
@@ -31,6 +23,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.state import ToolOutcome
 from stepwell.testing import EventRecorder, SequentialIds, call
 from tests.integration.shop_repository import (
     UNITTEST,
@@ -86,7 +79,7 @@ async def test_the_mistake_is_mended_and_nothing_else_is_touched(shop: Path) -> 
 
     assert state.status is AgentStatus.COMPLETED
     assert state.final_response is not None
-    assert state.final_response.startswith("Mended:")
+    assert state.final_response.startswith("Fixed:")
     assert not state.had_errors
     assert changed_files(shop) == {"prices.py": "M", "CHANGELOG.md": "??"}
     assert changed_lines(shop, "prices.py") == [*OLD_LINES, *NEW_LINES]
@@ -136,7 +129,7 @@ async def test_the_plan_is_kept_and_in_the_end_all_tasks_are_done(shop: Path) ->
 
     assert [task.content for task in tasks_of(state)] == [
         "Find the mistake",
-        "Mend it and test",
+        "Fix it and test",
         "Review and note",
     ]
     assert seen[0] == ["in_progress", "pending", "pending"]

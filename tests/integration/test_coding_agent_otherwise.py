@@ -11,18 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from examples import coding_agent as example
-from stepwell import (
-    Agent,
-    AgentStatus,
-    Approval,
-    Cancellation,
-    Role,
-    StopReason,
-    ToolCall,
-    ToolOutcome,
-    tasks_of,
-)
+from stepwell import Agent, AgentStatus, Approval, Cancellation, StopReason, ToolCall
+from stepwell.capabilities.tasks import tasks_of
 from stepwell.events import ToolCallProgressed
+from stepwell.messages import Role
+from stepwell.state import ToolOutcome
 from stepwell.testing import call
 from tests.integration.sandbox.watching import Marker
 from tests.integration.shop_repository import (

@@ -30,6 +30,7 @@ def test_core_bench_prints_one_json_object_as_its_last_line() -> None:
     for name in (
         *("ratio_1", "ratio_10", "ratio_50", "ratio_200", "ratio_1000", "growth_1000_over_10"),
         *("concurrent_ratio", "construct_us", "import_ratio", "memory_bytes_per_step_1000"),
+        *("import_to_first_answer_ratio", "stepwell_calls_per_step"),
     ):
         assert figures[name] > 0
 

@@ -12,15 +12,15 @@ from stepwell import (
     AgentStatus,
     Cancellation,
     ErrorPolicy,
-    ErrorType,
     ModelError,
     StopReason,
     ToolContext,
-    ToolOutcome,
     make_hook,
 )
+from stepwell.errors import ErrorType
 from stepwell.events import AgentFinished, AgentStepCompleted, ToolCallCompleted, ToolCallStarted
 from stepwell.models import ModelResponse, ResponseEnd, TextDelta
+from stepwell.state import ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 LONG = 300.0

@@ -19,9 +19,9 @@ from stepwell import (
     FunctionTool,
     StopReason,
     ToolContext,
-    ToolOutcome,
 )
 from stepwell.events import AgentEvent, AgentExecutionStarted, AgentFinished, ToolCallProgressed
+from stepwell.state import ToolOutcome
 from stepwell.testing import EventRecorder, ScriptedModel, call
 
 RETRY = ErrorPolicy.retry_tool_errors(3)

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from stepwell import Agent, AgentState, Cancellation, ErrorPolicy, ToolFailure, UseUserInput
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.capabilities.subagents import UseSubagents
@@ -18,6 +16,8 @@ from stepwell.messages import FinishReason, ToolCall
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 
 Json = dict[str, Any]

@@ -9,34 +9,30 @@ from hypothesis import strategies as st
 from stepwell import (
     AgentState,
     AgentStatus,
-    AgentStep,
     Approval,
-    Budget,
     ContinuationDecision,
     ContinuationEvaluation,
-    ContinuationOutcome,
-    ErrorInfo,
-    ErrorType,
-    ExecutionState,
-    FilePart,
     FinishReason,
-    History,
-    ImagePart,
     Message,
-    Pending,
-    PendingKind,
-    Role,
-    StepExecution,
     StopReason,
-    TextPart,
-    ThinkingPart,
     ToolCall,
-    ToolExecution,
-    ToolOutcome,
-    ToolResult,
     Usage,
 )
-from stepwell.state import Answered
+from stepwell.continuation import ContinuationOutcome
+from stepwell.errors import ErrorType
+from stepwell.messages import FilePart, History, ImagePart, Role, TextPart, ThinkingPart, ToolResult
+from stepwell.state import (
+    AgentStep,
+    Answered,
+    Budget,
+    ErrorInfo,
+    ExecutionState,
+    Pending,
+    PendingKind,
+    StepExecution,
+    ToolExecution,
+    ToolOutcome,
+)
 
 words = st.text(max_size=12)
 odd_texts = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates as well

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from stepwell.agent.front_matter import DefinitionError, read_document
-from stepwell.agent.spec import AgentModel, AgentSpec
-from stepwell.agent.spec_parser import AgentSpecParser, SpecFormat
 from stepwell.errors import ConfigurationError
 from stepwell.models import ModelSettings
+from stepwell.specs.front_matter import DefinitionError, read_document
+from stepwell.specs.parser import AgentSpecParser, SpecFormat
+from stepwell.specs.spec import AgentModel, AgentSpec
 from stepwell.state import Budget
 
 ODD = st.sampled_from(

@@ -11,34 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell import (
-    CachedContext,
-    ErrorType,
-    FilePart,
     FinishReason,
-    History,
-    ImagePart,
     Message,
     ModelError,
-    ModelErrorKind,
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+)
+from stepwell.errors import ErrorType, ModelErrorKind
+from stepwell.messages import FilePart, History, ImagePart, Role, TextPart, ThinkingPart, ToolResult
+from stepwell.models import (
+    CachedContext,
     ResponseEnd,
     ResponseFormat,
-    Role,
     StreamPart,
-    TextDelta,
-    TextPart,
-    ThinkingDelta,
     ThinkingEffort,
-    ThinkingPart,
-    ToolCall,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    ToolResult,
     ToolSchema,
-    Usage,
     UsageReport,
 )
 from stepwell.testing import CassetteModel

@@ -20,22 +20,21 @@ from stepwell import (
     ModelError,
     ModelRequest,
     ModelResponse,
-    ResponseEnd,
-    StreamPart,
     TextDelta,
     ToolFailure,
     make_hook,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
 from stepwell.continuation import AgentStop
 from stepwell.events import AgentEvent, AgentFinished, ToolCallStarted
-from stepwell.journal.summaries import args_summary, result_summary, told_args
+from stepwell.journal.summaries import args_summary, result_summary, truncated_args
 from stepwell.messages import ToolCall
+from stepwell.models import ResponseEnd, StreamPart
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool
 from tests.examples import examples
 from tests.unit.broadcasting.following import assert_in_order
@@ -259,7 +258,7 @@ def test_any_arguments_and_results_become_valid_json(
     summary, result = args_summary(args), result_summary(value)
     assert len(summary) <= 3 * (30 + 30 + 4)
     assert result is None or len(result) <= 100
-    told = told_args(args, longest)
+    told = truncated_args(args, longest)
     assert len(told) <= len(args)
     text = json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
     assert json.loads(text) == told

@@ -19,7 +19,7 @@ from stepwell.capabilities.files import (
     SearchFilesTool,
     WriteFileTool,
 )
-from stepwell.capabilities.files.opening import READ_FILE, Opener, best_opener, openat2, walk
+from stepwell.capabilities.files.openat import READ_FILE, Opener, best_opener, openat2, walk
 from stepwell.capabilities.files.refusals import FileRefused
 from stepwell.tools import ToolFailure
 from tests.examples import examples

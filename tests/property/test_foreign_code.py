@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from stepwell import (
     Agent,
     AgentStatus,
-    AgentStop,
     Cancellation,
     ContinuationCriteria,
     ContinuationDecision,
@@ -21,12 +20,13 @@ from stepwell import (
     Message,
     ModelError,
     ModelResponse,
-    Role,
     ToolFailure,
     ToolOutput,
     make_hook,
 )
+from stepwell.continuation import AgentStop
 from stepwell.events import AgentFinished, ContinuationEvaluated
+from stepwell.messages import Role
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, call
 from tests.examples import examples
 

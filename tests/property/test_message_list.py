@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwell.broadcasting.config import BroadcastConfig
-from stepwell.testing.message_list import (
+from tests.examples import examples
+from tests.message_list import (
     MessageList,
     empty_list,
     from_history,
@@ -20,7 +21,6 @@ from stepwell.testing.message_list import (
     said,
     status,
 )
-from tests.examples import examples
 from tests.property.live_runs import Json, Session, Turn, session_of, sessions
 
 thorough = settings(
@@ -29,7 +29,11 @@ thorough = settings(
 TERMINAL = {"completed", "failed", "cancelled", "stopped"}
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2**60) | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )

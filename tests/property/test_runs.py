@@ -17,12 +17,12 @@ from stepwell import (
     InputRequired,
     Message,
     ModelError,
-    Role,
     ToolFailure,
     make_hook,
 )
 from stepwell.continuation import AgentStop
 from stepwell.events import AgentFinished, ToolCallStarted
+from stepwell.messages import Role
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 from tests.examples import examples
 

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwell import AgentState, Message, Role, ToolCall, ToolResult
+from stepwell import AgentState, Message, ToolCall
 from stepwell.errors import SerializationError
-from stepwell.messages import FilePart, ImagePart, TextPart, ThinkingPart
+from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolResult
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig
 from stepwell.serialization.slim_values import LONGEST_NAME

@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepwell import Agent, AgentState, AgentStatus, Approval
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
 from stepwell.events import AgentExecutionStarted, AgentFinished
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import Budget
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 from tests.examples import examples

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepwell import Agent, AgentState, Message, ToolCall, ToolResult
+from stepwell import Agent, AgentState, Message, ToolCall
 from stepwell.capabilities.summarization import UseSummarization
-from stepwell.capabilities.summarization.cutting import roughly_counted
+from stepwell.capabilities.summarization.token_tally import estimate_tokens
+from stepwell.messages import ToolResult
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.examples import examples
 
@@ -101,6 +102,6 @@ def test_requests_are_valid_hold_the_newest_and_keep_the_limit(
             assert request.messages[0].is_user()
             kept = list(request.messages)[1:]
             assert kept == list(newest)[-len(kept) :]
-        if sum(map(roughly_counted, request.messages)) > most:
-            last_unit = sum(map(roughly_counted, units(newest)[-1]))
+        if sum(map(estimate_tokens, request.messages)) > most:
+            last_unit = sum(map(estimate_tokens, units(newest)[-1]))
             assert last_unit + most // 4 > most

@@ -1,6 +1,6 @@
 // pusher-js or Laravel Echo, told what to do by lines of JSON on its standard input.
 //
-//   {"begin": {"mode": "pusher" | "echo-pusher" | "echo-reverb", "key", "port", "headers", "auth"}}
+//   {"begin": {"mode": "pusher" | "echo-pusher" | "echo-reverb", "key", "port", "headers", "auth", "wsPath"?}}
 //   {"join": session} | {"leave": session} | {"events": n} | {"trigger": session} | {"closed": true}
 //
 // Each line is answered by one line.
@@ -28,8 +28,9 @@ function look() {
   }
 }
 
-async function begin({ mode, key, port, headers, auth }) {
-  const where = { wsHost: "127.0.0.1", wsPort: port, forceTLS: false, enabledTransports: ["ws"] };
+async function begin({ mode, key, port, headers, auth, wsPath = "" }) {
+  const local = { wsHost: "127.0.0.1", wsPort: port, wsPath };
+  const where = { ...local, forceTLS: false, enabledTransports: ["ws"] };
   if (mode === "pusher") {
     const channelAuthorization = { endpoint: auth, headers };
     pusher = new Pusher(key, { ...where, cluster: "", channelAuthorization });

@@ -1,9 +1,11 @@
-// Runs cases through the message list. Reads one JSON case per line and writes what came of it, one
-// line each: {"steps": [["received", envelope], ["said", text, id], ["reconciled", stored, through]]}.
+// Runs the page's message list for tests/message_list.py. Reads one JSON command per line:
+// {"make": id, "of": id, "verb": "received", "given": [...]} keeps the new list under an id,
+// {"show": id} writes what the list shows, {"drop": id} forgets it.
 import { createInterface } from "node:readline";
 
 import * as lists from "../../src/stepwell/ui/message_list.js";
 
+const kept = new Map();
 const seen = (list) => ({
   messages: lists.messages(list),
   status: lists.status(list),
@@ -14,12 +16,8 @@ const seen = (list) => ({
 });
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { steps, look_often: looksOften } = JSON.parse(line);
-  let list = lists.emptyList();
-  const looks = [];
-  for (const [verb, ...given] of steps) {
-    list = verb === "fromHistory" ? lists.fromHistory(...given) : lists[verb](list, ...given);
-    if (looksOften) looks.push(seen(list));
-  }
-  console.log(JSON.stringify([...looks, seen(list)]));
+  const { make, of, verb, given, show, drop } = JSON.parse(line);
+  if (drop !== undefined) kept.delete(drop);
+  else if (show !== undefined) console.log(JSON.stringify([seen(kept.get(show)), kept.get(show).size]));
+  else kept.set(make, of === null ? lists[verb](...given) : lists[verb](kept.get(of), ...given));
 }

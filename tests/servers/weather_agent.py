@@ -6,18 +6,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell import (
-    Agent,
-    AgentState,
-    ErrorInfo,
-    Final,
-    StepCompleted,
-    TextDelta,
-    ThinkingDelta,
-    ToolStarted,
-)
+from stepwell import Agent, AgentState, Final, StepCompleted, TextDelta, ThinkingDelta, ToolStarted
 from stepwell.models.provider import ProviderModel
 from stepwell.models.providers import KNOWN_PROVIDERS
+from stepwell.state import ErrorInfo
 from tests.servers.record import MODELS
 
 PROVIDERS = {

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from stepwell import AgentStop, errors
+from stepwell import errors
+from stepwell.continuation import AgentStop
 from stepwell.errors import (
     AgentNotFoundError,
     ConfigurationError,
@@ -21,8 +22,8 @@ from stepwell.errors import (
     ToolError,
     ToolExecutionError,
     ToolNotFoundError,
-    classified,
-    described,
+    describe,
+    error_type_of,
 )
 
 
@@ -117,7 +118,7 @@ class OddError(Exception):
 def test_exceptions_are_classified_by_class_or_by_default(
     error: Exception, kind: ErrorType
 ) -> None:
-    assert classified(error, ErrorType.TOOL) is kind
+    assert error_type_of(error, ErrorType.TOOL) is kind
 
 
 def test_the_kinds_are_the_wire_words() -> None:
@@ -132,5 +133,5 @@ def test_the_kinds_are_the_wire_words() -> None:
 
 
 def test_an_exception_without_text_is_described_by_its_class() -> None:
-    assert described(ValueError("no")) == "ValueError: no"
-    assert described(KeyError()) == "KeyError"
+    assert describe(ValueError("no")) == "ValueError: no"
+    assert describe(KeyError()) == "KeyError"

@@ -10,25 +10,14 @@ import pytest
 from stepwell import (
     Agent,
     AgentBuilder,
-    AgentDescriptor,
     AgentRegistry,
     AgentSpec,
-    AgentSpecParser,
-    Backoff,
     BashPolicy,
-    BroadcastConfig,
-    Budget,
     ConfigurationError,
     ErrorPolicy,
-    ExecutionPolicy,
     FilePolicy,
-    LlmQueryTool,
     McpServer,
     ModelSettings,
-    PusherBroadcaster,
-    RetryingModel,
-    SchemaDefinition,
-    StructuredOutputPolicy,
     UseBash,
     UseFileTools,
     UseMcp,
@@ -37,8 +26,17 @@ from stepwell import (
     UseSummarization,
     UseTelemetry,
 )
+from stepwell.agent import AgentDescriptor
 from stepwell.app import RetentionPolicy, ServerSettings, SessionSettings
+from stepwell.backoff import Backoff
+from stepwell.broadcasting import BroadcastConfig, PusherBroadcaster
+from stepwell.capabilities.extraction import SchemaDefinition, StructuredOutputPolicy
+from stepwell.models import RetryingModel
+from stepwell.sandbox import ExecutionPolicy
+from stepwell.specs import AgentSpecParser
+from stepwell.state import Budget
 from stepwell.testing import ScriptedModel
+from stepwell.tools import LlmQueryTool
 
 NAN, INFINITE = float("nan"), float("inf")
 NO_SECONDS = (NAN, INFINITE, 0, -1, True, "3")
@@ -59,7 +57,7 @@ AGENT = partial(Agent, MODEL)
 WRONG: tuple[tuple[Callable[..., Any], str, tuple[Any, ...]], ...] = (
     (AGENT, "system_prompt", (3, b"x", ["x"], 0)),
     (AGENT, "cached_context", (3, "x", 0, [])),
-    (partial(AGENT, output=int), "output_retries", (NAN, INFINITE, -1, 1.5, True, "3")),
+    (partial(AGENT, output_type=int), "output_retries", (NAN, INFINITE, -1, 1.5, True, "3")),
     (AGENT, "output_retries", (NAN, -1, True)),
     (AgentBuilder.base().with_system_prompt, "prompt", NO_TEXT),
     (AgentBuilder.base().with_cached_context, "context", (3, "x", None)),

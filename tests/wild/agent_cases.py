@@ -56,9 +56,9 @@ CASES: dict[str, Loads | Fails] = {
     "disallowed-tools.md": Loads("careful"),
     "dots-close.md": Loads("dotted"),
     "emoji.md": Loads("🚀 deployer"),
-    "escape-code.md": Loads("colorful", note="read the front matter line by line"),
+    "escape-code.md": Loads("colorful", note="front matter was read line by line"),
     "examples-with-fields-inside.md": Loads(
-        "yaml-tutor", tools=("Read",), note="read the front matter line by line"
+        "yaml-tutor", tools=("Read",), note="front matter was read line by line"
     ),
     "flow-list-tools.md": Loads("schema-checker", tools=("Read", "Grep", "Glob")),
     "folded-description.md": Loads("architect", tools=("Read", "Grep", "Glob")),
@@ -66,16 +66,16 @@ CASES: dict[str, Loads | Fails] = {
     "hash-in-description.md": Loads("csharp-dev", tools=("Read",)),
     "hash-with-colon.md": Loads("issue-linker", note="put quotes around description"),
     "hooks-and-servers.md": Loads(
-        "hooked", tools=("Read",), note="without effect here: permissionMode, mcpServers, hooks"
+        "hooked", tools=("Read",), note="fields without effect: permissionMode, mcpServers, hooks"
     ),
     "indented-continuation-colon.md": Loads(
-        "colon-continuer", tools=("Read",), note="read the front matter line by line"
+        "colon-continuer", tools=("Read",), note="front matter was read line by line"
     ),
     "indented-continuation.md": Loads("continuer"),
     "json-front-matter.md": Loads("jsonic", tools=("Read", "Grep")),
     "literal-description.md": Loads("security-auditor", tools=("Read", "Bash")),
     "marketplace-fields.md": Loads("market"),
-    "max-turns.md": Loads("bounded", note="without effect here: memory, isolation, background"),
+    "max-turns.md": Loads("bounded", note="fields without effect: memory, isolation, background"),
     "merge-key.yaml": Loads("merger"),
     "mixed-line-ends.md": Loads("half-and-half", note="put quotes around description"),
     "model-capital.md": Loads("capital"),
@@ -86,10 +86,10 @@ CASES: dict[str, Loads | Fails] = {
     "name-date.md": Loads("2024-02-30"),
     "name-device.md": Loads("CON"),
     "name-missing.md": Loads(
-        "name-missing", tools=("Read",), note="lacks a name; called 'name-missing' after its file"
+        "name-missing", tools=("Read",), note="has no name; named 'name-missing' after its file"
     ),
     "name-no.md": Loads("no"),
-    "name-null.md": Loads("name-null", note="lacks a name; called 'name-null' after its file"),
+    "name-null.md": Loads("name-null", note="has no name; named 'name-null' after its file"),
     "name-octal.md": Loads("007"),
     "name-on.md": Loads("on"),
     "name-with-colon.md": Loads("my-plugin:reviewer"),
@@ -109,7 +109,7 @@ CASES: dict[str, Loads | Fails] = {
         "quoter", tools=("Read",), note="put quotes around description"
     ),
     "real-line-examples.md": Loads(
-        "db-tuner", tools=("Bash", "Read"), note="read the front matter line by line"
+        "db-tuner", tools=("Bash", "Read"), note="front matter was read line by line"
     ),
     "single-quoted-apostrophe.md": Loads("apostrophes"),
     "single-quoted-broken-apostrophe.md": Loads(
@@ -119,13 +119,13 @@ CASES: dict[str, Loads | Fails] = {
     "skills-list.md": Loads("skilled-list"),
     "tab-after-colon.md": Loads("tab-after-dashes", tools=("Read", "Grep")),
     "tab-indented-list.md": Loads(
-        "tab-list", tools=("Read", "Grep"), note="put spaces where tabs were"
+        "tab-list", tools=("Read", "Grep"), note="replaced tabs by spaces"
     ),
     "tools-all-word.md": Loads("all-hands"),
     "tools-bash-limits.md": Loads(
         "committer",
         tools=("Read", "Bash(git add:*, git commit:*)", "Bash(git status:*)", "Grep"),
-        note="so these are not offered: ",
+        note="so these tools are not offered: ",
     ),
     "tools-block-string.md": Loads("blocked-tools", tools=("Read", "Write")),
     "tools-empty-list.md": Loads("thinker", tools=()),
@@ -157,12 +157,12 @@ CASES: dict[str, Loads | Fails] = {
     "tools-star-quoted.md": Loads("everything"),
     "tools-switches-closed.md": Loads("narrow", tools=("read", "grep")),
     "tools-switches.md": Loads(
-        "tools-switches", note="lacks a name; called 'tools-switches' after its file"
+        "tools-switches", note="has no name; named 'tools-switches' after its file"
     ),
     "tools-task-limits.md": Loads(
         "coordinator",
         tools=("Agent(worker, researcher)", "Read"),
-        note="so these are not offered: ",
+        note="so these tools are not offered: ",
     ),
     "tools-trailing-comma.md": Loads("trailing", tools=("Read", "Grep")),
     "trailing-spaces.md": Loads("trailing-spaces", tools=("Read", "Grep")),
@@ -178,11 +178,11 @@ CASES: dict[str, Loads | Fails] = {
     "yaml-comments.md": Loads("commenter", tools=("Read", "Grep")),
     "yaml-list-tools.md": Loads("release-notes", tools=("Read", "Bash", "Write")),
     "zero-width-in-body.md": Loads("pasted"),
-    "alias-bomb.md": Fails("line 9: holds too many values, counting what aliases repeat"),
-    "alias-bomb.yaml": Fails("line 9: holds too many values, counting what aliases repeat"),
-    "alias-itself.md": Fails("line 5: 'm' holds itself"),
-    "array.json": Fails("holds no `name: value` fields"),
-    "bidi-name.md": Fails("name 'safe\\u202etxt.exe' holds the character U+202E; remove it"),
+    "alias-bomb.md": Fails("line 9: contains too many values, with aliases expanded"),
+    "alias-bomb.yaml": Fails("line 9: contains too many values, with aliases expanded"),
+    "alias-itself.md": Fails("line 5: 'm' contains itself"),
+    "array.json": Fails("contains no `name: value` fields"),
+    "bidi-name.md": Fails("name 'safe\\u202etxt.exe' contains the character U+202E; remove it"),
     "blank.md": Fails("has no front matter; begin the file with a line of ---"),
     "body-blank.md": Fails("has no prompt: the body after the front matter is empty"),
     "body-empty.md": Fails("has no prompt: the body after the front matter is empty"),
@@ -194,7 +194,7 @@ CASES: dict[str, Loads | Fails] = {
     ),
     "comment-only-front-matter.md": Fails("lacks description"),
     "cp1252-body.md": Fails("line 6: byte 0x80 is not UTF-8; save the file as UTF-8"),
-    "custom-tag.yaml": Fails("line 2: the tag '!include' is not read; remove it"),
+    "custom-tag.yaml": Fails("line 2: the tag '!include' is not supported; remove it"),
     "deep-nesting.json": Fails("metadata is nested deeper than 16 levels"),
     "deep-nesting.md": Fails("line 4: nested deeper than 32 levels"),
     "description-empty.md": Fails("description is empty; write some text"),
@@ -208,12 +208,12 @@ CASES: dict[str, Loads | Fails] = {
     "duplicate-keys.md": Fails("line 5: 'tools' is given twice, first in line 4; keep one"),
     "empty-front-matter.md": Fails("lacks description"),
     "empty.md": Fails("has no front matter; begin the file with a line of ---"),
-    "equals-signs.md": Fails("line 2: the front matter holds no `name: value` fields"),
+    "equals-signs.md": Fails("line 2: the front matter contains no `name: value` fields"),
     "garbage-front-matter.md": Fails("line 2: not YAML"),
-    "half-character.json": Fails("description holds half of a character"),
+    "half-character.json": Fails("description contains half a character"),
     "json-only.md": Fails("has no front matter; begin the file with a line of ---"),
     "latin1.md": Fails("line 2: byte 0xe9 is not UTF-8; save the file as UTF-8"),
-    "list-front-matter.md": Fails("line 2: the front matter holds no `name: value` fields"),
+    "list-front-matter.md": Fails("line 2: the front matter contains no `name: value` fields"),
     "model-config-headers.yaml": Fails(
         "model can't set extra_headers; give them to the provider in code"
     ),
@@ -232,34 +232,33 @@ CASES: dict[str, Loads | Fails] = {
     "name-list.md": Fails("name must be text, got ['a', 'b']; put it in quotes"),
     "name-number.md": Fails("name must be text, got 42; put it in quotes"),
     "name-path.md": Fails("name '../../etc/passwd' looks like a path; use letters, digits and -"),
-    "name-two-lines.md": Fails("name 'first\\nsecond' holds the character U+000A; remove it"),
+    "name-two-lines.md": Fails("name 'first\\nsecond' contains the character U+000A; remove it"),
     "name-version.md": Fails("name must be text, got 1.1; put it in quotes"),
     "name-very-long.md": Fails(
         "name has 112 characters; use at most 100: the-agent-that-does-the-thing-that-the-o..."
     ),
     "no-front-matter.md": Fails("has no front matter; begin the file with a line of ---"),
-    "not-a-number.json": Fails("NaN is no JSON number"),
+    "not-a-number.json": Fails("NaN is not a JSON number"),
     "not-closed.md": Fails(
-        "line 1: the front matter that begins here is not closed; end it with a line of ---"
+        "line 1: the front matter that starts here is not closed; end it with a line of ---"
     ),
-    "nul.md": Fails("line 5: holds a NUL character; this is no text file"),
+    "nul.md": Fails("line 5: contains a NUL character; this is not a text file"),
     "prompt-field-in-markdown.md": Fails("prompt is a field; in Markdown the body is the prompt"),
     "prompt-missing.yaml": Fails("lacks system_prompt"),
     "python-tag.md": Fails(
-        "line 3: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not read; remove it"
+        "line 3: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not supported; "
+        "remove it"
     ),
-    "scalar.yaml": Fails("holds no `name: value` fields"),
-    "text-file.txt": Fails(
-        "the extension '.txt' is not known; use .md, .markdown, .yaml, .yml, .json"
-    ),
-    "text-front-matter.md": Fails("line 2: the front matter holds no `name: value` fields"),
+    "scalar.yaml": Fails("contains no `name: value` fields"),
+    "text-file.txt": Fails("unknown extension '.txt'; use .md, .markdown, .yaml, .yml, .json"),
+    "text-front-matter.md": Fails("line 2: the front matter contains no `name: value` fields"),
     "title-first.md": Fails("has no front matter; begin the file with a line of ---"),
     "toml.md": Fails("line 1: the front matter is TOML; write YAML between lines of ---"),
     "tools-nested-mapping-list.md": Fails(
-        "tools holds {'Bash': {'allow': ['git']}}; write names, in quotes if needed"
+        "tools contains {'Bash': {'allow': ['git']}}; write names, quoted if needed"
     ),
     "tools-number.md": Fails("tools is 7; write a list of names"),
-    "tools-numbers.md": Fails("tools holds 42; write names, in quotes if needed"),
+    "tools-numbers.md": Fails("tools contains 42; write names, quoted if needed"),
     "tools-twice-two-spellings.md": Fails(
         "tools is given twice, as 'tools' and 'allowed-tools'; keep one"
     ),
@@ -268,7 +267,9 @@ CASES: dict[str, Loads | Fails] = {
         if sys.version_info >= (3, 13)
         else "line 5: not JSON: Expecting property name enclosed in double quotes"
     ),
-    "two-yaml-documents.yaml": Fails("line 4: a second YAML document begins here; keep one"),
+    "two-yaml-documents.yaml": Fails("line 4: a second YAML document starts here; keep one"),
     "utf16.md": Fails("is UTF-16; save it as UTF-8"),
-    "zero-width-name.md": Fails("name 'ghost\\u200bwriter' holds the character U+200B; remove it"),
+    "zero-width-name.md": Fails(
+        "name 'ghost\\u200bwriter' contains the character U+200B; remove it"
+    ),
 }

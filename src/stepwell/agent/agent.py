@@ -1,12 +1,23 @@
 """``Agent``: a plan, built. The one object an application holds and runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+import warnings
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from stepwell.agent.dynamic_prompt import PromptFunction, prompt_hooks
 from stepwell.agent.output import TypedOutput
 from stepwell.agent.parts import Final, RunPart, StepCompleted, part_of
 from stepwell.agent.plan import (
@@ -31,10 +42,11 @@ from stepwell.messages import FinishReason, Message
 from stepwell.models import CachedContext, Model, ModelPresets, ModelSettings, ResponseFormat
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.parameters import check_integer, check_kind, check_text
+from stepwell.run_context import NO_CONTEXT, Deps, Output, Principal, RunContext
 from stepwell.state import AgentState, RepeatedCalls
 from stepwell.tools import ToolLike, Tools
-from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
 from stepwell.tools.registry import listed_tools
+from stepwell.tools.result_text import DEFAULT_RESULT_CHARACTERS
 
 Event = TypeVar("Event", bound=AgentEvent)
 Result = TypeVar("Result")
@@ -42,8 +54,10 @@ LATE_LISTENER_SECONDS = 5.0
 """How long the ``*_sync`` methods wait for async listeners before their event loop ends."""
 
 
-class Agent:
+class Agent(Generic[Deps, Output]):
     """A tool-calling agent. Build it once; run it as often and as much at once as you like.
+
+    ``Agent[Deps, Output]``: type checkers take the type of ``state.output`` from ``output_type``.
 
     >>> from stepwell.testing import ScriptedModel
     >>> agent = Agent(ScriptedModel(["Four."]), system_prompt="You can count.")
@@ -58,10 +72,10 @@ class Agent:
         *,
         tools: Iterable[ToolLike | Tools] | Tools = (),
         capabilities: Iterable[AgentCapability] = (),
-        system_prompt: str | None = None,
+        system_prompt: str | PromptFunction | None = None,
         cached_context: CachedContext | None = None,
         response_format: ResponseFormat | Mapping[str, Any] | None = None,
-        output: Any = None,
+        output_type: type[Output] | Any = None,
         output_retries: int = 2,
         settings: ModelSettings = NO_SETTINGS,
         model_presets: ModelPresets = NO_PRESETS,
@@ -85,10 +99,10 @@ class Agent:
         cancel_grace: float = CANCEL_GRACE,
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
+        **renamed: Any,
     ) -> None:
+        output_type = _output_type_of(renamed) if renamed else output_type
         check_integer(output_retries, "output_retries", least=0)
-        if timeout is UNSET:
-            timeout = DEFAULT_TIMEOUT if cumulative_timeout is None else None
         plan = AgentPlan(
             model=None if isinstance(model, str) else model,
             llm_preset=model if isinstance(model, str) else None,
@@ -98,12 +112,12 @@ class Agent:
             stop_on_finish_reasons=several(stop_on_finish_reasons, "stop_on_finish_reasons"),
             driver=driver,
             tools=listed_tools(tools),
-            hooks=several(hooks, "hooks"),
+            hooks=(*several(hooks, "hooks"), *prompt_hooks(system_prompt)),
             criteria=several(criteria, "criteria"),
             max_steps=max_steps,
             max_tokens=max_tokens,
             max_cost=max_cost,
-            timeout=timeout,
+            timeout=_timeout(timeout, cumulative_timeout),
             cumulative_timeout=cumulative_timeout,
             error_policy=error_policy,
             max_retries=max_retries,
@@ -119,8 +133,8 @@ class Agent:
         )
         for capability in several(capabilities, "capabilities"):
             plan = plan.with_capability(capability)
-        if output is not None:
-            plan = TypedOutput(output, retries=output_retries).configure(plan)
+        if output_type is not None:
+            plan = TypedOutput(output_type, retries=output_retries).configure(plan)
         self._assemble(plan)
 
     @classmethod
@@ -131,12 +145,12 @@ class Agent:
         return agent
 
     def _assemble(self, plan: AgentPlan) -> None:
-        self.loop: AgentLoop = plan.assembled()
+        self.loop: AgentLoop = plan.assemble()
         self.plan = replace(plan, events=self.loop.events)
 
     # Running
 
-    def new_state(self, text: str) -> AgentState:
+    def new_state(self, text: str) -> AgentState[Output]:
         """A fresh conversation in which the user said this."""
         if not text:
             raise ConfigurationError("there is nothing to run: the text is empty")
@@ -144,35 +158,69 @@ class Agent:
         return state.with_message(Message.user(text, id=self.plan.new_id()))
 
     async def run(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """Run to the end. Limits and errors end a run as data: see ``state.stop``."""
-        return await self.loop.final_step(self._state(task), cancellation=cancellation)
+        return await self.loop.final_step(
+            self._state(task), cancellation=cancellation, context=self._context(principal, deps)
+        )
 
     async def final_step(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """The same as ``run``, under the name that goes with ``next_step``."""
-        return await self.run(task, cancellation=cancellation)
+        return await self.run(task, principal=principal, deps=deps, cancellation=cancellation)
 
     async def next_step(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """The state after one more step, or after the decision not to take one."""
-        return await self.loop.next_step(self._state(task), cancellation=cancellation)
+        state = self._state(task)
+        run = state.execution
+        if run is not None and run.is_under_way:  # it has its context since it began
+            return await self.loop.next_step(state, cancellation=cancellation)
+        context = self._context(principal, deps)
+        return await self.loop.next_step(state, cancellation=cancellation, context=context)
 
     def has_next_step(self, state: AgentState) -> bool:
         """Whether ``next_step`` has something to do: the execution is not over and not paused."""
         return self.loop.has_next_step(state)
 
     def iterator(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AsyncIterator[AgentState]:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AsyncIterator[AgentState[Output]]:
         """The state after each step; the last one is the result of the run."""
-        return self.loop.iterator(self._state(task), cancellation=cancellation)
+        return self.loop.iterator(
+            self._state(task), cancellation=cancellation, context=self._context(principal, deps)
+        )
 
     async def stream(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
     ) -> AsyncIterator[RunPart]:
         """Text as it arrives, tools, steps, and last of all ``Final`` with the result."""
         parts: asyncio.Queue[RunPart | None] = asyncio.Queue()
@@ -184,7 +232,18 @@ class Agent:
             if part is not None:
                 parts.put_nowait(part)
 
-        worker = asyncio.create_task(self._fill(parts, tap, state, cancellation))
+        worker = asyncio.create_task(
+            self._fill(
+                parts,
+                state,
+                partial(
+                    self.loop.iterator,
+                    cancellation=cancellation,
+                    tap=tap,
+                    context=self._context(principal, deps),
+                ),
+            )
+        )
         try:
             while (part := await parts.get()) is not None:
                 yield part
@@ -197,15 +256,14 @@ class Agent:
     async def _fill(
         self,
         parts: "asyncio.Queue[RunPart | None]",
-        tap: Callable[[AgentEvent], None],
         state: AgentState,
-        cancellation: Cancellation | None,
+        start: "Callable[[AgentState], AsyncGenerator[AgentState, None]]",
     ) -> None:
         """Run beside the consumer, at most one step ahead of it."""
         reached = state
         steps = 0 if state.is_finished else state.step_count
         try:
-            states = self.loop.iterator(state, cancellation=cancellation, tap=tap)
+            states = start(state)
             async with cut_off_together(states):
                 async for reached in states:
                     if reached.step_count > steps:
@@ -219,24 +277,48 @@ class Agent:
     # The same for callers without an event loop
 
     def run_sync(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """``run`` for callers without an event loop."""
-        return self._blocking("run", lambda: self.run(task, cancellation=cancellation))
+        return self._run_blocking(
+            "run",
+            lambda: self.run(task, principal=principal, deps=deps, cancellation=cancellation),
+        )
 
     def final_step_sync(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """``final_step`` for callers without an event loop."""
-        return self._blocking("final_step", lambda: self.run(task, cancellation=cancellation))
+        return self._run_blocking(
+            "final_step",
+            lambda: self.run(task, principal=principal, deps=deps, cancellation=cancellation),
+        )
 
     def next_step_sync(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> AgentState:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> AgentState[Output]:
         """``next_step`` for callers without an event loop."""
-        return self._blocking("next_step", lambda: self.next_step(task, cancellation=cancellation))
+        return self._run_blocking(
+            "next_step",
+            lambda: self.next_step(task, principal=principal, deps=deps, cancellation=cancellation),
+        )
 
-    def _blocking(self, name: str, start: "Callable[[], Awaitable[Result]]") -> Result:
+    def _run_blocking(self, name: str, start: "Callable[[], Awaitable[Result]]") -> Result:
         _refuse_inside_loop(name, f"await agent.{name}(...)")
 
         async def run_and_settle() -> Result:
@@ -248,16 +330,22 @@ class Agent:
         return run_event_loop(run_and_settle(), grace=self.plan.cancel_grace)
 
     def iterator_sync(
-        self, task: str | AgentState, *, cancellation: Cancellation | None = None
-    ) -> Iterator[AgentState]:
+        self,
+        task: str | AgentState,
+        *,
+        principal: Principal | None = None,
+        deps: Deps | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Iterator[AgentState[Output]]:
         """``iterator`` for callers without an event loop."""
         _refuse_inside_loop("iterator", "async for state in agent.iterator(...)")
-        return self._iterate(self._state(task), cancellation)
+        return self._iterate(
+            self.loop.iterator(
+                self._state(task), cancellation=cancellation, context=self._context(principal, deps)
+            )
+        )
 
-    def _iterate(
-        self, state: AgentState, cancellation: Cancellation | None
-    ) -> Iterator[AgentState]:
-        states = self.loop.iterator(state, cancellation=cancellation)
+    def _iterate(self, states: "AsyncGenerator[AgentState, None]") -> Iterator[AgentState[Output]]:
         runner = asyncio.Runner()
         try:
             while (state_or_end := runner.run(_next_or_none(states))) is not None:
@@ -287,7 +375,15 @@ class Agent:
         """The same agent, telling another bus."""
         return Agent.from_plan(replace(self.plan, events=events))
 
-    def _state(self, task: str | AgentState) -> AgentState:
+    def _context(self, principal: Principal | None, deps: Any) -> RunContext[Any]:
+        if principal is not None:
+            check_kind(principal, "principal", Principal)
+        given = principal is not None or deps is not None
+        context = RunContext(principal=principal, deps=deps) if given else NO_CONTEXT
+        self.loop.tools.check_context(context)
+        return context
+
+    def _state(self, task: str | AgentState) -> AgentState[Output]:
         if isinstance(task, str):
             return self.new_state(task)
         if isinstance(task, AgentState):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -298,15 +394,30 @@ class Agent:
         )
 
 
+def _timeout(given: float | UnsetType | None, cumulative: float | None) -> float | None:
+    if given is UNSET:
+        return DEFAULT_TIMEOUT if cumulative is None else None
+    return given
+
+
+def _output_type_of(renamed: dict[str, Any]) -> Any:
+    """The value of ``output``, which was the name of ``output_type`` up to version 0.1."""
+    unknown = [name for name in renamed if name != "output"]
+    if unknown:
+        raise TypeError(f"Agent() got an unexpected keyword argument {unknown[0]!r}")
+    warnings.warn("Agent(output=) is now output_type=", DeprecationWarning, stacklevel=3)
+    return renamed["output"]
+
+
 def _context(
     given: CachedContext | None,
-    system_prompt: str | None,
+    system_prompt: str | PromptFunction | None,
     response_format: ResponseFormat | Mapping[str, Any] | None,
 ) -> CachedContext:
     context = CachedContext()
     if given is not None:
         context = check_kind(given, "cached_context", CachedContext)
-    if system_prompt not in (None, ""):
+    if system_prompt not in (None, "") and not callable(system_prompt):
         prompt = Message.system(check_text(system_prompt, "system_prompt"))
         context = replace(context, messages=(*context.messages, prompt))
     if response_format is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
+from stepwell.agent.dynamic_prompt import PromptFunction, prompt_hooks
 from stepwell.agent.output import TypedOutput
 from stepwell.agent.plan import AgentCapability, AgentPlan
 from stepwell.clock import Clock
@@ -156,8 +157,11 @@ class AgentBuilder:
         check_kind(context, "cached_context", CachedContext)
         return self._with(context=context.behind(self.plan.context))
 
-    def with_system_prompt(self, prompt: str) -> "AgentBuilder":
-        """Add an instruction to the stable parts of the prompt."""
+    def with_system_prompt(self, prompt: str | PromptFunction) -> "AgentBuilder":
+        """Add an instruction to the stable parts of the prompt, or a function of the run's context
+        that makes one before each model turn."""
+        if callable(prompt):
+            return self._with(hooks=(*self.plan.hooks, *prompt_hooks(prompt)))
         text = check_text(prompt, "system_prompt")
         return AgentBuilder(self.plan.with_context_messages(Message.system(text)))
 

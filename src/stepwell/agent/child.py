@@ -10,28 +10,41 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from stepwell.agent.agent import Agent
+from stepwell.agent.budget_pool import BudgetPool, SharedBudget, with_turns_noted
 from stepwell.agent.metadata_keys import BINDS_SUBAGENTS
 from stepwell.agent.plan import AgentPlan
-from stepwell.agent.purse import Purse, SharedBudget, with_turns_noted
 from stepwell.continuation import AgentStatus, Cancellation
 from stepwell.drivers import BindableDriver, Driver
 from stepwell.errors import ConfigurationError
 from stepwell.events import SubagentCompleted, SubagentSpawning
 from stepwell.hooks import Hook, HookTrigger
-from stepwell.loop import AtLimit
 from stepwell.messages import Message
 from stepwell.models import CachedContext
 from stepwell.state import UNLIMITED, AgentState, Budget, Question
+from stepwell.state.given_state import state_of
 from stepwell.tools import InputRequired, ToolContext, ToolLike, Tools
 
 SECONDS_TO_END = 5.0
 """How long a child may take to end in good order after its parent's call was ended."""
 
-LONGEST_TOLD_PROMPT = 100
+LONGEST_PROMPT = 100
 """Characters of a child's prompt in the event that it begins: its first message has all of it."""
 
 SHORTEST_TIME = 1e-9
 """A child without any time left begins all the same, and says that it had none."""
+
+
+NOT_INHERITED = {
+    "capabilities": "the child has the tools and hooks that they made, not their names",
+    "criteria": "they judge the parent's work",
+    "has_base_criteria": "a child always ends by itself",
+    "cumulative_timeout": "the budget limits the child's time",
+    "stop_on_finish_reasons": "they are about the parent's answer",
+    "at_limit": "a child that reaches a limit stops, and its parent decides",
+    "completions": "the parent's plan is complete",
+}
+"""Fields of a plan that a child has at their defaults, and why. All others it has from its parent,
+some of them changed: see ``child_plan``."""
 
 
 @runtime_checkable
@@ -56,33 +69,21 @@ def child_plan(
     other hooks only those that are inherited. Limits are those of the budget. Tools that belong to
     a plan are bound to the child's, so that they give on no more than it has.
     """
-    plan = AgentPlan(
-        model=parent.model,
-        llm_preset=parent.llm_preset,
-        model_presets=parent.model_presets,
+    own = AgentPlan()
+    plan = replace(
+        parent,
+        **{field: getattr(own, field) for field in NOT_INHERITED},
         driver=None if parent.driver is None else _childs_driver(parent.driver),
         tools=tuple(tools),
         context=CachedContext(messages=tuple(instructions)),
         settings=replace(parent.settings, tool_choice=None),
-        hooks=tuple(_inherited(parent.hooks)),
+        hooks=tuple(_inherited_hooks(parent.hooks)),
         max_steps=budget.steps,
         max_tokens=budget.tokens,
         max_cost=budget.cost,
         timeout=None if budget.seconds is None else max(budget.seconds, SHORTEST_TIME),
-        error_policy=parent.error_policy,
-        max_retries=parent.max_retries,
-        repeated_calls=parent.repeated_calls,
-        at_limit=AtLimit.STOP,
-        max_parallel_tools=parent.max_parallel_tools,
-        max_result_characters=parent.max_result_characters,
-        model_retries=parent.model_retries,
-        cancel_grace=parent.cancel_grace,
-        ledger=parent.ledger,
-        events=parent.events,
-        clock=parent.clock,
-        new_id=parent.new_id,
     )
-    return replace(plan, tools=tuple(_bound(tool, plan) for tool in plan.tools))
+    return replace(plan, tools=tuple(_bind_tool(tool, plan) for tool in plan.tools))
 
 
 def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentState:
@@ -99,19 +100,19 @@ def child_state(parent: AgentPlan, prompt: str, context: ToolContext) -> AgentSt
 
 def resumed_child(context: ToolContext) -> AgentState | None:
     """The child that waited, with the answer to what it asked, if this call goes on with one. A
-    call that a person merely approved begins anew."""
+    call that a person merely approved starts again."""
     resumed = context.resumed
-    if resumed is None or not isinstance(resumed.kept, AgentState):
+    child = None if resumed is None else state_of(resumed.kept)
+    if resumed is None or child is None:
         return None
-    child: AgentState = resumed.kept
-    asked = _asked(child)
+    asked = _open_question(child)
     return child if asked is None else child.with_answer(asked, resumed.answer)
 
 
 def question_of(child: AgentState, *, kind: str, name: str) -> InputRequired | None:
     """What the parent asks for a child that waits: its questions are asked one by one. The details
     say who asks; ``kind`` is what the child is called, such as ``subagent``."""
-    asked = _asked(child)
+    asked = _open_question(child)
     if asked is None:
         return None
     who = {kind: name, "asked_by": asked.tool_name}
@@ -125,7 +126,7 @@ def question_of(child: AgentState, *, kind: str, name: str) -> InputRequired | N
     )
 
 
-def _asked(child: AgentState) -> Question | None:
+def _open_question(child: AgentState) -> Question | None:
     if child.status is not AgentStatus.PAUSED:
         return None
     return next((asked for asked in child.pending if asked.call_id is not None), None)
@@ -140,19 +141,19 @@ def budget_for(context: ToolContext, own: Budget | None, begun_with: AgentState)
         seconds=0.0,
         cost=begun_with.cost,
     )
-    left = replace(Purse.of(context.state).left, seconds=context.budget_left.seconds)
+    left = replace(BudgetPool.of(context.state).left, seconds=context.budget_left.seconds)
     return (own or UNLIMITED).capped_by(left.plus(spent))
 
 
-async def run_told_child(
+async def run_reported_child(
     plan: AgentPlan, state: AgentState, context: ToolContext, *, name: str, max_depth: int
 ) -> AgentState:
     """Run the child, and tell listeners that it begins and how it ended."""
-    emitter, depth = context.state.scope.emitter, Purse.of(context.state).depth
+    emitter, depth = context.state.scope.emitter, BudgetPool.of(context.state).depth
     emitter.emit(
         SubagentSpawning,
         name=name,
-        prompt=next((message.text for message in state.messages), "")[:LONGEST_TOLD_PROMPT],
+        prompt=next((message.text for message in state.messages), "")[:LONGEST_PROMPT],
         depth=depth,
         max_depth=max_depth,
         call_id=context.call_id,
@@ -179,10 +180,10 @@ async def run_child(
     """Run the child inside the call of its parent, and have the host of the run record it.
 
     When the call is ended, by a cancellation or the deadline, the child is cancelled and ends in
-    good order, so that its last event is told and what it spent is known. One that does not end
+    good order, so that it emits its last event and its usage is known. One that does not end
     is cut off, and the result is the state after its last step.
     """
-    shared = SharedBudget(Purse.of(context.state), state)
+    shared = SharedBudget(BudgetPool.of(context.state), state)
     plan = with_turns_noted(plan).with_criteria(shared)
     agent = Agent.from_plan(replace(plan, hooks=(*plan.hooks, *shared.hooks())))
     owner = asyncio.current_task()
@@ -198,7 +199,13 @@ async def run_child(
             if reached.execution is None or reached.is_finished:
                 reached = reached.with_execution_started(plan.new_id(), plan.clock.now())
             await attempt.begin(reached)
-        steps = agent.loop.iterator(reached, cancellation=cancellation, tap=tap, attempt=attempt)
+        steps = agent.loop.iterator(
+            reached,
+            cancellation=cancellation,
+            tap=tap,
+            attempt=attempt,
+            context=context.state.context,
+        )
         async for after_step in steps:
             reached = after_step
         if attempt is not None:
@@ -239,7 +246,7 @@ def _look_at(run: "asyncio.Task[AgentState]") -> None:
         run.exception()
 
 
-def _bound(tool: "ToolLike | Tools", plan: AgentPlan) -> "ToolLike | Tools":
+def _bind_tool(tool: "ToolLike | Tools", plan: AgentPlan) -> "ToolLike | Tools":
     return tool.bound_to(plan) if isinstance(tool, PlanBoundTool) else tool
 
 
@@ -255,7 +262,7 @@ def _childs_driver(driver: Driver) -> Driver:
     )
 
 
-def _inherited(hooks: Iterable[Hook]) -> Iterable[Hook]:
+def _inherited_hooks(hooks: Iterable[Hook]) -> Iterable[Hook]:
     for hook in hooks:
         if hook.inherited:
             yield hook

@@ -1,7 +1,7 @@
 """Typed output: the final answer as a validated value, asked for again when it does not fit.
 
 A capability like any other: it sets the response format and looks at each final answer after its
-step. ``Agent(output=...)`` and ``with_output(...)`` add it.
+step. ``Agent(output_type=...)`` and ``with_output(...)`` add it.
 """
 
 from typing import Any
@@ -38,23 +38,23 @@ class TypedOutput:
         """The plan that asks for this output and checks it."""
         context = replace(plan.context, response_format=self.format)
         # The last after-step hook, so that it sees the answer that others leave.
-        check = make_hook(HookTrigger.AFTER_STEP, self._checked, priority=-1000, name=SOURCE)
-        want = make_hook(HookTrigger.BEFORE_EXECUTION, _wanted, name=SOURCE)
+        check = make_hook(HookTrigger.AFTER_STEP, self._check_answer, priority=-1000, name=SOURCE)
+        want = make_hook(HookTrigger.BEFORE_EXECUTION, _want_output, name=SOURCE)
         others = tuple(hook for hook in plan.hooks if hook.name != SOURCE)
         return replace(plan, context=context, hooks=(*others, want, check))
 
-    def _checked(self, context: HookContext) -> HookContext | None:
+    def _check_answer(self, context: HookContext) -> HookContext | None:
         step = context.state.current_step
         if step is None or step.has_tool_calls or step.has_errors or step.is_incomplete:
             return None
         try:
-            value = self._type.parsed(step.text)
+            value = self._type.parse(step.text)
         except (ValueError, TypeError, RecursionError) as error:
-            return self._rejected(context, step, complaint(error, step.text, step.finish_reason))
-        given = replace(step, output=self._type.dumped(value))
+            return self._reject(context, step, complaint(error, step.text, step.finish_reason))
+        given = replace(step, output=self._type.dump(value))
         return context.with_state(context.state.with_output(given, typed=value))
 
-    def _rejected(self, context: HookContext, step: AgentStep, complaint: str) -> HookContext:
+    def _reject(self, context: HookContext, step: AgentStep, complaint: str) -> HookContext:
         state = context.state
         misfits = 1 + sum(MISFIT in taken.step.metadata for taken in state.steps)
         noted = replace(step, output=None, metadata={**step.metadata, MISFIT: complaint})
@@ -83,5 +83,5 @@ class TypedOutput:
         )
 
 
-def _wanted(context: HookContext) -> HookContext:
+def _want_output(context: HookContext) -> HookContext:
     return context.with_state(context.state.with_output_wanted())

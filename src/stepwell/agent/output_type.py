@@ -54,7 +54,7 @@ class OutputType:
 
     What is no object is asked for as the only property of one, since providers want an object.
 
-    >>> OutputType(list[int]).parsed('{"result": [1, 2]}')
+    >>> OutputType(list[int]).parse('{"result": [1, 2]}')
     [1, 2]
     """
 
@@ -62,12 +62,12 @@ class OutputType:
         self._adapter, schema = _adapter(output_type)
         self._is_wrapped = schema.get("type") != "object"
         if self._is_wrapped:
-            schema = _wrapped(schema)
+            schema = _wrap(schema)
         self.format = ResponseFormat(schema=schema, name=_name(output_type))
 
-    def parsed(self, text: str) -> Any:
+    def parse(self, text: str) -> Any:
         """The value that an answer holds; raises ``ValueError`` or ``TypeError`` if none fits."""
-        text = unfenced(text)
+        text = strip_fence(text)
         if not self._is_wrapped:
             return self._adapter.validate_json(text)
         try:
@@ -79,21 +79,21 @@ class OutputType:
         try:
             return self._adapter.validate_json(json.encode(found["result"]))
         except ValueError as error:
-            return self._unwrapped(text, error)
+            return self._unwrap(text, error)
 
-    def _unwrapped(self, text: str, wrong: ValueError) -> Any:
+    def _unwrap(self, text: str, wrong: ValueError) -> Any:
         """Read a value without the wrapper whose own field is called ``result``."""
         try:
             return self._adapter.validate_json(text)
         except ValueError:
             raise wrong from None
 
-    def dumped(self, value: Any) -> Any:
+    def dump(self, value: Any) -> Any:
         """The value as JSON data."""
         return self._adapter.dump_python(value, mode="json")
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """What a model put into a Markdown fence, as they like to do with JSON."""
     fenced = _FENCED.fullmatch(text)
     return fenced[1] if fenced else text
@@ -136,7 +136,7 @@ def _adapter(output_type: Any) -> "tuple[_Adapter, dict[str, Any]]":
         ) from None
 
 
-def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     """Providers want an object; what is none becomes the only property of one."""
     definitions = schema.pop("$defs", None)
     wrapped = {

@@ -1,5 +1,5 @@
 """What an agent is made of, before it is built. Both doors, ``Agent(...)`` and the builder, make a
-plan; ``assembled`` turns it into a loop, and is the one place where the parts are put together.
+plan; ``assemble`` turns it into a loop, and is the one place where the parts are put together.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -8,22 +8,10 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.agent.driver_binding import adopt_driver_parts, bind_driver
+from stepwell.agent.base_criteria import BASE_CRITERIA
+from stepwell.agent.bound_driver import adopt_driver_parts, bind_driver
 from stepwell.clock import Clock, SystemClock
-from stepwell.criteria import (
-    ContinuationCriteria,
-    CostLimit,
-    Criterion,
-    CumulativeExecutionTimeLimit,
-    ErrorPolicy,
-    ErrorPolicyCriterion,
-    ExecutionTimeLimit,
-    FinishReasonCheck,
-    RepeatedCallCheck,
-    StepsLimit,
-    TokenUsageLimit,
-    ToolCallPresenceCheck,
-)
+from stepwell.criteria import ContinuationCriteria, Criterion, ErrorPolicy
 from stepwell.criteria.limits import DEFAULT_MAX_STEPS, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT
 from stepwell.drivers import Driver, ToolCallingDriver
 from stepwell.errors import ConfigurationError
@@ -43,7 +31,7 @@ from stepwell.models import (
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import Budget, RepeatedCalls
 from stepwell.tools import CallLedger, ToolExecutor, ToolLike, Tools
-from stepwell.tools.formatting import DEFAULT_RESULT_CHARACTERS
+from stepwell.tools.result_text import DEFAULT_RESULT_CHARACTERS
 
 DEFAULT_MODEL_RETRIES = 2
 Item = TypeVar("Item")
@@ -164,7 +152,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         """
         return replace(self, completions=(*self.completions, Completion(change, order)))
 
-    def completed(self) -> "AgentPlan":
+    def complete(self) -> "AgentPlan":
         """The whole plan, with the changes that waited for it."""
         plan = replace(self, completions=(), events=self.events or EventBus())
         plan = adopt_driver_parts(plan)
@@ -177,7 +165,7 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
     ) -> "tuple[Model, ModelSettings] | None":
         """The model that a capability asks for itself: the given one, an object or a name, or the
         agent's own with the settings that belong to the model. None if the plan lacks both model
-        and driver, which is told when it is assembled."""
+        and driver, whose errors are reported when it is assembled."""
         if given is not None:
             model = self.model_presets.model(given) if isinstance(given, str) else given
             return model, NO_SETTINGS
@@ -211,13 +199,13 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
             return ErrorPolicy.retry_tool_errors(self.max_retries)
         return self.error_policy.with_max_retries(self.max_retries)
 
-    def assembled(self) -> AgentLoop:
+    def assemble(self) -> AgentLoop:
         """The loop that this plan describes; raises ``ConfigurationError`` if it can't be built."""
         if self.completions:
-            return self.completed().assembled()
+            return self.complete().assemble()
         plan = adopt_driver_parts(self)
         if plan is not self:
-            return plan.assembled()
+            return plan.assemble()
         if not isinstance(self.error_policy, ErrorPolicy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"{self.error_policy!r} is not an error policy; use for example "
@@ -290,24 +278,9 @@ class AgentPlan(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def _criteria(self, tools: Tools) -> "Iterator[Criterion | ContinuationCriteria]":
-        if self.max_steps is not None:
-            yield StepsLimit(self.max_steps)
-        if self.max_tokens is not None:
-            yield TokenUsageLimit(self.max_tokens)
-        if self.max_cost is not None:
-            yield CostLimit(self.max_cost)
-        if self.timeout is not None:
-            yield ExecutionTimeLimit(self.timeout, clock=self.clock)
-        if self.cumulative_timeout is not None:
-            yield CumulativeExecutionTimeLimit(self.cumulative_timeout)
-        if self.repeated_calls is not None and self.repeated_calls.stop_at is not None:
-            yield RepeatedCallCheck(self.repeated_calls.stop_at, counts=tools.repetition_counts)
-        if self.has_base_criteria or self.stop_on_finish_reasons:
-            yield FinishReasonCheck(self.stop_on_finish_reasons)
-        if self.has_base_criteria or self.error_policy or self.max_retries is not None:
-            yield ErrorPolicyCriterion(self.effective_error_policy)
-        if self.has_base_criteria:
-            yield ToolCallPresenceCheck(max_tokens=self.settings.max_tokens)
+        for base in BASE_CRITERIA:
+            if (criterion := base.make(self, tools)) is not None:
+                yield criterion
         yield from self.criteria
 
 

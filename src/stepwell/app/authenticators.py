@@ -1,4 +1,4 @@
-"""From the configuration to what tells who asks."""
+"""Makes the authenticator that the configuration describes."""
 
 from stepwell.app.config import AuthConfig, AuthMode
 from stepwell.clock import Clock
@@ -15,7 +15,7 @@ from stepwell.server.auth import (
 
 
 def authenticator_for(auth: AuthConfig, keys: KeyRing, clock: Clock) -> Authenticator:
-    """What the configuration says about signing in."""
+    """Return the authenticator for the configured mode."""
     if auth.mode is AuthMode.DEV:
         return DevAuthenticator()
     if auth.mode is AuthMode.KEYS:
@@ -26,12 +26,17 @@ def authenticator_for(auth: AuthConfig, keys: KeyRing, clock: Clock) -> Authenti
         are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         variables = ", ".join(f"STEPWELL_AUTH__{name.upper()}" for name in missing)
         raise ConfigurationError(
-            f"auth.mode is jwt, and {', '.join(missing)} {are} not set; write {them} into [auth], "
+            f"auth.mode is jwt, but {', '.join(missing)} {are} not set; set {them} in [auth], "
             f"or set {variables}"
         )
-    claims = ClaimNames(user=auth.user_claim, tenant=auth.tenant_claim, admin=auth.admin_claim)
+    claims = ClaimNames(
+        user=auth.user_claim,
+        tenant=auth.tenant_claim,
+        admin=auth.admin_claim,
+        roles=auth.roles_claim,
+    )
     tokens = JwtAuthenticator(
         jwks_url, issuer=issuer, audience=audience, claims=claims, clock=clock
     )
-    # Who signed in with a token may make keys, for programs and for the page.
+    # Users with a token may create keys, for programs and for the page.
     return several(tokens, ApiKeys(keys))

@@ -47,6 +47,8 @@ class AuthConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user_claim: str = "sub"
     tenant_claim: str | None = None
     admin_claim: str | None = None
+    roles_claim: str | None = None
+    """The claim that lists the roles of a principal."""
 
 
 class LogFormat(StrEnum):
@@ -58,7 +60,7 @@ class LogFormat(StrEnum):
 
 
 class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether every agent tells OpenTelemetry what it does, and whether also what is said."""
+    """Whether agents emit OpenTelemetry data, and whether it includes message contents."""
 
     enabled: bool = False
     content: bool = False
@@ -74,16 +76,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     app: str | None = None
     """``module:name`` of an AgentApp, an agent, or agents by name."""
     model: str | None = None
-    """The preset that the built-in agent asks, where no app is given."""
+    """The model preset of the built-in agent, if no app is given."""
     db: str = "sqlite:///stepwell.db"
     bus_url: str | None = None
-    """A Redis server that carries news and streamed text between processes, such as
-    ``redis://127.0.0.1:6379/0``; without one PostgreSQL does, and on SQLite nothing. If ``db`` is
-    PgBouncer in transaction mode: the address of PostgreSQL itself."""
+    """A Redis server that carries notifications and streamed text between processes, such as
+    ``redis://127.0.0.1:6379/0``; the default is PostgreSQL itself, and nothing on SQLite. If ``db``
+    is PgBouncer in transaction mode: the URL of PostgreSQL itself."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8400
     worker: bool | None = None
-    """Whether ``serve`` also runs executions; as a rule only on SQLite."""
+    """Whether ``serve`` also runs executions; by default only on SQLite."""
     log_level: str = "info"
     log_format: LogFormat = LogFormat.TEXT
     auth: AuthConfig = AuthConfig()
@@ -93,7 +95,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: TelemetryConfig = TelemetryConfig()
 
     def __repr__(self) -> str:
-        """Without passwords: configurations end up in logs."""
+        """Omit passwords: configurations end up in logs."""
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         shown["db"] = without_password(self.db)
         shown["bus_url"] = None if self.bus_url is None else without_password(self.bus_url)
@@ -101,7 +103,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def without_password(url: str) -> str:
-    """The address of a database as it may be shown.
+    """Return the URL of a database without its password.
 
     >>> without_password("postgresql://ada:se:cret@localhost/agents?password=x")
     'postgresql://ada:***@localhost/agents?password=***'
@@ -114,14 +116,14 @@ def without_password(url: str) -> str:
 
 
 def shown_database(url: str) -> str:
-    """Where a database is, in few words and without who signs in there.
+    """Return the host and name of a database, without credentials.
 
     >>> shown_database("postgresql://ada:se:cret@localhost:5432/agents?password=x")
     'localhost:5432/agents'
     >>> shown_database("sqlite:///data/stepwell.db")
     'data/stepwell.db'
     """
-    # Here: commands that need no database run where SQLAlchemy is not installed.
+    # Imported here: commands without a database run without SQLAlchemy.
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -143,7 +145,7 @@ def load_config(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration for that folder, the current one unless told otherwise.
+    """The configuration for that folder, by default the current one.
 
     ``overrides`` are those of the command line; None among them means not given. Whatever is wrong
     raises ``ConfigurationError`` with the place it was written at.
@@ -152,16 +154,16 @@ def load_config(
     path = file or (folder or Path.cwd()) / FILE
     if file is not None or path.is_file():
         data = _file_data(path)
-        _checked(data, str(path))
+        _validate(data, str(path))
     variables = _environment_data(os.environ if environment is None else environment)
     _merge(data, variables)
     _merge(data, {key: value for key, value in (overrides or {}).items() if value is not None})
     _refuse_unused(data)
-    return _checked(data, "the configuration", variables)
+    return _validate(data, "the configuration", variables)
 
 
 def _refuse_unused(data: Mapping[str, Any]) -> None:
-    """Raise for settings that have no effect since the switch of their section was never set."""
+    """Raise for settings without effect, because the switch of their section is not set."""
     for section, switch, needed in (("auth", "mode", "jwt"), ("telemetry", "enabled", "true")):
         values: Any = data.get(section)
         if not isinstance(values, Mapping) or switch in values:
@@ -170,7 +172,7 @@ def _refuse_unused(data: Mapping[str, Any]) -> None:
         if unused:
             raise ConfigurationError(
                 f"the configuration: {unused} has no effect without {section}.{switch}; set "
-                f"{section}.{switch} (to {needed}, if it is meant to be used)"
+                f"{section}.{switch} (to {needed}, to use them)"
             )
 
 
@@ -181,7 +183,7 @@ def is_database_named(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether somebody said which database is meant; a folder with a configuration says it."""
+    """Whether the database was named explicitly; a configuration file in the folder counts."""
     variables = os.environ if environment is None else environment
     path = file or (folder or Path.cwd()) / FILE
     return given is not None or f"{PREFIX}DB" in variables or path.is_file()
@@ -191,7 +193,7 @@ def _file_data(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"there is no file {path}") from None
+        raise ConfigurationError(f"file not found: {path}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} can't be read: {error}") from None
 
@@ -221,7 +223,7 @@ def _check_known(name: str, section: str, key: str) -> None:
             return
     elif shape is not None and not key:
         return
-    raise ConfigurationError(f"{name} is no setting; known: {', '.join(known)}")
+    raise ConfigurationError(f"unknown setting {name}; known settings: {', '.join(known)}")
 
 
 def _merge(data: dict[str, Any], over: Mapping[str, Any]) -> None:
@@ -232,13 +234,13 @@ def _merge(data: dict[str, Any], over: Mapping[str, Any]) -> None:
             data[key] = value
 
 
-def _checked(
+def _validate(
     data: Mapping[str, Any], where: str, variables: Mapping[str, Any] | None = None
 ) -> Config:
-    """The configuration; what is wrong in it is told with where it was written."""
+    """Return the configuration. Errors say where the wrong value was written."""
     try:
         check_names(Config, data)
-        return convert(_listed(data), Config, strict=False)
+        return convert(_split_lists(data), Config, strict=False)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
     except ValidationError as error:
@@ -251,8 +253,8 @@ def _checked(
         raise ConfigurationError(f"{where}: {words}") from None
 
 
-def _listed(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists are written with commas in the environment."""
+def _split_lists(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Split lists, which are comma-separated in the environment."""
     shapes = {
         field.name: field.type
         for field in structs.fields(Config)

@@ -1,5 +1,4 @@
-"""What is wrong in a configuration, in words: names that it does not know, told before values are
-looked at, with the known; values of another kind."""
+"""Explains errors in a configuration: unknown names first, then values of a wrong type."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,18 +11,20 @@ from stepwell.errors import ConfigurationError
 
 
 def check_names(shape: type[Struct], data: Mapping[str, Any], section: str = "") -> None:
-    """Raise for a field that the shape has not, or a word that its field does not take."""
+    """Raise for an unknown field, or for a word that an enum does not have."""
     fields = {field.name: field.type for field in structs.fields(shape)}
     for name, value in data.items():
         if name not in fields:
             where = f" in [{section}]" if section else ""
-            raise ConfigurationError(f"{name!r} is no setting{where}; known: {', '.join(fields)}")
+            raise ConfigurationError(
+                f"unknown setting {name!r}{where}; known settings: {', '.join(fields)}"
+            )
         path = f"{section}.{name}" if section else name
         for kind in _classes(fields[name]):
             if issubclass(kind, Struct) and isinstance(value, Mapping):
                 check_names(kind, cast("Mapping[str, Any]", value), path)
             elif issubclass(kind, StrEnum) and value is not None and value not in list(kind):
-                raise ConfigurationError(f"{path} is {value!r}; give {' or '.join(kind)}")
+                raise ConfigurationError(f"{path} ({value!r}) must be {' or '.join(kind)}")
 
 
 _MISMATCH = re.compile(
@@ -39,11 +40,11 @@ _WORDS = {
     "object": "a section",
 }
 _PLAIN = {"int", "float", "bool"}
-"""What is meant for one of these is no secret, and may be shown."""
+"""A value for one of these types is not secret and may be shown."""
 
 
 def in_words(fault: str, data: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Where msgspec found a value of another kind, and what it says of it, for people.
+    """Return the path of a value that msgspec refused, and an explanation.
 
     >>> in_words("Expected `int`, got `str` - at `$.port`", {"port": "abc"})
     (('port',), "port must be a whole number, got 'abc'")
@@ -64,7 +65,7 @@ def in_words(fault: str, data: Mapping[str, Any]) -> tuple[tuple[str, ...], str]
 
 
 def at(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value at that path; None if there is none."""
+    """Return the value at that path, or None."""
     value: Any = data if path else None
     for name in path:
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None

@@ -1,9 +1,9 @@
-"""The agent that is served when none was given: with the configured model, or with scripted words
-that say so, so that a new installation can be tried without a key.
+"""The built-in agent: uses the configured model, or scripted answers, so that a new installation
+works without a key.
 """
 
 from stepwell.agent import Agent, AgentDefinition, AgentDescriptor
-from stepwell.app.scripted_words import Pace, ScriptedWords, Turn, call
+from stepwell.app.scripted_words import Pace, ScriptedTurn, ScriptedWords, call
 from stepwell.clock import Clock, SystemClock
 from stepwell.criteria import ErrorPolicy
 from stepwell.messages import Role
@@ -22,7 +22,7 @@ def current_time() -> str:
 
 
 class DefaultAgent(AgentDefinition):
-    """An assistant that knows the time; without a model its words are scripted."""
+    """An assistant that knows the time; without a model its answers are scripted."""
 
     def __init__(self, model: str | None = None, *, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -30,17 +30,17 @@ class DefaultAgent(AgentDefinition):
         self._model: Model | str = model or words
 
     def descriptor(self) -> AgentDescriptor:
-        """What it is, and what to try first."""
+        """Describe the agent, with examples."""
         is_scripted = isinstance(self._model, ScriptedWords)
         description = "An assistant that knows the time."
         if is_scripted:
-            description += " Scripted: no model is asked until one is configured."
+            description += " Scripted: no model is called until one is configured."
         return AgentDescriptor(
             name=NAME, description=description, tools=("current_time",), examples=EXAMPLES
         )
 
     def build_agent(self) -> Agent:
-        """The agent."""
+        """Build the agent."""
         return Agent(
             self._model,
             tools=[current_time],
@@ -51,18 +51,18 @@ class DefaultAgent(AgentDefinition):
 
 
 def default_agent(model: str | None) -> DefaultAgent:
-    """The built-in agent, with that model or with scripted words."""
+    """Return the built-in agent, with that model or with scripted answers."""
     return DefaultAgent(model)
 
 
-def _script(request: ModelRequest) -> Turn:
-    """Looks at the clock once, then says that it is scripted."""
+def _script(request: ModelRequest) -> ScriptedTurn:
+    """Call the clock once, then explain that the answers are scripted."""
     last = request.messages[-1]
     if last.role is not Role.TOOL:
-        return Turn("Let me look at the clock.", (call("current_time"),))
+        return ScriptedTurn("Let me look at the clock.", (call("current_time"),))
     said = next((m.text for m in reversed(request.messages) if m.role is Role.USER), "")
     quoted = "\n".join(f"> {line}" for line in said.splitlines())
-    return Turn(
+    return ScriptedTurn(
         f"You said:\n\n{quoted}\n\nIt is **{last.text}**.\n\n"
         "These words are scripted, because no model is configured. The tool call was real. Next:\n"
         "\n- give the built-in agent a model: `stepwell serve --model openai:gpt-5`, for example\n"

@@ -1,4 +1,4 @@
-"""The ids of the execution that a log record is about, for logs of servers and workers."""
+"""Adds the ids of the current execution to log records."""
 
 import logging
 
@@ -8,8 +8,8 @@ FIELDS = ("session_id", "execution_id", "attempt", "step")
 
 
 class RunIdsFilter(logging.Filter):
-    """Gives each record of a handler the fields ``session_id``, ``execution_id``, ``attempt`` and
-    ``step``: of the execution that the task or thread works for, and None where there is none.
+    """Sets ``session_id``, ``execution_id``, ``attempt`` and ``step`` of each record: those of the
+    execution that the task or thread works for, or None.
 
     >>> handler = logging.StreamHandler()
     >>> handler.addFilter(RunIdsFilter())
@@ -17,7 +17,7 @@ class RunIdsFilter(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Every record passes; one that has such a field already keeps it."""
+        """Pass every record; fields that it already has are kept."""
         ids = run_ids()
         for field in FIELDS:
             if not hasattr(record, field):

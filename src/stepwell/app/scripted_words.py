@@ -1,5 +1,5 @@
-"""A model whose words are written in advance, for agents that can be tried without a key. Its name
-says so; pages and commands show such an agent as scripted.
+"""A model with scripted answers, for agents that work without a key. Its name starts with
+"scripted", and pages and commands show it.
 """
 
 import re
@@ -16,24 +16,24 @@ _WORDS = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
 _CHARACTERS_PER_TOKEN = 4
 
 
-class Turn(Struct, frozen=True):
-    """What is said next: text, tool calls, or both."""
+class ScriptedTurn(Struct, frozen=True):
+    """The next turn: text, tool calls, or both."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
 
 
-Script = Callable[[ModelRequest], Turn]
-"""From what was said so far to what is said next. It keeps nothing, so that runs may overlap."""
+Script = Callable[[ModelRequest], ScriptedTurn]
+"""From a request to the next turn. Stateless, so that runs may overlap."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """A tool call of a script; the driver gives it an id."""
+    """Make a tool call for a script; the driver assigns its id."""
     return ToolCall(id="", name=name, arguments=arguments)
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How fast the words come, in seconds."""
+    """Delays of streamed words, in seconds."""
 
     before: float = 0.0
     """Before the first word of each turn."""
@@ -44,9 +44,9 @@ AT_ONCE = Pace()
 
 
 class ScriptedWords:
-    """Stands in for a model: says what its script says, word by word.
+    """A model that streams the turns of its script word by word.
 
-    >>> ScriptedWords(lambda request: Turn("Hello!")).name
+    >>> ScriptedWords(lambda request: ScriptedTurn("Hello!")).name
     'scripted'
     """
 
@@ -64,20 +64,20 @@ class ScriptedWords:
         self._clock = clock or SystemClock()
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
-        """The whole turn at once."""
+        """Return the whole turn."""
         turn = self._script(request)
         said = sum(len(message.text) for message in request.messages)
         return ModelResponse(
             text=turn.text,
             tool_calls=turn.calls,
             finish_reason=FinishReason.TOOL_CALLS if turn.calls else FinishReason.STOP,
-            # Counted roughly, so that limits and pages have something to count.
+            # A rough estimate, so that limits and pages have numbers.
             usage=Usage(input_tokens=_tokens(said), output_tokens=_tokens(len(turn.text))),
             model=self.name,
         )
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The same, word by word, as fast as its pace says."""
+        """Stream the turn word by word at the configured pace."""
         response = await self.respond(request)
         await self._wait(self._pace.before)
         for word in words_of(response.text):
@@ -91,7 +91,7 @@ class ScriptedWords:
 
 
 def words_of(text: str) -> list[str]:
-    r"""The text in words, each with the blanks before it, so that together they are the text.
+    r"""Split the text into words with their leading blanks; joined, they are the text.
 
     >>> words_of("One two,\n- three\n")
     ['One', ' two,', '\n-', ' three\n']

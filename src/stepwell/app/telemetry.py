@@ -1,12 +1,12 @@
-"""``[telemetry]``: every agent of an application tells OpenTelemetry what it does."""
+"""``[telemetry]``: OpenTelemetry for every agent of an application."""
 
 from stepwell.agent import AgentPlan
 from stepwell.app.config import TelemetryConfig
 from stepwell.sessions.directory import AgentDirectory
 
 
-def traced(agents: AgentDirectory, config: TelemetryConfig) -> AgentDirectory:
-    """The agents, each traced under its name; raises ``ConfigurationError`` without the package."""
+def with_tracing(agents: AgentDirectory, config: TelemetryConfig) -> AgentDirectory:
+    """Trace each agent under its name. Raises ``ConfigurationError`` without the package."""
     from stepwell.capabilities.telemetry import with_telemetry
 
     def with_spans(plan: AgentPlan, name: str) -> AgentPlan:

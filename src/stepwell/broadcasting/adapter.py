@@ -1,7 +1,7 @@
 """Broadcasts the journal entries of one execution, and of its subagents, as envelopes.
 
 The projector makes the entries; here they get ids and numbers and go into the queues of the
-broadcasters. Whether they arrive is for the deliveries. No handler waits, and none raises.
+broadcasters; the deliveries send them. No handler waits, and none raises.
 """
 
 import logging
@@ -11,8 +11,8 @@ from typing import Any
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.checks import (
-    checked_number,
-    checked_text,
+    check_number,
+    check_text,
     refuse_what_cannot_broadcast,
 )
 from stepwell.broadcasting.config import BroadcastConfig
@@ -49,10 +49,10 @@ STANDARD = BroadcastConfig.standard()
 class AgentEventEnvelopeAdapter:
     """Broadcasts one execution of an agent, with its subagents, as envelopes.
 
-    It serves the first execution that begins after it was made or ``reset()``; other executions on
-    the same bus are left out. Where an agent serves several users, ``wiretap(state)`` says whose
-    execution that is. The end of a run waits a moment until all was sent; ``flush()`` waits as long
-    as it takes.
+    It follows the first execution that begins after its construction or after ``reset()``, and
+    ignores other executions on the same bus. Where an agent serves several users,
+    ``wiretap(state)`` says which execution to follow. The end of a run waits a moment for the
+    envelopes to be sent; ``flush()`` waits until all are.
 
     >>> from stepwell.agent import Agent
     >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
@@ -77,9 +77,9 @@ class AgentEventEnvelopeAdapter:
         new_id: IdFactory = new_id,
         clock: Clock | None = None,
     ) -> None:
-        """``channel`` is ``agent.{session_id}`` unless another is given. ``first_seq`` is for a
-        session that goes on in another process: the ``next_seq`` of the adapter before. ``clock``
-        is for statuses that no event brings; events know their time."""
+        """``channel`` defaults to ``agent.{session_id}``. For a session that continues in another
+        process, ``first_seq`` is the ``next_seq`` of the previous adapter. ``clock`` dates statuses
+        that are sent by hand; events have their own time."""
         owner = type(self).__name__
         refuse_what_cannot_broadcast(owner, broadcaster)
         if not isinstance(config, BroadcastConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -92,15 +92,15 @@ class AgentEventEnvelopeAdapter:
         self._outbox = Outbox(
             broadcaster,
             config,
-            session_id=checked_text(owner, "session_id", session_id),
-            channel=checked_text(owner, "channel", channel),
-            first_seq=checked_number(owner, "first_seq", first_seq),
+            session_id=check_text(owner, "session_id", session_id),
+            channel=check_text(owner, "channel", channel),
+            first_seq=check_number(owner, "first_seq", first_seq),
             new_id=new_id,
         )
         self._clock = clock or SystemClock()
-        self._projector = Projector(checked_text(owner, "execution_id", execution_id), config)
+        self._projector = Projector(check_text(owner, "execution_id", execution_id), config)
         self._lock = threading.Lock()
-        """A status by hand may come from another thread."""
+        """A status that is sent by hand may come from another thread."""
         self._handlers: dict[type[AgentEvent], Callable[[Any], Awaitable[None] | None]] = {
             AgentExecutionStarted: self.on_agent_execution_started,
             AgentStepStarted: self.on_agent_step_started,
@@ -121,12 +121,11 @@ class AgentEventEnvelopeAdapter:
     def wiretap(
         self, state: AgentState | None = None
     ) -> Callable[[AgentEvent], Awaitable[None] | None]:
-        """The listener for ``agent.wiretap``: it knows what to do with every event.
+        """Return the listener for ``agent.wiretap``, which handles every event.
 
-        With the state that will be run, only executions of that state are broadcast, also after
-        ``reset()``. An agent that several users share tells all their events to every listener, so
-        without it one user's run could go to another user's channel.
-        """
+        Given the state that will be run, it broadcasts only executions of that state, also after
+        ``reset()``. An agent that several users share sends all events to every listener, so
+        without the state one user's run could reach another user's channel."""
         if isinstance(state, AgentState):
             self._projector.follow_only(state.agent_id)
         elif state is not None:
@@ -138,95 +137,96 @@ class AgentEventEnvelopeAdapter:
         return self
 
     def __call__(self, event: AgentEvent) -> Awaitable[None] | None:
-        """Hear any event: the adapter is itself a listener for ``agent.wiretap``."""
+        """Handle any event: the adapter itself is a listener for ``agent.wiretap``."""
         self._projector.expect_beginnings()
         handler = self._handlers.get(type(event))
         return None if handler is None else handler(event)
 
     def reset(self, execution_id: str | None = None) -> None:
-        """Get ready for the next execution, under another id if one is given.
+        """Prepare for the next execution, under another id if one is given.
 
-        One that is not over is told as stopped first. Then it is idle and follows the next
-        execution that begins; ``seq`` goes on counting.
+        An execution that is not over is broadcast as stopped first. Then the adapter is idle and
+        follows the next execution that begins; ``seq`` keeps counting.
         """
         next_id = self.execution_id if execution_id is None else execution_id
-        next_id = checked_text(type(self).__name__, "execution_id", next_id)
+        next_id = check_text(type(self).__name__, "execution_id", next_id)
         with self._lock:
             self._outbox.put(*self._projector.reset(next_id, self._clock.now()))
 
     async def flush(self) -> None:
-        """Wait until every envelope so far was sent, failed or was dropped.
+        """Wait until every envelope so far is sent, has failed or was dropped.
 
-        A broadcaster that hangs past its time limit is not waited for; what it still has to send is
-        ``waiting``.
+        It does not wait for a broadcaster that hangs past its time limit; ``waiting`` counts what
+        that one still has to send.
         """
         with self._lock:
             self._outbox.put(*self._projector.unsent_ends())
         await self._outbox.flush()
 
-    # How it stands
+    # State
 
     @property
     def session_id(self) -> str:
-        """Whose envelopes they are."""
+        """The session of the envelopes."""
         return self._outbox.session_id
 
     @property
     def channel(self) -> str:
-        """Where they are sent."""
+        """The channel that they are sent on."""
         return self._outbox.channel
 
     @property
     def execution_id(self) -> str:
-        """Under which the root agent's envelopes are broadcast."""
+        """The execution id of the root agent's envelopes."""
         return self._projector.execution_id
 
     @property
     def status(self) -> BroadcastStatus:
-        """Of the execution; its subagents have their own."""
+        """The status of the execution; subagents have their own."""
         return self._projector.status
 
     @property
     def next_seq(self) -> int:
-        """The number of the next envelope: the ``first_seq`` for whoever takes over the session."""
+        """The number of the next envelope: ``first_seq`` for the adapter that continues the
+        session."""
         return self._outbox.next_seq
 
     @property
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The queue of each broadcaster, with its own counts and its last error."""
+        """The queue of each broadcaster, with its counts and its last error."""
         return self._outbox.deliveries
 
     @property
     def delivered(self) -> int:
-        """How many envelopes were sent, over all broadcasters."""
+        """The number of envelopes sent, over all broadcasters."""
         return sum(delivery.delivered for delivery in self.deliveries)
 
     @property
     def failed(self) -> int:
-        """How many envelopes a broadcaster could not send."""
+        """The number of envelopes that a broadcaster could not send."""
         return sum(delivery.failed for delivery in self.deliveries)
 
     @property
     def dropped(self) -> int:
-        """How many envelopes were given up before a broadcaster saw them."""
+        """The number of envelopes dropped before a broadcaster saw them."""
         return sum(delivery.dropped for delivery in self.deliveries)
 
     @property
     def waiting(self) -> int:
-        """How many envelopes are queued; those being sent are not counted."""
+        """The number of queued envelopes; those being sent do not count."""
         return sum(delivery.waiting for delivery in self.deliveries)
 
     @property
     def last_error(self) -> str | None:
-        """What a broadcaster failed of last; of several that failed, the first one's."""
+        """The last error of a broadcaster; of several that failed, of the first one."""
         errors = (delivery.last_error for delivery in self.deliveries)
         return next((error for error in errors if error is not None), None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(execution_id={self.execution_id!r}, status={self.status})"
 
-    # Handlers, for ``agent.on_event``. Those of the execution's or of a step's beginning have to be
-    # among the wired ones: they tell which execution to follow.
+    # Handlers, for ``agent.on_event``. Wire the one for the start of an execution or of a step:
+    # it says which execution to follow.
 
     def on_agent_execution_started(self, event: AgentExecutionStarted) -> None:
         """Follow this execution, if none is followed yet."""
@@ -234,34 +234,34 @@ class AgentEventEnvelopeAdapter:
         self._send(event)
 
     def on_agent_step_started(self, event: AgentStepStarted) -> None:
-        """The first step makes the execution ``processing``; so does the first after a pause."""
+        """Send the start of a step. The first one, also after a pause, sets ``processing``."""
         self._send(event)
 
     def on_agent_step_completed(self, event: AgentStepCompleted) -> None:
-        """Tell what the step came to."""
+        """Send the end of a step."""
         self._send(event)
 
     def on_tool_call_started(self, event: ToolCallStarted) -> None:
-        """Tell of the call, with its arguments as far as the config says."""
+        """Send the start of a call, with its arguments if the config includes them."""
         self._send(event)
 
     def on_tool_call_completed(self, event: ToolCallCompleted) -> None:
-        """Tell of the result."""
+        """Send the result of a call."""
         self._send(event)
 
     def on_tool_call_blocked(self, event: ToolCallBlocked) -> None:
-        """Tell of the call and of its refusal: it has no other events."""
+        """Send the call and its refusal: a blocked call has no other events."""
         self._send(event)
 
     def on_continuation_evaluated(self, event: ContinuationEvaluated) -> Awaitable[None] | None:
-        """Tell the votes, if the config says so.
+        """Send the votes, if the config includes them.
 
         The status follows from ``AgentFailed`` and ``AgentFinished``, which come right after the
-        last decision. Where neither handler is wired, it follows from that decision, as soon as the
-        returned object is awaited, or at ``flush()`` and ``reset()``.
+        last decision. If neither handler is wired, it follows from that decision, when the returned
+        object is awaited, or at ``flush()`` and ``reset()``.
 
-        Between two steps the returned object waits for sending, if it is awaited: whoever steps by
-        hand may leave the event loop here.
+        Between two steps, awaiting the returned object waits until the envelopes are sent: code
+        that steps by hand may leave the event loop here.
         """
         self._send(event)
         if event.outcome.should_continue:
@@ -269,25 +269,25 @@ class AgentEventEnvelopeAdapter:
         return Flush(self.flush) if self._projector.follows(event) else None
 
     def on_stream_chunk(self, event: StreamEventReceived) -> None:
-        """Tell a piece of text, if the config says so; one that comes after the execution's end
-        is dropped."""
+        """Send a piece of text, if the config includes it. After the end of the execution it is
+        dropped."""
         self._send(event)
 
     def on_inference_retry_scheduled(self, event: InferenceRetryScheduled) -> None:
-        """Tell that the model's provider is waited for, as the reason of the status."""
+        """Send the wait for the provider, as the reason of the status."""
         self._send(event)
 
     def on_subagent_spawning(self, event: SubagentSpawning) -> None:
-        """Remember for which call the subagent runs."""
+        """Remember the call that the subagent runs for."""
         self._send(event)
 
     def on_agent_failed(self, event: AgentFailed) -> None:
-        """The execution is ``failed``, with the text of the error."""
+        """Send the status ``failed`` with the text of the error."""
         self._send(event)
 
     def on_agent_finished(self, event: AgentFinished) -> Awaitable[None] | None:
-        """The execution has its last status, or is paused; the returned object waits for sending,
-        if it is awaited, as the event bus does."""
+        """Send the final status, or that the execution is paused. Awaiting the returned object, as
+        the event bus does, waits until the envelopes are sent."""
         self._send(event)
         return self._flush_later(event)
 
@@ -297,11 +297,11 @@ class AgentEventEnvelopeAdapter:
         error: str | BaseException | None = None,
         last_response: str | None = None,
     ) -> None:
-        """Send a status of the execution by hand; after a terminal one it is ignored."""
+        """Send a status of the execution by hand. It is ignored after a terminal status."""
         word = _status(status)
         if word is None:
             known = ", ".join(BroadcastStatus)
-            logger.warning("status %.80r is not sent: it is none of %s", status, known)
+            logger.warning("status %.80r is not sent: unknown status; known: %s", status, known)
             return
         if isinstance(error, BaseException):
             error = text_of(error)
@@ -309,14 +309,14 @@ class AgentEventEnvelopeAdapter:
         with self._lock:
             self._outbox.put(*self._projector.change_status(word, at, **more))
 
-    # Sending
+    # BroadcastCall
 
     def _send(self, event: AgentEvent) -> None:
         with self._lock:
             self._outbox.put(*self._projector.entries(event))
 
     def _flush_later(self, event: AgentEvent) -> Awaitable[None] | None:
-        return self._outbox.flushing() if self._projector.is_root(event) else None
+        return Flush(self._outbox.flush) if self._projector.is_root(event) else None
 
 
 def _status(word: str) -> BroadcastStatus | None:

@@ -1,14 +1,14 @@
-"""What a transport for envelopes has to do: one method, async or sync."""
+"""The protocol of a transport for envelopes: one method, async or sync."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
 
 class CanBroadcastAgentEvents(Protocol):
-    """Sends one envelope, JSON-ready data, to whoever follows that channel.
+    """Sends one envelope, as JSON data, to the followers of a channel.
 
-    It may be async or sync; a sync one is called in a thread. It may raise or take long: it is
-    called from a queue beside the run, which counts and reports what could not be sent.
+    It may be async or sync; a sync one is called in a thread. It may raise or take long: a queue
+    beside the run calls it, and counts and logs what could not be sent.
 
     >>> class Printed:
     ...     def broadcast(self, channel: str, envelope: Mapping[str, Any]) -> None:

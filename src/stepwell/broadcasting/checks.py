@@ -1,4 +1,4 @@
-"""What adapters and composites refuse to be given, before a run finds out."""
+"""Checks of what adapters and composites are given, at construction."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ _LONGEST = 80
 
 
 def refuse_what_cannot_broadcast(owner: str, given: object) -> None:
-    """A broadcaster is an object with a method ``broadcast(channel, envelope)``."""
+    """Raise ``ConfigurationError`` if it has no method ``broadcast(channel, envelope)``."""
     if isinstance(given, type):
         name = given.__name__
         raise ConfigurationError(
@@ -21,15 +21,15 @@ def refuse_what_cannot_broadcast(owner: str, given: object) -> None:
         named = f"a {type(cast(object, given)).__name__}"
     else:
         advice = (
-            "give a broadcaster, such as ConsoleBroadcaster(), or an object of yours with a method "
+            "give a broadcaster, such as ConsoleBroadcaster(), or an object with a method "
             "broadcast(channel, envelope)"
         )
         named = f"{given!r:.{_LONGEST}}"
-    raise ConfigurationError(f"{owner} was given {named}, which is no broadcaster; {advice}")
+    raise ConfigurationError(f"{owner} was given {named}, which is not a broadcaster; {advice}")
 
 
-def checked_number(owner: str, name: str, given: object) -> int:
-    """A number to count from."""
+def check_number(owner: str, name: str, given: object) -> int:
+    """Return a whole number of zero or more."""
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise ConfigurationError(
             f"{owner}: {name} is {given!r:.{_LONGEST}}; give a whole number, such as {name}=1"
@@ -37,8 +37,8 @@ def checked_number(owner: str, name: str, given: object) -> int:
     return given
 
 
-def checked_text(owner: str, name: str, given: object) -> str:
-    """A name or an id: a text with something in it."""
+def check_text(owner: str, name: str, given: object) -> str:
+    """Return a text that is not empty."""
     if not isinstance(given, str) or not given:
         raise ConfigurationError(
             f"{owner}: {name} is {given!r:.{_LONGEST}}; give a text that is not empty, such as "

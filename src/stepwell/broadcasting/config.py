@@ -1,17 +1,18 @@
-"""How much is broadcast, and how long a transport may take."""
+"""What is broadcast, and how long a transport may take."""
 
 from stepwell.journal.config import ProjectionConfig, is_above_zero
 
 
 class BroadcastConfig(ProjectionConfig, frozen=True, kw_only=True):
-    """What the envelopes of a run tell; the presets are ``minimal``, ``standard`` and ``debug``.
+    """What the envelopes of a run contain; the presets are ``minimal``, ``standard`` and ``debug``.
 
     >>> BroadcastConfig.minimal().include_stream_chunks
     False
     """
 
     max_queued: int = 10_000
-    """Envelopes that wait for a slow transport; what comes on top is dropped and counted."""
+    """Envelopes that may wait for a slow transport; beyond that, envelopes are dropped and
+    counted."""
     send_timeout: float = 10.0
     """Seconds that a transport has for one envelope."""
 
@@ -34,5 +35,5 @@ class BroadcastConfig(ProjectionConfig, frozen=True, kw_only=True):
 
     @classmethod
     def debug(cls) -> "BroadcastConfig":
-        """Everything: also decisions with every vote, and the arguments of tools."""
+        """Everything, including decisions with every vote and the arguments of tools."""
         return cls(include_continuation_trace=True, include_tool_args=True)

@@ -1,4 +1,4 @@
-"""Gives envelopes their ids and numbers, and puts each into the queue of every broadcaster."""
+"""Gives envelopes their ids and numbers, and queues each for every broadcaster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -14,7 +14,7 @@ from stepwell.journal.envelope import timestamp
 
 
 class Outbox:
-    """The way out of one adapter: one channel, one count, one queue for each broadcaster."""
+    """The outgoing side of one adapter: one channel, one counter, one queue per broadcaster."""
 
     def __init__(
         self,
@@ -54,17 +54,13 @@ class Outbox:
                 delivery.put(self.channel, envelope)
 
     async def flush(self) -> None:
-        """Wait until every envelope so far is settled, but for those of a broadcaster that hangs
+        """Wait until every envelope so far is settled, except those of a broadcaster that hangs
         past its time limit."""
         await asyncio.gather(*(delivery.flush() for delivery in self.deliveries))
 
-    def flushing(self) -> Awaitable[None]:
-        """What flushes once somebody awaits it, and does not complain if nobody does."""
-        return Flush(self.flush)
-
 
 class Flush:
-    """Flushes when it is awaited. A coroutine would complain if nobody awaits it."""
+    """Flushes when awaited. Unlike a coroutine, it raises no warning if nobody awaits it."""
 
     def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
         self._flush = flush

@@ -1,4 +1,4 @@
-"""Features that an agent can be given, each one object with one ``configure`` method.
+"""Features for agents, each one object with one ``configure`` method.
 
-Each lives on its own: no capability imports another.
+No capability imports another.
 """

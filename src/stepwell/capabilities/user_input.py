@@ -1,14 +1,14 @@
-"""A tool with which the model asks a person. The run pauses until the answer is given."""
+"""A tool for asking a person. The run pauses until the answer is given."""
 
 from typing import Any
 
 from stepwell.agent.plan import AgentPlan
-from stepwell.errors import ConfigurationError
+from stepwell.parameters import check_text
 from stepwell.tools import BaseTool, InputRequired, ToolEffect, ToolFailure
 
 DESCRIPTION = (
-    "Ask the user a question and wait for the answer. Use it only for what you need to go on and "
-    "can't find out yourself."
+    "Ask the user a question and wait for the answer. Use it only if you need the answer to "
+    "continue and can't find it out yourself."
 )
 
 
@@ -24,22 +24,22 @@ class UserInputTool(BaseTool):
         """Ask the user.
 
         Args:
-            question: The whole question, understandable on its own.
-            options: Answers to choose from, if there are only a few; the user may answer otherwise.
+            question: The complete question, understandable on its own.
+            options: Suggested answers, if there are only a few; the user may give another answer.
         """
         question = question.strip()
         if not question:
-            return ToolFailure("the question is empty; write what you want to know")
+            return ToolFailure("the question is empty; write the question")
         choices = [choice for option in options or () if (choice := option.strip())]
         details: dict[str, Any] = {"options": choices} if choices else {}
         return InputRequired(prompt=question, details=details)
 
 
 class UseUserInput:
-    """Gives the model ``user_input``: the run pauses, and ``state.pending`` says what is asked.
+    """Adds the ``user_input`` tool: the run pauses, and ``state.pending`` holds the question.
 
-    ``state.with_answer(state.pending[0], answer)`` gives the answer, also days later and on
-    another machine; then ``agent.run(state)`` goes on.
+    ``state.with_answer(state.pending[0], answer)`` answers it, even days later on another machine;
+    then ``agent.run(state)`` resumes the run.
 
     >>> from stepwell.agent import Agent
     >>> from stepwell.testing import ScriptedModel, call
@@ -53,13 +53,8 @@ class UseUserInput:
     """
 
     def __init__(self, *, description: str = DESCRIPTION) -> None:
-        if not isinstance(description, str) or not description.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(
-                f"UseUserInput wants a description as text, got {description!r:.80}; it tells the "
-                "model when to ask"
-            )
-        self.description = description
+        self.description = check_text(description, "description")
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan with the tool."""
+        """Return the plan with the tool."""
         return plan.with_tools(UserInputTool(description=self.description))

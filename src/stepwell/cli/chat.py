@@ -1,4 +1,4 @@
-"""``stepwell chat``: a conversation with an agent in the terminal."""
+"""``stepwell chat``: chat with an agent in the terminal."""
 
 import sys
 from contextlib import suppress
@@ -13,25 +13,25 @@ from stepwell.cli.streams import as_utf8
 from stepwell.sessions.errors import SessionError
 
 if TYPE_CHECKING:
-    from stepwell.cli.conversing import Conversation, InBackground
-    from stepwell.cli.loaded import Hints
+    from stepwell.cli.application import Hints
+    from stepwell.cli.conversation import BackgroundApp, Conversation
     from stepwell.sessions.records import Execution
 
 HELP = """\
-/help      this text
-/why       why the last execution stopped
-/tools     the tools of the agent
-/new       begin a new conversation
-/session   the id of this one, and how to go on with it later
-/cancel    cancel what waits in this conversation
-/quit      end (Ctrl-D does as well)
-Ctrl-C cancels what is running."""
+/help      show this text
+/why       explain why the last execution stopped
+/tools     list the tools of the agent
+/new       start a new session
+/session   show the id of this session, and how to continue it later
+/cancel    cancel the paused execution of this session
+/quit      quit (as does Ctrl-D)
+Ctrl-C cancels the running execution."""
 
 
 @click.command("chat")
 @click.argument("app", required=False)
-@click.option("--agent", help="Which agent of the app; otherwise its first.")
-@click.option("--session", help="Go on with this conversation, given by (the start of) its id.")
+@click.option("--agent", help="Agent of the app.  [default: the first]")
+@click.option("--session", help="Continue this session, given by its id or a prefix.")
 @model_option
 @db_option
 @config_option
@@ -45,38 +45,38 @@ def command(
     config: Path | None,
     log_level: str | None,
 ) -> None:
-    """Talk with an agent. Questions and approvals are asked as they come.
+    """Chat with an agent. It asks its questions and approvals as they come up.
 
-    APP names an AgentApp, an agent, or agents by name, as module:name; without it the built-in
-    agent talks. /help lists what else can be typed; Ctrl-C cancels the answer under way, Ctrl-D
-    ends. What was said is stored: `stepwell sessions` lists it.
+    APP is an AgentApp, an agent, or agents by name, as module:name; without it, the built-in agent
+    answers. /help lists the commands. Ctrl-C cancels the running answer, Ctrl-D quits. Sessions are
+    stored: `stepwell sessions` lists them.
 
     \b
     stepwell chat --model openai:gpt-5
     stepwell chat my_module:app --session 01a1e4ea
     """
-    from stepwell.cli.conversing import Conversation, InBackground
-    from stepwell.cli.following import tell_earlier
-    from stepwell.cli.loaded import Hints, loaded_app
+    from stepwell.cli.application import Hints, load_application
+    from stepwell.cli.conversation import BackgroundApp, Conversation
+    from stepwell.cli.execution_follower import print_earlier_execution
 
-    application = loaded_app(app, config, log_level, model=model, db=db)
+    application = load_application(app, config, log_level, model=model, db=db)
     talk = Conversation(application, agent)
     application.agents.get(talk.agent)
-    with InBackground(application) as background:
+    with BackgroundApp(application) as background:
         chat = Chat(background, talk, Hints(application, app, config))
         if session is not None:
             background.wait(talk.go_on_with(session, agent))
             chat.show_last()
-            tell_earlier(talk)
+            print_earlier_execution(talk)
         chat.greet()
         code = chat.run()
     sys.exit(code)
 
 
 class Chat:
-    """Reads lines and says what comes of them, until there are no more."""
+    """Reads lines, runs commands and prints answers until the input ends."""
 
-    def __init__(self, background: "InBackground", talk: "Conversation", hints: "Hints") -> None:
+    def __init__(self, background: "BackgroundApp", talk: "Conversation", hints: "Hints") -> None:
         from stepwell.cli.terminal import out_style
 
         self._background = background
@@ -86,34 +86,36 @@ class Chat:
         self._last: Execution | None = None
 
     def greet(self) -> None:
-        """Whom one talks with."""
+        """Print the agent and its model."""
         agent = self._talk.application.agents.get(self._talk.agent)
         click.echo(
-            self._style.dim(f"{agent.name} ({agent.config['model']}); /help helps, Ctrl-D ends"),
+            self._style.dim(
+                f"{agent.name} ({agent.config['model']}); /help lists commands, Ctrl-D quits"
+            ),
             err=True,
         )
 
     def show_last(self) -> None:
-        """What was said last in a conversation that goes on."""
-        from stepwell.cli.said import last_said
-        from stepwell.cli.terminal import clipped
+        """Print the last messages of a continued session."""
+        from stepwell.cli.session_messages import last_spoken
+        from stepwell.cli.terminal import clip
 
         store, id = self._talk.application.services.store, self._talk.session_id or ""
-        for message in self._background.wait(last_said(store, id, 2)):
-            text = clipped(message.content, 6, way="")
+        for message in self._background.wait(last_spoken(store, id, 2)):
+            text = clip(message.content, 6, way="")
             click.echo(self._style.dim(f"{message.role.value}: {text}"), err=True)
 
     def run(self) -> ExitCode:
-        """Until Ctrl-D, /quit, SIGTERM, or the end of the input; the code is that of the last
-        execution where nobody sits at a terminal."""
+        """Run until Ctrl-D, /quit, SIGTERM or the end of the input. Without a terminal, return the
+        exit code of the last execution."""
         from stepwell.cli.terminal import is_terminal
 
-        with suppress(ImportError):  # lines can be edited where it is there
+        with suppress(ImportError):  # enables line editing
             import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
         self._answer_what_waits()
         while (line := self._line()) is not None:
             try:
-                if not self._obeyed(as_utf8(line, "not sent: that line")):
+                if not self._obey(as_utf8(line, "not sent: that line")):
                     break
             except (SessionError, click.UsageError) as error:
                 click.echo(self._style.bad(" ".join(str(error).split())), err=True)
@@ -124,14 +126,14 @@ class Chat:
         return code_after(self._last.status.value)
 
     def _line(self) -> str | None:
-        """What was typed; None at the end."""
+        """Read a line; None at the end of the input."""
         from stepwell.cli.terminal import is_terminal
 
         while not self._background.is_ending:
             try:
                 if not is_terminal(sys.stdin):
                     return input().strip()
-                # What is between these marks takes no room on the line.
+                # readline does not count characters between these marks.
                 prompt = "\x01\x1b[1m\x02> \x01\x1b[0m\x02" if self._style.is_colored else "> "
                 return input(prompt).strip()
             except EOFError:
@@ -139,11 +141,11 @@ class Chat:
                 return None
             except KeyboardInterrupt:
                 if not self._background.is_ending:
-                    click.echo("\n(Ctrl-D or /quit ends)", err=True)
+                    click.echo("\n(Ctrl-D or /quit quits)", err=True)
         return None
 
-    def _obeyed(self, line: str) -> bool:
-        """Do what the line says; whether the conversation goes on."""
+    def _obey(self, line: str) -> bool:
+        """Handle a line. Return whether the chat continues."""
         word, _, rest = line.partition(" ")
         match word.lower():
             case "":
@@ -157,67 +159,67 @@ class Chat:
             case "/tools":
                 self._tools()
             case "/new":
-                self._talk.begin_anew()
+                self._talk.start_new_session()
                 self._last = None
-                click.echo("a new conversation begins", err=True)
+                click.echo("the next message starts a new session", err=True)
             case "/session":
                 self._session()
             case "/cancel":
                 self._cancel()
             case _ if word.startswith("/") and "/" not in word[1:]:
-                click.echo(f"there is no {word}; /help lists what there is", err=True)
+                click.echo(f"unknown command {word}; /help lists the commands", err=True)
             case _:
                 self._say(line)
         return True
 
     def _say(self, line: str) -> None:
-        from stepwell.cli.following import said
+        from stepwell.cli.execution_follower import send
 
         self._answer_what_waits()
-        if self._background.wait(self._talk.waiting()) is not None:
-            click.echo("not sent: answer what waits first, or /cancel it", err=True)
+        if self._background.wait(self._talk.paused_execution()) is not None:
+            click.echo("not sent: answer the open question first, or /cancel it", err=True)
             return
-        self._follow(*said(self._background, self._talk, line))
+        self._follow(*send(self._background, self._talk, line))
 
     def _answer_what_waits(self) -> None:
-        from stepwell.cli.asking import Asking, answer_all
+        from stepwell.cli.questions import AskResult, answer_all
 
-        waiting = self._background.wait(self._talk.waiting())
+        waiting = self._background.wait(self._talk.paused_execution())
         if waiting is None:
             return
-        if answer_all(self._background, self._talk, waiting) is Asking.ANSWERED:
+        if answer_all(self._background, self._talk, waiting) is AskResult.ANSWERED:
             self._follow(waiting.id)
 
     def _follow(self, execution_id: str, is_interrupted: bool = False) -> None:
-        from stepwell.cli.asking import Asking, answer_all
-        from stepwell.cli.following import Following, answer_text, tell_incomplete
-        from stepwell.cli.loaded import ending_lines
+        from stepwell.cli.application import ending_lines
+        from stepwell.cli.execution_follower import ExecutionFollower, answer_text, print_incomplete
+        from stepwell.cli.questions import AskResult, answer_all
 
-        following = Following(
+        following = ExecutionFollower(
             self._background, self._talk, execution_id, is_interrupted=is_interrupted
         )
         self._last = following.until_rest()
         while self._last.status.value == "paused":
             following.live.end_line()
-            if answer_all(self._background, self._talk, self._last) is not Asking.ANSWERED:
+            if answer_all(self._background, self._talk, self._last) is not AskResult.ANSWERED:
                 return
             self._last = following.until_rest()
         trace = self._background.wait(self._talk.trace(execution_id))
         following.live.answer(answer_text(self._last, trace))
-        tell_incomplete(trace)
+        print_incomplete(trace)
         if self._last.status.value != "completed":
             for line in ending_lines(trace):
                 click.echo(self._style.warm(line), err=True)
 
     def _why(self, given: str) -> None:
-        from stepwell.cli.terminal import shown
+        from stepwell.cli.terminal import printable
 
         if self._last is None and not given:
-            click.echo("nothing was run in this conversation yet", err=True)
+            click.echo("no execution in this session yet", err=True)
             return
         execution_id = given or (self._last.id if self._last is not None else "")
         trace = self._background.wait(self._talk.trace(execution_id))
-        click.echo(shown(trace["stop"]["text"]))
+        click.echo(printable(trace["stop"]["text"]))
         click.echo(self._style.dim(self._hints.why(trace["execution"]["id"])), err=True)
 
     def _tools(self) -> None:
@@ -228,15 +230,15 @@ class Chat:
 
     def _session(self) -> None:
         if self._talk.session_id is None:
-            click.echo("it begins with the next message", err=True)
+            click.echo("the next message starts the session", err=True)
         else:
             click.echo(self._talk.session_id)
             click.echo(self._style.dim(self._hints.chat(self._talk.session_id)), err=True)
 
     def _cancel(self) -> None:
-        waiting = self._background.wait(self._talk.waiting())
+        waiting = self._background.wait(self._talk.paused_execution())
         if waiting is None:
-            click.echo("nothing waits here", err=True)
+            click.echo("no paused execution in this session", err=True)
             return
         self._background.wait(self._talk.cancel(waiting.id, "/cancel"))
         click.echo("cancelled", err=True)

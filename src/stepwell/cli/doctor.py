@@ -1,4 +1,4 @@
-"""``stepwell doctor``: looks at this machine and says how to mend what is missing."""
+"""``stepwell doctor``: check this machine and explain how to fix problems."""
 
 import asyncio
 import sys
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def command(db: str | None, config: Path | None, as_json: bool) -> None:
     """Check versions, sandbox, database, configuration, keys, port and disk.
 
-    Nothing is changed, and no key or password is shown. Each line begins with ✓ (well), ! (good
-    to know) or ✗ (to be mended) and says what to do. Exit code 0 if nothing needs mending, else 5.
+    It changes nothing and shows no key or password. Each line starts with ✓ (ok), ! (note) or ✗
+    (problem) and says what to do. The exit code is 0 if there is no problem, else 5.
     """
     from stepwell.app.diagnosis import Level
-    from stepwell.cli.closed_pipes import while_read
+    from stepwell.cli.streams import while_read
 
-    findings = asyncio.run(_found(db, config, tell=not as_json))
+    findings = asyncio.run(_diagnose(db, config, tell=not as_json))
     faults = [finding for finding in findings if finding.level is Level.BROKEN]
     with while_read():
         click.echo(_as_document(findings) if as_json else _summary(len(faults)))
@@ -47,31 +47,31 @@ def _as_document(findings: "list[Finding]") -> str:
 
 def _summary(faults: int) -> str:
     if not faults:
-        return "nothing needs mending"
-    return f"{faults} thing{'s' if faults > 1 else ''} to mend; then run `stepwell doctor` again"
+        return "no problems found"
+    return f"{faults} problem{'s' if faults > 1 else ''} found; fix and run `stepwell doctor` again"
 
 
-async def _found(db: str | None, config: Path | None, *, tell: bool) -> "list[Finding]":
+async def _diagnose(db: str | None, config: Path | None, *, tell: bool) -> "list[Finding]":
     from stepwell.app.diagnosis import diagnosis
-    from stepwell.cli.closed_pipes import while_read
+    from stepwell.cli.streams import while_read
 
     findings: list[Finding] = []
     async for finding in diagnosis(folder=Path.cwd(), file=config, overrides={"db": db}):
         findings.append(finding)
         if tell:
             with while_read():
-                _tell(finding)
+                _print_finding(finding)
     return findings
 
 
-def _tell(finding: "Finding") -> None:
-    from stepwell.cli.terminal import out_style, shown
+def _print_finding(finding: "Finding") -> None:
+    from stepwell.cli.terminal import out_style, printable
 
     style = out_style()
     paint = {"ok": style.good, "note": style.warm, "broken": style.bad}[finding.level]
-    lines = shown(finding.text).splitlines() or [""]
+    lines = printable(finding.text).splitlines() or [""]
     click.echo(f"{paint(finding.mark)} {finding.about}: {lines[0]}")
     for line in lines[1:]:
         click.echo(f"    {line}")
     if finding.fix is not None:
-        click.echo(f"    {style.dim('->')} {shown(finding.fix)}")
+        click.echo(f"    {style.dim('->')} {printable(finding.fix)}")

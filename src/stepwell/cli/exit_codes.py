@@ -1,4 +1,4 @@
-"""What the exit code of a command says; the same for all commands."""
+"""Exit codes, the same for all commands."""
 
 from enum import IntEnum
 
@@ -12,17 +12,17 @@ class ExitCode(IntEnum):
 
     COMPLETED = 0
     FAILED = 1
-    """The execution failed, or what was asked for can't be done."""
+    """The execution failed, or the request can't be fulfilled."""
     USAGE = 2
-    """The command line itself was wrong."""
+    """The command line is invalid."""
     LIMIT = 3
-    """The execution was stopped, by a limit or a guard."""
+    """A limit or a guard stopped the execution."""
     PAUSED = 4
     """The execution waits for an answer, an approval or more budget."""
     CONFIGURATION = 5
-    """The configuration, the application or the database can't be used."""
+    """The configuration, the application or the database is unusable."""
     CANCELLED = 130
-    """Somebody ended it: Ctrl-C, SIGTERM, or a wish to cancel the execution."""
+    """Ctrl-C, SIGTERM or a cancel request ended it."""
 
 
 _AFTER = {
@@ -35,7 +35,7 @@ _AFTER = {
 
 
 def code_after(status: str) -> ExitCode:
-    """The code for an execution that came to rest in that status.
+    """Return the exit code for the final status of an execution.
 
     >>> code_after("stopped").name
     'LIMIT'

@@ -1,4 +1,4 @@
-"""``stepwell init``: a project that runs at once, to start from."""
+"""``stepwell init``: create a runnable project."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import click
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def command(folder: Path, force: bool) -> None:
-    """Make a runnable project in FOLDER, the current one unless another is named.
+    """Create a runnable project in FOLDER (default: the current folder).
 
-    An agent, a tool, a skill, tests and a configuration. It runs without a key: the words of its
-    model are scripted until one is configured.
+    It has an agent, a tool, a skill, tests and a configuration. It runs without a key: its answers
+    are scripted until you configure a model.
     """
     from stepwell.app.scaffold import make_project
 
@@ -21,13 +21,13 @@ def command(folder: Path, force: bool) -> None:
     click.echo("", err=True)
     click.echo("Next:", err=True)
     if folder.resolve() != Path.cwd():
-        click.echo(f"  cd {_quoted(folder)}", err=True)
+        click.echo(f"  cd {_quote(folder)}", err=True)
     click.echo("  stepwell serve    # the page, on http://127.0.0.1:8400", err=True)
     click.echo("  stepwell chat     # in the terminal", err=True)
     click.echo("  pytest            # its tests (pip install pytest)", err=True)
 
 
-def _quoted(folder: Path) -> str:
+def _quote(folder: Path) -> str:
     import shlex
 
     return shlex.quote(str(folder))

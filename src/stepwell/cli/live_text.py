@@ -1,51 +1,51 @@
-"""An execution as it is told in a terminal: the answer on standard output as it streams, steps and
-tools on standard error. In pipes the answer comes once, when it is whole.
+"""Prints a running execution: the streamed answer on standard output, steps and tools on standard
+error. Into a pipe, the answer is printed once it is complete.
 """
 
 from collections.abc import Mapping
 from typing import IO, Any
 
-from stepwell.cli.terminal import is_terminal, one_line, seconds, shown, style_of
+from stepwell.cli.terminal import is_terminal, one_line, printable, seconds, style_of
 
 Envelope = Mapping[str, Any]
 
 
-class StepText:
-    """The text of the step that streams, each part of it once: a step that began again, since its
-    worker died, says the same again or something else."""
+class PrintedText:
+    """The streamed text of a step, without repetition. A step that restarts after its worker died
+    may stream the same text or another one."""
 
     def __init__(self) -> None:
-        self.told = ""
-        """What was given out of the newest step."""
-        self.began_anew = False
-        """Whether the last part replaces what was told before it."""
-        self._heard = ""
+        self.printed = ""
+        """What was printed of the newest step."""
+        self.has_restarted = False
+        """Whether the last part replaces what was printed before."""
+        self._received = ""
         self._step = 0
         self._index = -1
 
     def add(self, step: int, index: int, content: str) -> str:
-        """What is new in a chunk."""
-        self.began_anew = False
+        """Add a chunk and return its new text."""
+        self.has_restarted = False
         if step != self._step:
-            self.told = self._heard = ""
+            self.printed = self._received = ""
             self._step, self._index = step, -1
         if index <= self._index:
-            self._heard = ""
+            self._received = ""
         self._index = index
-        self._heard += content
-        if self.told.startswith(self._heard):
+        self._received += content
+        if self.printed.startswith(self._received):
             return ""
-        new = self._heard
-        if self._heard.startswith(self.told):
-            new = self._heard.removeprefix(self.told)
+        new = self._received
+        if self._received.startswith(self.printed):
+            new = self._received.removeprefix(self.printed)
         else:
-            self.began_anew = True
-        self.told = self._heard
+            self.has_restarted = True
+        self.printed = self._received
         return new
 
 
 class LiveTextPrinter:
-    """Tells the envelopes of one execution."""
+    """Prints the envelopes of one execution."""
 
     def __init__(
         self, execution_id: str, out: IO[str], err: IO[str], *, is_quiet: bool = False
@@ -55,18 +55,18 @@ class LiveTextPrinter:
         self._style = style_of(err)
         self._streams = is_terminal(out)
         self._is_quiet = is_quiet
-        self._text = StepText()
+        self._text = PrintedText()
         self._in_line = False
-        """Whether the last line on the terminal is not ended."""
+        """Whether the last line on the terminal is unfinished."""
 
     def hear(self, envelope: Envelope) -> None:
-        """Tell what an envelope says, if it matters here."""
+        """Print an envelope if it is of interest here."""
         payload, is_own = envelope["payload"], envelope["execution_id"] == self._execution_id
         match envelope["type"]:
             case "agent.stream.chunk" if is_own:
                 self._stream(payload)
             case "agent.tool.started":
-                name = self._named(payload, is_own=is_own)
+                name = self._tool_name(payload, is_own=is_own)
                 arguments = one_line(payload["args_summary"] or "", 120)
                 self.note(f"-> {name} {self._style.dim(f'({arguments})')}")
             case "agent.tool.completed":
@@ -82,12 +82,12 @@ class LiveTextPrinter:
         new = self._text.add(payload["step_number"], payload["chunk_index"], payload["content"])
         if not new or not self._streams:
             return
-        if self._text.began_anew:
-            self.note(self._style.warm("the step began again:"))
-        self._write(shown(new))
+        if self._text.has_restarted:
+            self.note(self._style.warm("the step restarted:"))
+        self._write(printable(new))
 
     def _tool_completed(self, payload: Mapping[str, Any], *, is_own: bool) -> None:
-        name, outcome = self._named(payload, is_own=is_own), payload["outcome"]
+        name, outcome = self._tool_name(payload, is_own=is_own), payload["outcome"]
         took = seconds((payload["duration_ms"] or 0.0) / 1000)
         if payload["error"]:
             why = one_line(str(payload["error"]).removeprefix("Error: "), 200)
@@ -106,31 +106,31 @@ class LiveTextPrinter:
             for message in payload["error_messages"]:
                 self.note(self._style.bad(one_line(message, 300)))
 
-    def _named(self, payload: Mapping[str, Any], *, is_own: bool) -> str:
-        name = self._style.bold(shown(payload["tool_name"]))
+    def _tool_name(self, payload: Mapping[str, Any], *, is_own: bool) -> str:
+        name = self._style.bold(printable(payload["tool_name"]))
         if is_own:
             return name
-        return f"{self._style.dim(shown(payload['agent_name'] or 'subagent'))} {name}"
+        return f"{self._style.dim(printable(payload['agent_name'] or 'subagent'))} {name}"
 
     def note(self, text: str) -> None:
-        """A line of progress."""
+        """Print a line of progress."""
         if not self._is_quiet:
             self.end_line()
             self._err.write(f"  {text}\n")
             self._err.flush()
 
     def answer(self, text: str | None) -> None:
-        """The whole answer, unless it has been read already."""
-        if text and not (self._streams and text.strip() == self._text.told.strip()):
+        """Print the whole answer unless it was streamed already."""
+        if text and not (self._streams and text.strip() == self._text.printed.strip()):
             self.end_line()
-            self._write(shown(text) if self._streams else text)
+            self._write(printable(text) if self._streams else text)
         self.end_line()
         if text and not self._streams:
             self._out.write("" if text.endswith("\n") else "\n")
             self._out.flush()
 
     def end_line(self) -> None:
-        """Begin a new line where somebody reads."""
+        """End an unfinished line on the terminal."""
         if self._in_line:
             self._write("\n")
 

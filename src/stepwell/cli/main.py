@@ -1,4 +1,4 @@
-"""``stepwell``: try, run, serve and explain agents. Commands are loaded when they are used."""
+"""The ``stepwell`` command: try, run, serve and explain agents. Commands are imported on use."""
 
 import errno
 import sys
@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from stepwell.cli.closed_pipes import forget_output
 from stepwell.cli.exit_codes import ExitCode
-from stepwell.cli.streams import make_usable
+from stepwell.cli.streams import forget_output, make_usable
 from stepwell.errors import AgentNotFoundError, ConfigurationError, SerializationError
 from stepwell.sessions.errors import SessionError, StoreUnavailableError
 
@@ -19,53 +18,40 @@ EXTRA_OF = {
     **dict.fromkeys(("sqlalchemy", "starlette", "uvicorn", "websockets"), "server"),
     "psycopg": "postgres",
 }
-"""Which extra brings a package."""
+"""The extra that installs each optional package."""
 
 
 COMMANDS = {
     "demo": "Open the page with a scripted agent at work; needs no key.",
-    "init": "Make a runnable project: agent, tool, skill, test.",
-    "run": "Ask an agent one thing; the answer comes on standard output.",
-    "chat": "Talk with an agent in the terminal.",
-    "serve": "Serve agents: the page, the HTTP API, live channels and a worker.",
-    "worker": "Work on executions, beside servers on the same database.",
-    "sessions": "List conversations; show, rename, archive or close one.",
-    "why": "Why did it stop? The decision after each step of an execution.",
-    "trace": "All that an execution did: steps, tools, times, tokens, subagents.",
-    "snapshots": "List the stored states of an execution; show one as whole JSON.",
-    "replay": "Run a stored execution again, without its model and tools.",
-    "tools": "The tools of an agent, as its model sees them.",
-    "models": "Which models can be asked; test one.",
-    "keys": "Make, list and revoke API keys.",
-    "doctor": "Check this machine and say how to mend what is missing.",
+    "init": "Create a runnable project: agent, tool, skill and tests.",
+    "run": "Send one prompt to an agent and print the answer.",
+    "chat": "Chat with an agent in the terminal.",
+    "serve": "Serve agents: web page, HTTP API, live channels and a worker.",
+    "worker": "Run executions for servers on the same database.",
+    "sessions": "List sessions; show, rename, archive or close one.",
+    "why": "Explain why an execution stopped, with the decision after each step.",
+    "trace": "Show everything an execution did: steps, tools, times, tokens, subagents.",
+    "snapshots": "List the stored states of an execution; print one as JSON.",
+    "replay": "Replay a stored execution without calling its model or tools.",
+    "tools": "List the tools of an agent as its model sees them.",
+    "models": "List the available models; test one.",
+    "keys": "Create, list and revoke API keys.",
+    "doctor": "Check this machine and explain how to fix problems.",
 }
-"""Each is the ``command`` of the module of its name."""
-_READING = {
-    *(
-        "sessions",
-        "why",
-        "trace",
-        "snapshots",
-        "replay",
-        "tools",
-        "models",
-        "keys",
-        "doctor",
-        "init",
-    )
-}
-"""Those whose result may be read in part."""
+"""Each command is the object ``command`` of the module with its name."""
+_MAY_BE_CUT = COMMANDS.keys() - {"demo", "run", "chat", "serve", "worker"}
+"""Commands whose reader may stop early, as in ``| head``."""
 
 
 class LazyCommands(click.Group):
-    """A group whose commands are imported when one of them runs, so that ``--help`` is quick."""
+    """A group that imports a command when it runs, so that ``--help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order in which they are used."""
+        """Return the command names in the order of a typical workflow."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, imported now; None if there is none of that name."""
+        """Import and return the command, or None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         module = f"stepwell.cli.{cmd_name}"
@@ -79,7 +65,7 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; one that is not there is answered with those like it."""
+        """Resolve the command; suggest similar names for an unknown one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches
@@ -90,18 +76,18 @@ class LazyCommands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it. Who read enough of a result went away, as in ``| head``, and that is no fault;
-        a conversation ends by that, which click tells by 1."""
+        """Run the command. A reader that closes the pipe early, such as ``head``, is no error for a
+        command that only prints a result; it ends a conversation with exit code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            if ctx.invoked_subcommand not in _READING:
+            if ctx.invoked_subcommand not in _MAY_BE_CUT:
                 raise
             forget_output()
             return ExitCode.COMPLETED
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of commands, without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -109,23 +95,23 @@ class LazyCommands(click.Group):
 @click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="stepwell")
 def stepwell() -> None:
-    """Agents that run inside products: every step and every stop is explained.
+    """Run tool-calling agents inside products, with every step and stop explained.
 
     \b
-    stepwell run "What time is it?"    one question, with the built-in agent
-    stepwell why                       why the newest execution stopped
-    stepwell serve my_module:app       your own agents, for people and programs
+    stepwell run "What time is it?"    ask the built-in agent
+    stepwell why                       explain why the newest execution stopped
+    stepwell serve my_module:app       serve your own agents
 
-    Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 stopped at a limit, 4 paused, 5 wrong
-    configuration, 130 cancelled.
+    Exit codes: 0 completed, 1 failed, 2 usage error, 3 stopped at a limit, 4 paused, 5
+    configuration error, 130 cancelled.
     """
 
 
 def main() -> None:
-    """Run the command line; whatever a user can put right ends it with a text and a code."""
+    """Run the command line. Errors that the user can fix end it with a message and an exit code."""
     make_usable()
     try:
-        # Its result is None: commands that end with another code than 0 exit by themselves.
+        # Commands that end with a code other than 0 call sys.exit themselves.
         code = stepwell.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -149,11 +135,11 @@ def main() -> None:
         _refuse(" ".join(str(error).split()), ExitCode.FAILED)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and _is_folder_gone():
-            _refuse("the current folder is gone; go to another one")
+            _refuse("the current folder no longer exists; change to another one")
         if error.filename is not None or error.errno not in _NOT_WRITTEN:
             raise
         forget_output()
-        _refuse(f"the output can't be written: {error.strerror or error}", ExitCode.FAILED)
+        _refuse(f"can't write the output: {error.strerror or error}", ExitCode.FAILED)
     else:
         sys.exit(code if isinstance(code, int) else ExitCode.COMPLETED)
 
@@ -169,7 +155,7 @@ def _is_folder_gone() -> bool:
 def _refuse(text: str, code: ExitCode = ExitCode.CONFIGURATION) -> None:
     try:
         click.echo(f"stepwell: {text}", err=True)
-    except OSError:  # a full disk takes no text about it either
+    except OSError:  # for example, the disk is full
         forget_output()
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""``stepwell models``: which models can be asked, and whether one does what agents need."""
+"""``stepwell models``: list the available models, and test one."""
 
 import asyncio
 import sys
@@ -23,12 +23,12 @@ PRESETS_FILE = "models.toml"
 @click.option(
     "--presets",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help=f"A file of presets and providers; otherwise {PRESETS_FILE}, if there is one.",
+    help=f"File with presets and providers.  [default: {PRESETS_FILE}, if it exists]",
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, presets: Path | None, as_json: bool) -> None:
-    """Which models can be asked, and whether their key is set; the key itself is never shown.
+    """List the available models and whether their key is set. Keys are never shown.
 
     \b
     stepwell models
@@ -49,11 +49,11 @@ def command(ctx: click.Context, presets: Path | None, as_json: bool) -> None:
         click.echo(f"{preset['name']}  {preset['model']}")
     rows = [[p["name"], p["key"], p["default_model"] or "-", p["base_url"]] for p in providers]
     click.echo(table([["PROVIDER", "KEY", "DEFAULT MODEL", "ADDRESS"], *rows]))
-    click.echo("write provider:model, and try it: stepwell models test PROVIDER:MODEL", err=True)
+    click.echo("test a model: stepwell models test PROVIDER:MODEL", err=True)
 
 
 def known_presets(file: Path | None) -> "ModelPresets":
-    """The presets of that file, or of the one in the current folder."""
+    """Load the presets of the file, or of the one in the current folder."""
     from stepwell.models import ModelPresets
 
     path = file or Path(PRESETS_FILE)
@@ -62,7 +62,7 @@ def known_presets(file: Path | None) -> "ModelPresets":
 
 def _provider_data(provider: "Provider") -> dict[str, Any]:
     from stepwell.app.config import without_password
-    from stepwell.models.secrets import from_environment
+    from stepwell.models.api_key import from_environment
 
     address = provider.base_url_env and from_environment(provider.base_url_env)
     key = "not needed"
@@ -82,46 +82,46 @@ def _provider_data(provider: "Provider") -> dict[str, Any]:
 def _preset_data(presets: "ModelPresets") -> list[dict[str, str]]:
     from stepwell.errors import ConfigurationError
 
-    told: list[dict[str, str]] = []
+    presets_data: list[dict[str, str]] = []
     for name in presets.names:
         try:
-            told.append({"name": name, "model": presets.model(name).name})
+            presets_data.append({"name": name, "model": presets.model(name).name})
         except ConfigurationError as error:
-            told.append({"name": name, "model": f"({error})"})
-    return told
+            presets_data.append({"name": name, "model": f"({error})"})
+    return presets_data
 
 
 @command.command("test")
 @click.argument("preset")
 @click.option(
     "--base-url",
-    help="Of another server: PRESET is its model, or provider:model for how it is spoken to.",
+    help="URL of another server; PRESET is then its model, or provider:model for the protocol.",
 )
 @click.option(
     "--key-env",
-    help="The environment variable with its key, if it wants one; without it no key is sent there.",
+    help="Environment variable with the key for --base-url.  [default: send no key]",
 )
 @json_option
 @click.pass_obj
 def test(
     presets: "ModelPresets", preset: str, base_url: str | None, key_env: str | None, as_json: bool
 ) -> None:
-    """Ask a model something small and say what works: text, streaming, tool calls, usage, cost.
+    """Send two small requests and report what works: text, streaming, tool calls, usage, cost.
 
-    It costs some hundred tokens. The exit code is 1 if something that agents need does not work.
+    It costs a few hundred tokens. The exit code is 1 if something that agents need does not work.
 
     \b
     stepwell models test anthropic:claude-sonnet-4-6
     stepwell models test my-model --base-url http://localhost:8000/v1 --key-env MY_KEY
     """
-    from stepwell.cli.model_trial import tried
+    from stepwell.cli.model_trial import try_model
     from stepwell.cli.terminal import document
     from stepwell.clock import SystemClock
 
     model = _model(presets, preset, base_url, key_env)
     if not as_json:
-        click.echo(f"asking {model.name} ...", err=True)
-    trial = asyncio.run(tried(model, SystemClock()))
+        click.echo(f"testing {model.name} ...", err=True)
+    trial = asyncio.run(try_model(model, SystemClock()))
     if as_json:
         click.echo(document(trial.as_data()))
     else:
@@ -135,30 +135,32 @@ def _model(
 ) -> "Model":
     from msgspec.structs import replace
 
+    from stepwell.models.api_key import ApiKey
     from stepwell.models.provider import PLAIN_HEADERS, Provider
-    from stepwell.models.secrets import ApiKey
 
     if base_url is None:
         if key_env is not None:
-            raise click.UsageError("--key-env belongs to --base-url; named providers have theirs.")
+            raise click.UsageError(
+                "--key-env needs --base-url; named providers have their own key."
+            )
         return presets.model(preset)
     key = None if key_env is None else ApiKey.from_env(key_env, owner="compatible")
     name, colon, model = preset.partition(":")
     named = presets.providers.get(name) if colon else None
     if named is None:
         return Provider.compatible(base_url).model(preset, api_key=key)
-    # Its own key, and headers that may hold one, are for its own address and go to no other.
+    # Its own key, and headers that may contain one, must not go to another address.
     plain = {name: text for name, text in named.headers.items() if name.lower() in PLAIN_HEADERS}
     elsewhere = replace(named, key_env=None, headers=plain)
     return elsewhere.model(model or None, base_url=base_url, api_key=key)
 
 
 def _trial_lines(trial: "Trial") -> Iterator[str]:
-    from stepwell.cli.terminal import out_style, shown
+    from stepwell.cli.terminal import out_style, printable
 
     style = out_style()
     for check in trial.checks:
         mark = style.good("ok  ") if check.is_good else style.bad("no  ")
-        yield f"{mark} {check.name.ljust(14)} {shown(check.words)}"
+        yield f"{mark} {check.name.ljust(14)} {printable(check.words)}"
     if trial.fault is not None:
-        yield style.bad(shown(trial.fault))
+        yield style.bad(printable(trial.fault))

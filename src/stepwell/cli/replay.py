@@ -1,4 +1,4 @@
-"""``stepwell replay``: would a stored execution be decided alike, by the agent as it is now?"""
+"""``stepwell replay``: compare a stored execution with the decisions of the current agent."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.exit_codes import ExitCode
-from stepwell.cli.options import configuration, model_option, stored_options
+from stepwell.cli.options import configuration, database_options, model_option
 
 if TYPE_CHECKING:
     from stepwell.app.agent_app import AgentApp
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("execution", required=False)
 @click.argument("app", required=False)
 @model_option
-@stored_options
+@database_options
 def command(
     execution: str | None,
     app: str | None,
@@ -30,36 +30,38 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Run a stored execution again, without its model and tools, and compare every decision.
+    """Replay a stored execution without its model and tools, and compare every decision.
 
-    EXECUTION is an id, or how it begins; without it the newest is run again. That of a session
-    means its newest execution. The criteria, hooks and limits of the agent in APP are real; what
-    the model said, what tools gave and all times are the stored ones. The exit code is 0 if all is
-    the same, 1 if something differs, 5 if APP has no such agent. Nothing is stored.
+    EXECUTION is an id or a prefix of one; the default is the newest execution. The id of a session
+    stands for its newest execution. The criteria, hooks and limits of the agent in APP run; model
+    responses, tool results and times are the stored ones. The exit code is 0 if all decisions are
+    the same, 1 if one differs, 5 if APP has no such agent. Nothing is stored.
 
     \b
     stepwell replay my_module:app              the newest
     stepwell replay 01a1e4ea my_module:app     after a change of a limit or a guard
     """
-    from stepwell.cli.closed_pipes import while_read
-    from stepwell.cli.starting import unsigned
-    from stepwell.cli.stored import read_stored
+    from stepwell.cli.database import read_database
+    from stepwell.cli.process import with_random_secret
+    from stepwell.cli.streams import while_read
     from stepwell.cli.terminal import document
 
-    if app is None and execution is not None and ":" in execution:  # no id has one
+    if app is None and execution is not None and ":" in execution:  # an id has no colon
         execution, app = None, execution
-    application = _application(unsigned(configuration(config, app=app, model=model, db=db)))
+    application = _application(
+        with_random_secret(configuration(config, app=app, model=model, db=db))
+    )
 
     async def work(store: "Store") -> "Replay":
-        from stepwell.cli.loaded import agent_that_ran
-        from stepwell.cli.stored import find_execution
+        from stepwell.cli.application import agent_that_ran
+        from stepwell.cli.database import find_execution
         from stepwell.replay.replay import replay_execution
 
         found = await find_execution(store, execution)
         agent_that_ran(application, found.agent_type)
         return await replay_execution(store, application.agents, found.id)
 
-    replay = read_stored(db or application.config.db, work)
+    replay = read_database(db or application.config.db, work)
     with while_read():
         if as_json:
             click.echo(document(_as_data(replay)))
@@ -70,13 +72,13 @@ def command(
 
 
 def _application(config: "Config") -> "AgentApp":
-    """That of the configuration; the model of the built-in agent is not asked, so it has no key."""
+    """Load the application. The built-in agent's model is never called, so it needs no key."""
     from msgspec.structs import replace
 
     from stepwell.agent import Agent
     from stepwell.app.agent_app import AgentApp
+    from stepwell.app.app_loader import load_app
     from stepwell.app.default_agent import NAME, default_agent
-    from stepwell.app.loading import load_app
     from stepwell.models import ModelPresets
 
     if config.app is not None or config.model is None:
@@ -84,10 +86,10 @@ def _application(config: "Config") -> "AgentApp":
     provider, _, name = config.model.partition(":")
     known = ModelPresets().providers.get(provider)
     if known is None:
-        return load_app(config)  # which says what is wrong with it
+        return load_app(config)  # reports what is wrong
     model = known.model(name or None, api_key="not asked")
     plan = replace(default_agent(None).build().plan, model=model)
-    return AgentApp({NAME: Agent.from_plan(plan)}).configured(config)
+    return AgentApp({NAME: Agent.from_plan(plan)}).use_config(config)
 
 
 def _as_data(replay: "Replay") -> dict[str, Any]:
@@ -113,16 +115,16 @@ def _as_data(replay: "Replay") -> dict[str, Any]:
 
 def _lines(replay: "Replay") -> Iterator[str]:
     from stepwell.cli.step_lines import outcome_line
-    from stepwell.cli.terminal import out_style, shown
+    from stepwell.cli.terminal import out_style, printable
 
     style = out_style()
     yield f"{style.bold(replay.execution_id)} of {replay.agent_type}, replayed"
     for step in replay.steps:
         mark = style.bad("differs") if step.differences else style.good("same   ")
         yield f"{step.number:>3}  {mark}  {outcome_line(step.now.to_dict(), style)}"
-        yield from (f"       {shown(difference)}" for difference in step.differences)
-    yield from (style.bad(shown(difference)) for difference in replay.differences)
-    yield from (style.dim(f"note: {shown(note)}") for note in replay.notes)
+        yield from (f"       {printable(difference)}" for difference in step.differences)
+    yield from (style.bad(printable(difference)) for difference in replay.differences)
+    yield from (style.dim(f"note: {printable(note)}") for note in replay.notes)
     if replay.definition_changed:
-        yield style.warm("The definition of the agent has changed since it ran.")
-    yield "All decisions are the same." if replay.is_same else style.bad("It differs.")
+        yield style.warm("The agent's definition has changed since this execution.")
+    yield "All decisions are the same." if replay.is_same else style.bad("Decisions differ.")

@@ -1,4 +1,4 @@
-"""``stepwell serve``: an application over HTTP, with its worker where it runs on SQLite."""
+"""``stepwell serve``: serve an application over HTTP, with a worker on SQLite."""
 
 import asyncio
 from pathlib import Path
@@ -10,32 +10,34 @@ from stepwell.cli.options import configuration, configuration_options, start_log
 
 if TYPE_CHECKING:
     from stepwell.app.agent_app import AgentApp
-    from stepwell.cli.serving import AppServer
+    from stepwell.cli.http_server import AppServer
 
 
 @click.command("serve")
 @configuration_options
-@click.option("--host", help="Where to listen.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one.  [default: 8400]")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 picks a free one.  [default: 8400]"
+)
 @click.option(
     "--worker/--no-worker",
     default=None,
-    help="Run executions in this process as well.  [default: on SQLite]",
+    help="Run executions in this process.  [default: only on SQLite]",
 )
 def command(app: str | None, config: Path | None, **options: Any) -> None:
-    """Serve agents: the page for people, the API and live channels for programs.
+    """Serve agents: a web page for people, the HTTP API and live channels for programs.
 
-    APP names an AgentApp, an agent, or agents by name, as module:name. Without it a small built-in
-    agent is served, whose words are scripted unless --model names a model.
+    APP is an AgentApp, an agent, or agents by name, as module:name. Without it, a small built-in
+    agent is served, with scripted answers unless --model is given.
 
     \b
-    stepwell serve                          the built-in agent, on http://127.0.0.1:8400
-    stepwell serve my_module:app --port 0   your own, on a port that is free
+    stepwell serve                          the built-in agent on http://127.0.0.1:8400
+    stepwell serve my_module:app --port 0   your own agents on a free port
     """
     from msgspec.structs import replace
 
-    from stepwell.app.loading import load_app
-    from stepwell.cli.starting import run_process
+    from stepwell.app.app_loader import load_app
+    from stepwell.cli.process import run_process
     from stepwell.server.auth import is_loopback_bind
 
     configured = configuration(config, app=app, **options)
@@ -45,22 +47,22 @@ def command(app: str | None, config: Path | None, **options: Any) -> None:
         configured = replace(configured, server=replace(configured.server, allowed_hosts=names))
     application = load_app(configured)
     application.refuse_open_bind(configured.host)
-    run_process(_served(application, configured.host, configured.port))
+    run_process(_serve(application, configured.host, configured.port))
 
 
-async def _served(application: "AgentApp", host: str, port: int) -> None:
-    from stepwell.cli.serving import LAST_REQUESTS_SECONDS, AppServer, bound
-    from stepwell.cli.starting import on_end_signal, started
+async def _serve(application: "AgentApp", host: str, port: int) -> None:
+    from stepwell.cli.http_server import LAST_REQUESTS_SECONDS, AppServer, bind_sockets
+    from stepwell.cli.process import on_end_signal, start_application
 
-    # Before the server, so that a fault in the configuration is told as such.
-    sockets = await bound(host, port)
+    # Before the server, so that a configuration error is reported as one.
+    sockets = await bind_sockets(host, port)
     try:
-        await started(application)
+        await start_application(application)
         async with application.running():
             server = AppServer(application, host, port)
             seconds = application.config.sessions.shutdown_seconds + LAST_REQUESTS_SECONDS
             on_end_signal(server.end, within=seconds + 2)
-            announcing = asyncio.create_task(_announced(server, application))
+            announcing = asyncio.create_task(_announce(server, application))
             try:
                 await server.serve(sockets)
             finally:
@@ -70,13 +72,15 @@ async def _served(application: "AgentApp", host: str, port: int) -> None:
             each.close()
 
 
-async def _announced(server: "AppServer", application: "AgentApp") -> None:
-    """Tell where it listens, once it does."""
+async def _announce(server: "AppServer", application: "AgentApp") -> None:
+    """Print the address once the server listens."""
     from stepwell.app.config import shown_database
-    from stepwell.cli.serving import address_of
+    from stepwell.cli.http_server import address_of
 
     address = await address_of(server)
     click.echo(f"Stepwell serves {', '.join(application.agents.names)} on {address}")
     click.echo(f"Database: {shown_database(application.config.db)}")
     if not application.works:
-        click.echo("Executions are run by `stepwell worker`, on the same database: none runs here.")
+        click.echo(
+            "No executions run in this process; start `stepwell worker` on the same database."
+        )

@@ -1,4 +1,4 @@
-"""``stepwell sessions``: the conversations of a database."""
+"""``stepwell sessions``: list, show and change the sessions of a database."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.options import USER, Where, stored_options
+from stepwell.cli.options import USER, DatabaseOptions, database_options
 from stepwell.sessions.principal import DEFAULT_TENANT
 
 if TYPE_CHECKING:
@@ -19,13 +19,17 @@ _FEW_EXECUTIONS = 20
 
 
 @click.group("sessions", invoke_without_command=True)
-@click.option("--search", help="Words in titles and in what was said.")
-@click.option("--status", type=click.Choice(["active", "archived", "closed"]), help="Only these.")
+@click.option("--search", help="Words to find in titles and messages.")
+@click.option(
+    "--status",
+    type=click.Choice(["active", "archived", "closed"]),
+    help="Only sessions with this status.",
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@click.option("--user", default=USER, show_default=True, help="Whose.")
-@click.option("--all-users", is_flag=True, help="Those of all users of the tenant.")
+@click.option("--user", default=USER, show_default=True, help="Only sessions of this user.")
+@click.option("--all-users", is_flag=True, help="Sessions of all users of the tenant.")
 @click.option("--tenant", default=DEFAULT_TENANT, show_default=True)
-@stored_options
+@database_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -34,24 +38,24 @@ def command(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """List conversations, newest first; show, rename, archive or close one.
+    """List sessions, newest first; show, rename, archive or close one.
 
     \b
     stepwell sessions --search invoice
     stepwell sessions show 01a1e4ea
     stepwell sessions rename 01a1e4ea "Invoices of May"
-    stepwell chat --session 01a1e4ea          goes on with one
+    stepwell chat --session 01a1e4ea          continue one
     """
-    ctx.obj = where = Where(db, config, as_json)
+    ctx.obj = where = DatabaseOptions(db, config, as_json)
     if ctx.invoked_subcommand is not None:
         return
-    from stepwell.cli.stored import read_stored
+    from stepwell.cli.database import read_database
     from stepwell.cli.terminal import document
     from stepwell.server.views import session_view
 
     which = _filter(wanted)
-    found = read_stored(
-        where.database(None, None), lambda store: _listed(store, which, wanted["limit"])
+    found = read_database(
+        where.database(None, None), lambda store: _list_sessions(store, which, wanted["limit"])
     )
     if as_json:
         click.echo(document([session_view(session) for session in found]))
@@ -72,7 +76,7 @@ def _filter(wanted: dict[str, Any]) -> "SessionFilter":
     )
 
 
-async def _listed(store: "Store", which: "SessionFilter", limit: int) -> "Sequence[Session]":
+async def _list_sessions(store: "Store", which: "SessionFilter", limit: int) -> "Sequence[Session]":
     found: list[Session] = []
     before = None
     while len(found) < limit:
@@ -91,7 +95,7 @@ def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
     from stepwell.cli.terminal import moment, one_line, table
 
     if not found:
-        click.echo("no sessions here; --all-users looks at those of everybody", err=True)
+        click.echo("no sessions found; --all-users lists those of all users", err=True)
         return
     rows = [
         [
@@ -113,33 +117,38 @@ def _print_list(found: "Sequence[Session]", *, with_user: bool) -> None:
     "--all",
     "whole",
     is_flag=True,
-    help="Also what can be folded away: steps, tools, old messages and executions.",
+    help="Include steps, tools, and older messages and executions.",
 )
-@stored_options
+@database_options
 @click.pass_obj
 def show(
-    where: Where, session: str, whole: bool, db: str | None, config: Path | None, as_json: bool
+    where: DatabaseOptions,
+    session: str,
+    whole: bool,
+    db: str | None,
+    config: Path | None,
+    as_json: bool,
 ) -> None:
-    """What was said in a session, the newest messages last, and its executions.
+    """Show the messages of a session, newest last, and its executions.
 
     `stepwell why` and `stepwell trace` take the id of an execution.
     """
-    from stepwell.cli.stored import read_stored
+    from stepwell.cli.database import read_database
     from stepwell.cli.terminal import document
     from stepwell.server.views import execution_view, message_view, session_view
 
     as_json = as_json or where.as_json
-    found, messages, executions = read_stored(
+    found, messages, executions = read_database(
         where.database(db, config),
         lambda store: _conversation(store, session, everything=whole or as_json),
     )
     if as_json:
-        told = {
+        result = {
             "session": session_view(found),
             "messages": [message_view(message) for message in messages],
             "executions": [execution_view(execution) for execution in executions],
         }
-        click.echo(document(told))
+        click.echo(document(result))
         return
     _print_conversation(found, messages, whole=whole)
     _print_executions(executions, whole=whole)
@@ -148,14 +157,14 @@ def show(
 async def _conversation(
     store: "Store", given: str, *, everything: bool
 ) -> "tuple[Session, Sequence[SessionMessage], Sequence[Execution]]":
-    from stepwell.cli.said import all_messages, last_said
-    from stepwell.cli.stored import find_session
+    from stepwell.cli.database import find_session
+    from stepwell.cli.session_messages import all_messages, last_spoken
 
     session = await find_session(store, given)
     if everything:
         messages = await all_messages(store, session.id)
     else:
-        messages = await last_said(store, session.id, _MOST_MESSAGES + 1)
+        messages = await last_spoken(store, session.id, _MOST_MESSAGES + 1)
     return session, messages, await _executions(store, session.id)
 
 
@@ -197,62 +206,62 @@ def _print_executions(executions: "Sequence[Execution]", *, whole: bool) -> None
 def _print_conversation(
     session: "Session", messages: "Sequence[SessionMessage]", *, whole: bool
 ) -> None:
-    from stepwell.cli.said import is_said
-    from stepwell.cli.terminal import indented, moment, out_style, shown
+    from stepwell.cli.session_messages import is_spoken
+    from stepwell.cli.terminal import indent, moment, out_style, printable
 
     style = out_style()
-    title = shown(session.title or "(no title)")
+    title = printable(session.title or "(no title)")
     click.echo(f"{style.bold(title)}  {session.agent_type}, {session.status}  {session.id}")
     if not whole and len(messages) > _MOST_MESSAGES:
         messages = messages[-_MOST_MESSAGES:]
         click.echo(style.dim(f"(the last {_MOST_MESSAGES} messages; older ones: --all)"))
     for message in messages:
-        if is_said(message):
+        if is_spoken(message):
             click.echo(
                 f"\n{style.bold(message.role.value)}  {style.dim(moment(message.created_at))}"
             )
-            click.echo(indented(shown(message.content), "  "))
+            click.echo(indent(printable(message.content), "  "))
         else:
-            click.echo(style.dim(f"  {moment(message.created_at)}  {shown(message.content)}"))
+            click.echo(style.dim(f"  {moment(message.created_at)}  {printable(message.content)}"))
 
 
 @command.command("rename")
 @click.argument("session")
 @click.argument("title")
-@stored_options
+@database_options
 @click.pass_obj
-def rename(where: Where, session: str, title: str, **options: Any) -> None:
-    """Give a session another title."""
+def rename(where: DatabaseOptions, session: str, title: str, **options: Any) -> None:
+    """Change the title of a session."""
     _change(where, session, options, title=title)
 
 
 @command.command("archive")
 @click.argument("session")
-@stored_options
+@database_options
 @click.pass_obj
-def archive(where: Where, session: str, **options: Any) -> None:
-    """Put a session away; it takes no messages until it is made active again."""
+def archive(where: DatabaseOptions, session: str, **options: Any) -> None:
+    """Archive a session; it accepts no messages until it is active again."""
     _change(where, session, options, status="archived")
 
 
 @command.command("close")
 @click.argument("session")
-@stored_options
+@database_options
 @click.pass_obj
-def close(where: Where, session: str, **options: Any) -> None:
-    """End a session for good: what runs in it is cancelled, and it can't be opened again."""
+def close(where: DatabaseOptions, session: str, **options: Any) -> None:
+    """Close a session permanently and cancel its executions."""
     _change(where, session, options, status="closed")
 
 
-def _change(where: Where, given: str, options: dict[str, Any], **change: Any) -> None:
-    from stepwell.cli.stored import change_stored
+def _change(where: DatabaseOptions, given: str, options: dict[str, Any], **change: Any) -> None:
+    from stepwell.cli.database import change_database
     from stepwell.cli.terminal import document, one_line
     from stepwell.server.views import session_view
 
     database = where.database(options["db"], options["config"])
-    changed = change_stored(
+    changed = change_database(
         database,
-        lambda store: _changed(store, given, change),
+        lambda store: _apply(store, given, change),
         bus_url=where.bus_url(options["db"], options["config"]),
     )
     if options["as_json"] or where.as_json:
@@ -261,8 +270,8 @@ def _change(where: Where, given: str, options: dict[str, Any], **change: Any) ->
         click.echo(f"{changed.id}  {changed.status}  {one_line(changed.title or '-')}")
 
 
-async def _changed(store: "Store", given: str, change: dict[str, Any]) -> "Session":
-    from stepwell.cli.stored import find_session
+async def _apply(store: "Store", given: str, change: dict[str, Any]) -> "Session":
+    from stepwell.cli.database import find_session
     from stepwell.clock import SystemClock
     from stepwell.sessions.endings.end import EndDeps
     from stepwell.sessions.endings.end_request import EndRequest

@@ -1,13 +1,13 @@
-"""Steps and their decisions in few lines, from the data of a trace. Pure."""
+"""Formats steps and decisions of a trace as lines. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepwell.cli.terminal import Style, clipped, indented, line_of, one_line, seconds, shown
+from stepwell.cli.terminal import Style, clip, indent, line_of, one_line, printable, seconds
 from stepwell.continuation.explain import shown_number
 
 Step = Mapping[str, Any]
-_TOLD = {
+_OUTCOMES = {
     "completed": "done",
     "failed": "failed",
     "raised": "raised an error",
@@ -22,8 +22,8 @@ _TOLD = {
 }
 
 
-def heading(trace: Mapping[str, Any], style: Style) -> str:
-    """Which execution it is, and its sums."""
+def heading_line(trace: Mapping[str, Any], style: Style) -> str:
+    """Return the id, status and totals of the execution."""
     execution = trace["execution"]
     steps = execution["step_count"]
     facts = [f"{steps} step{'' if steps == 1 else 's'}", f"{execution['token_usage']} tokens"]
@@ -37,23 +37,23 @@ def heading(trace: Mapping[str, Any], style: Style) -> str:
 
 
 def decision_line(step: Step, style: Style) -> str:
-    """What was decided after a step, by whom and why."""
+    """Return the decision after a step, with who decided and why."""
     return outcome_line(step["decision"], style)
 
 
 def outcome_line(decision: Mapping[str, Any], style: Style) -> str:
-    """An outcome in one line."""
-    who, why = decided(decision)
+    """Format an outcome as one line."""
+    who, why = decider_and_reason(decision)
     if decision["should_continue"]:
-        verb = style.dim("goes on")
+        verb = style.dim("continues")
     else:
         reason = decision["stop_reason"]
         verb = style.bold(f"{'pauses' if reason == 'input_required' else 'stops'} ({reason})")
     return f"{verb}, {who}: {one_line(why, 160)}"
 
 
-def decided(decision: Mapping[str, Any]) -> tuple[str, str]:
-    """Who decided and why; no single vote may have."""
+def decider_and_reason(decision: Mapping[str, Any]) -> tuple[str, str]:
+    """Return who decided and why; it may be no single vote."""
     name, votes = decision["resolved_by"], decision["evaluations"]
     for vote in votes:
         if vote["criterion"] == name and vote["decision"] == decision["decision"]:
@@ -64,7 +64,7 @@ def decided(decision: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def step_line(step: Step, style: Style) -> str:
-    """A step in one line: number, type, tools, duration, tokens."""
+    """Format a step as one line: number, type, tools, duration, tokens."""
     tools = ", ".join(_tool_word(ran) for ran in step["tool_executions"])
     said = tools or one_line(step["text"], 60) or _error(step)
     word = str(step["type"])
@@ -74,7 +74,7 @@ def step_line(step: Step, style: Style) -> str:
 
 
 def _tool_word(ran: Mapping[str, Any]) -> str:
-    name, outcome = shown(ran["name"]), ran["outcome"]
+    name, outcome = printable(ran["name"]), ran["outcome"]
     return name if outcome == "completed" else f"{name} ({outcome})"
 
 
@@ -83,23 +83,23 @@ def _error(step: Step) -> str:
 
 
 def vote_lines(decision: Mapping[str, Any]) -> Iterator[str]:
-    """Every vote with its numbers."""
+    """Yield every vote with its numbers."""
     votes = decision["evaluations"]
     width = max((len(vote["criterion"]) for vote in votes), default=0)
     for vote in votes:
         numbers = ", ".join(
             f"{name}={shown_number(value)}" for name, value in vote["context"].items()
         )
-        told = f"  [{shown(numbers)}]" if numbers else ""
+        context = f"  [{printable(numbers)}]" if numbers else ""
         why = one_line(vote["reason"], 160)
-        yield f"{vote['decision']:<10}  {vote['criterion']:<{width}}  {why}{told}"
+        yield f"{vote['decision']:<10}  {vote['criterion']:<{width}}  {why}{context}"
 
 
 def whole_step(step: Step, style: Style, *, full: bool) -> Iterator[str]:
-    """A step with what the model said and what its tools did."""
+    """Yield a step with the text of the model and its tool calls."""
 
     def fit(text: str) -> str:
-        return shown(text) if full else clipped(text)
+        return printable(text) if full else clip(text)
 
     usage, number = step["usage"], step["number"]
     facts = [
@@ -114,23 +114,23 @@ def whole_step(step: Step, style: Style, *, full: bool) -> Iterator[str]:
     facts += [one_line(str(fact)) for fact in (step["model"], step["finish_reason"]) if fact]
     yield style.bold(f"Step {number}") + "  " + style.dim(", ".join(facts))
     if step["thinking"]:
-        yield indented(style.dim(f"(thinking) {fit(step['thinking'])}"))
+        yield indent(style.dim(f"(thinking) {fit(step['thinking'])}"))
     if step["text"]:
-        yield indented(fit(step["text"]))
+        yield indent(fit(step["text"]))
     for ran in step["tool_executions"]:
         yield from _tool_lines(ran, style, fit)
     of_tools = [ran["error"] for ran in step["tool_executions"]]
     for error in step["errors"]:
         if error not in of_tools:
-            yield indented(style.bad(one_line(f"{error['exception']}: {error['message']}", 400)))
+            yield indent(style.bad(one_line(f"{error['exception']}: {error['message']}", 400)))
     yield f"  {outcome_line(step['decision'], style)}"
 
 
 def _tool_lines(ran: Mapping[str, Any], style: Style, fit: Any) -> Iterator[str]:
     arguments = fit(line_of(ran["arguments"]))
     took = style.dim(f"({seconds(ran['duration_seconds'])})")
-    word = _TOLD.get(ran["outcome"], str(ran["outcome"]))
+    word = _OUTCOMES.get(ran["outcome"], str(ran["outcome"]))
     painted = style.good(word) if ran["outcome"] == "completed" else style.warm(word)
-    yield f"    {style.bold(shown(ran['name']))} {arguments}  {painted} {took}"
+    yield f"    {style.bold(printable(ran['name']))} {arguments}  {painted} {took}"
     if ran["result"]:
-        yield indented(fit(ran["result"]), "      ")
+        yield indent(fit(ran["result"]), "      ")

@@ -1,7 +1,9 @@
-"""The standard streams, made such that commands need not care what they are."""
+"""Makes the standard streams safe to use: closed streams, other encodings, closed pipes."""
 
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ import click
 
 
 def make_usable() -> None:
-    """Streams that are closed (``>&-``) become ones that lead nowhere, and letters that they can't
-    hold are written out: an answer that was paid for is not lost for one letter."""
+    """Redirect closed streams (``>&-``) to the null device, and escape characters that a stream
+    can't encode: one character must not lose an answer that was paid for."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream: Any = getattr(sys, name)
         if stream is None:
@@ -22,7 +24,7 @@ def make_usable() -> None:
 
 
 def as_utf8(text: str, what: str) -> str:
-    """What was typed or piped, read as UTF-8, whatever the terminal is set to.
+    """Decode input as UTF-8, whatever the encoding of the terminal is.
 
     >>> as_utf8("h\\udcc3\\udca9llo", "the prompt")
     'héllo'
@@ -31,3 +33,24 @@ def as_utf8(text: str, what: str) -> str:
         return text.encode(errors="surrogateescape").decode()
     except UnicodeError:
         raise click.UsageError(f"{what} is not valid UTF-8.") from None
+
+
+@contextmanager
+def while_read() -> Generator[None]:
+    """Leave the block silently when the reader closes the pipe, and discard later output. For
+    commands whose exit code is part of their result."""
+    try:
+        yield
+    except BrokenPipeError:
+        forget_output()
+
+
+def forget_output() -> None:
+    """Discard buffered output that can't be written; the interpreter would flush it at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)

@@ -1,4 +1,4 @@
-"""``stepwell tools``: what the model of an agent can call."""
+"""``stepwell tools``: list the tools of an agent as its model sees them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("tools")
 @click.argument("names", nargs=-1, metavar="[APP] [TOOL]")
-@click.option("--agent", help="Which agent of the app; otherwise all.")
+@click.option("--agent", help="Agent of the app.  [default: all]")
 @model_option
 @config_option
 @json_option
@@ -32,28 +32,28 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """The tools of agents: what may be done again after a crash, and which need approval.
+    """List tools with their effect (whether a call may be repeated after a crash) and approval.
 
-    APP is module:name, otherwise the configured app or the built-in agent. With TOOL its JSON
-    schema is shown, as the model gets it.
+    APP is module:name; the default is the configured app or the built-in agent. With TOOL, print
+    its JSON schema as the model receives it.
 
     \b
     stepwell tools my_module:app
     stepwell tools my_module:app look_up
     """
-    from stepwell.app.loading import load_app
-    from stepwell.cli.starting import unsigned
+    from stepwell.app.app_loader import load_app
+    from stepwell.cli.process import with_random_secret
     from stepwell.cli.terminal import document, out_style
 
     app, tool = split_names(names)
-    application = load_app(unsigned(configuration(config, app=app, model=model)))
+    application = load_app(with_random_secret(configuration(config, app=app, model=model)))
     chosen = application.agents.names if agent is None else (agent,)
     agents = [application.agents.get(name) for name in chosen]
     if tool is not None:
         _show_one(agents, tool, as_json=as_json)
     elif as_json:
-        told = {agent.name: [_as_data(agent, each) for each in _tools(agent)] for agent in agents}
-        click.echo(document(told))
+        data = {agent.name: [_as_data(agent, each) for each in _tools(agent)] for agent in agents}
+        click.echo(document(data))
     else:
         for agent_shown in agents:
             if len(agents) > 1:
@@ -63,7 +63,7 @@ def command(
 
 
 def split_names(names: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """The app, which has a colon in it, and the tool, which has none.
+    """Tell the app, which has a colon, from the tool, which has none.
 
     >>> split_names(("shop:app", "look_up")), split_names(("look_up",)), split_names(())
     (('shop:app', 'look_up'), (None, 'look_up'), (None, None))
@@ -71,12 +71,12 @@ def split_names(names: tuple[str, ...]) -> tuple[str | None, str | None]:
     apps = [name for name in names if ":" in name]
     tools = [name for name in names if ":" not in name]
     if len(apps) > 1 or len(tools) > 1:
-        raise click.UsageError("give one APP as module:name and one TOOL at most.")
+        raise click.UsageError("give at most one APP as module:name and one TOOL.")
     return (apps[0] if apps else None), (tools[0] if tools else None)
 
 
 def _tools(agent: "RegisteredAgent") -> "Tools":
-    """Those of the agent, or of its driver where that has its own."""
+    """Return the tools of the agent, or of a driver that has its own."""
     from stepwell.tools import Tools
 
     plan = agent.agent.plan
@@ -85,11 +85,10 @@ def _tools(agent: "RegisteredAgent") -> "Tools":
 
 
 def approval(agent: "RegisteredAgent", tool: "Tool") -> str:
-    """Whether calls of a tool wait for a person: ``yes``, ``no``, or ``some`` where a function of
-    the call decides."""
+    """Whether calls of a tool need approval: ``yes``, ``no``, or ``some`` if a function decides."""
     from stepwell.capabilities.approvals import UseApprovals
 
-    said = "no"
+    needed = "no"
     for hook in agent.agent.plan.hooks:
         owner = getattr(hook.function, "__self__", None)
         if not isinstance(owner, UseApprovals):
@@ -97,8 +96,8 @@ def approval(agent: "RegisteredAgent", tool: "Tool") -> str:
         asks = owner.asks_for(tool.schema.name)
         if asks:
             return "yes"
-        said = "some" if asks is None else said
-    return said
+        needed = "some" if asks is None else needed
+    return needed
 
 
 def _as_data(agent: "RegisteredAgent", tool: "Tool") -> dict[str, Any]:
@@ -115,7 +114,7 @@ def _as_data(agent: "RegisteredAgent", tool: "Tool") -> dict[str, Any]:
 
 
 def tool_lines(agent: "RegisteredAgent", style: "Style") -> Iterator[str]:
-    """A line for each tool."""
+    """Yield a line for each tool."""
     from stepwell.cli.terminal import one_line, table
 
     tools = tuple(_tools(agent))
@@ -143,10 +142,8 @@ def _show_one(agents: "list[RegisteredAgent]", name: str, *, as_json: bool) -> N
     for agent in agents:
         tool = _tools(agent).find(name)
         if tool is not None:
-            told = _as_data(agent, tool)
-            click.echo(document(told if as_json else {**told, "agent": agent.name}))
+            data = _as_data(agent, tool)
+            click.echo(document(data if as_json else {**data, "agent": agent.name}))
             return
     known = sorted({each for agent in agents for each in _tools(agent).names})
-    raise click.UsageError(
-        f"{ToolNotFoundError(name, known)} An application is written module:name."
-    )
+    raise click.UsageError(f"{ToolNotFoundError(name, known)} Write an application as module:name.")

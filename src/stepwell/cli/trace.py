@@ -1,4 +1,4 @@
-"""``stepwell trace``: all that is stored of an execution."""
+"""``stepwell trace``: show everything that is stored of an execution."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.options import configuration, stored_options
+from stepwell.cli.options import configuration, database_options
 
 if TYPE_CHECKING:
     from stepwell.sessions.ports import Store
@@ -16,13 +16,13 @@ _PAGE = 500
 
 @click.command("trace")
 @click.argument("execution", required=False)
-@click.option("--full", is_flag=True, help="Long texts are not clipped.")
+@click.option("--full", is_flag=True, help="Do not clip long texts.")
 @click.option(
     *("--events", "--jsonl", "events"),
     is_flag=True,
-    help="Its envelopes instead, one JSON document per line, as live clients got them.",
+    help="Print the envelopes that live clients received, one JSON document per line.",
 )
-@stored_options
+@database_options
 def command(
     execution: str | None,
     full: bool,
@@ -31,27 +31,27 @@ def command(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """All that an execution did: steps, tools with arguments and results, times, tokens, cost.
+    """Show everything an execution did: steps, tool calls, times, tokens, cost.
 
-    EXECUTION is an id, or how it begins; without it the newest is shown. That of a session
-    (`stepwell sessions`) means its newest execution.
+    EXECUTION is an id or a prefix of one; the default is the newest execution. The id of a session
+    (`stepwell sessions`) stands for its newest execution.
 
     \b
     stepwell trace                      the newest
     stepwell trace 01a1e4ea --full      nothing clipped
     stepwell trace 01a1e4ea --jsonl     the envelopes, for programs
     """
-    from stepwell.cli.stored import read_stored
+    from stepwell.cli.database import read_database
     from stepwell.cli.terminal import document, out_style
     from stepwell.cli.why import trace_of
 
     if events and as_json:
-        raise click.UsageError("--json and --jsonl exclude each other; leave one out.")
+        raise click.UsageError("--json and --jsonl can't be combined.")
     database = configuration(config, db=db).db
     if events:
-        read_stored(database, lambda store: _tell_events(store, execution))
+        read_database(database, lambda store: _print_events(store, execution))
         return
-    trace = read_stored(database, lambda store: trace_of(store, execution))
+    trace = read_database(database, lambda store: trace_of(store, execution))
     if as_json:
         click.echo(document(trace))
         return
@@ -59,18 +59,18 @@ def command(
         click.echo(line)
 
 
-async def _tell_events(store: "Store", given: str | None) -> None:
-    """The envelopes of an execution and of its subagents, in order."""
-    from stepwell.cli.stored import find_execution
+async def _print_events(store: "Store", given: str | None) -> None:
+    """Print the envelopes of an execution and of its subagents, in order."""
+    from stepwell.cli.database import find_execution
     from stepwell.cli.terminal import line_of
-    from stepwell.sessions.log import envelope_of
+    from stepwell.sessions.occurrence import envelope_of
 
     execution = await find_execution(store, given)
     session_id = execution.session_id
     if session_id is None:
         raise click.ClickException(
-            f"execution {execution.id} belongs to {execution.parent_execution_id}; its events are "
-            "told there"
+            f"execution {execution.id} is a subagent of {execution.parent_execution_id}; "
+            "trace that one for its events"
         )
     oldest, _ = await store.read(lambda tx: tx.entry_range(session_id))
     position = oldest - 1
@@ -86,12 +86,12 @@ async def _tell_events(store: "Store", given: str | None) -> None:
 
 
 def _lines(trace: Mapping[str, Any], style: Any, *, full: bool) -> Iterator[str]:
-    from stepwell.cli.step_lines import heading, whole_step
+    from stepwell.cli.step_lines import heading_line, whole_step
     from stepwell.cli.terminal import moment
     from stepwell.cli.why import reason_lines, where_it_stands
 
     execution = trace["execution"]
-    yield heading(trace, style)
+    yield heading_line(trace, style)
     yield style.dim(
         f"began {moment(execution['started_at'])}, ended {moment(execution['completed_at'])} (UTC)"
         f", session {execution['session_id'] or '-'}, attempt {execution['attempt']}"
@@ -125,13 +125,13 @@ def _tree(children: Sequence[Mapping[str, Any]], style: Any, by: str = "  ") -> 
 
 
 def _messages(messages: Sequence[Mapping[str, Any]], style: Any, *, full: bool) -> Iterator[str]:
-    from stepwell.cli.terminal import indented, one_line, shown
+    from stepwell.cli.terminal import indent, one_line, printable
 
     for message in messages:
         at, role = message["created_at"][11:23], message["role"]
         if role in ("user", "assistant"):
             name = style.bold(role.ljust(12))
-            text = shown(message["content"]) if full else one_line(message["content"], 300)
-            yield f"  {style.dim(at)}  {name}  {indented(text, ' ' * 30).strip()}"
+            text = printable(message["content"]) if full else one_line(message["content"], 300)
+            yield f"  {style.dim(at)}  {name}  {indent(text, ' ' * 30).strip()}"
         else:
             yield style.dim(f"  {at}  {role.ljust(12)}  {one_line(message['content'], 120)}")

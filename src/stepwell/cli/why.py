@@ -1,4 +1,4 @@
-"""``stepwell why``: why an execution stopped, and what was decided after each of its steps."""
+"""``stepwell why``: explain why an execution stopped, with the decision after each step."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.options import configuration, stored_options
+from stepwell.cli.options import configuration, database_options
 
 if TYPE_CHECKING:
     from stepwell.sessions.ports import Store
@@ -14,24 +14,26 @@ if TYPE_CHECKING:
 
 @click.command("why")
 @click.argument("execution", required=False)
-@click.option("--all", "all_votes", is_flag=True, help="Every vote of every step, with numbers.")
-@stored_options
+@click.option(
+    "--all", "all_votes", is_flag=True, help="Show every vote of every step, with its numbers."
+)
+@database_options
 def command(
     execution: str | None, all_votes: bool, db: str | None, config: Path | None, as_json: bool
 ) -> None:
-    """Why did it stop?
+    """Explain why an execution stopped.
 
-    EXECUTION is an id, or how it begins; without it the newest execution is explained. That of a
-    session (`stepwell sessions`) means its newest one. The text is the one that the page shows.
+    EXECUTION is an id or a prefix of one; the default is the newest execution. The id of a session
+    (`stepwell sessions`) stands for its newest execution. The page shows the same text.
 
     \b
     stepwell why                 the newest
     stepwell why 01a1e4ea --all  with every vote
     """
-    from stepwell.cli.stored import read_stored
+    from stepwell.cli.database import read_database
     from stepwell.cli.terminal import document, out_style
 
-    trace = read_stored(configuration(config, db=db).db, lambda store: trace_of(store, execution))
+    trace = read_database(configuration(config, db=db).db, lambda store: trace_of(store, execution))
     if as_json:
         click.echo(document(_as_data(trace)))
         return
@@ -40,8 +42,8 @@ def command(
 
 
 async def trace_of(store: "Store", given: str | None) -> Mapping[str, Any]:
-    """The trace as the API gives it."""
-    from stepwell.cli.stored import find_execution
+    """Load the trace of an execution as the API returns it."""
+    from stepwell.cli.database import find_execution
     from stepwell.server.views import trace_view
     from stepwell.sessions.views.reader import Reader
 
@@ -70,9 +72,15 @@ def _as_data(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(trace: Mapping[str, Any], style: Any, *, all_votes: bool) -> Iterator[str]:
-    from stepwell.cli.step_lines import decision_line, heading, outcome_line, step_line, vote_lines
+    from stepwell.cli.step_lines import (
+        decision_line,
+        heading_line,
+        outcome_line,
+        step_line,
+        vote_lines,
+    )
 
-    yield heading(trace, style)
+    yield heading_line(trace, style)
     if (now := where_it_stands(trace)) is not None:
         yield style.warm(now)
     yield ""
@@ -93,25 +101,25 @@ def _lines(trace: Mapping[str, Any], style: Any, *, all_votes: bool) -> Iterator
 
 
 def where_it_stands(trace: Mapping[str, Any]) -> str | None:
-    """In words that an execution is not over, and what it waits for; None if it is over."""
+    """Describe what an unfinished execution waits for; None if it has ended."""
     execution = trace["execution"]
     match execution["status"]:
         case "pending":
-            return "It is not over: it waits for a worker (`stepwell worker`, or `stepwell serve`)."
+            return "Not finished: waiting for a worker (`stepwell worker` or `stepwell serve`)."
         case "running":
             number = len(trace["steps"]) + 1
-            return f"It is still running, in step {number}; what follows is as of now."
+            return f"Still running, in step {number}; this is its current state."
         case "paused":
-            return "It is not over: it waits for a person."
+            return "Not finished: waiting for a person."
         case _:
             return None
 
 
 def reason_lines(trace: Mapping[str, Any], style: Any) -> Iterator[str]:
-    """The text that the page shows, and before the API's way to answer that of the terminal."""
-    from stepwell.cli.terminal import shown
+    """Yield the text that the page shows, with the command that answers in a terminal."""
+    from stepwell.cli.terminal import printable
 
-    lines = shown(trace["stop"]["text"]).splitlines()
+    lines = printable(trace["stop"]["text"]).splitlines()
     execution = trace["execution"]
     if execution["status"] == "paused" and execution["session_id"]:
         again = f"stepwell chat [APP] --session {execution['session_id']}"

@@ -1,4 +1,4 @@
-"""``stepwell worker``: works on executions that servers took in, until it is told to end."""
+"""``stepwell worker``: run executions that servers accepted, until a signal ends it."""
 
 import asyncio
 from pathlib import Path
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 @click.command("worker")
 @configuration_options
-@click.option("--concurrency", type=int, help="Executions at the same time.  [default: 10]")
+@click.option("--concurrency", type=int, help="Executions to run at the same time.  [default: 10]")
 def command(app: str | None, config: Path | None, concurrency: int | None, **options: Any) -> None:
-    """Work on executions.
+    """Run executions for servers on the same database.
 
-    Give it the same APP and database as the servers. Start as many as you like; one that dies is
-    replaced by the others within seconds. Ctrl-C or SIGTERM hands work back at the next step.
+    Give it the same APP and database as the servers. Start any number of workers; the others take
+    over from one that dies within seconds. Ctrl-C or SIGTERM hands work back at the next step.
 
     \b
     stepwell worker my_module:app --db postgresql://agents@localhost/agents --concurrency 20
     """
-    from stepwell.app.loading import load_app
-    from stepwell.cli.starting import run_process, unsigned
+    from stepwell.app.app_loader import load_app
+    from stepwell.cli.process import run_process, with_random_secret
 
     sessions = None if concurrency is None else {"concurrency": concurrency}
     configured = configuration(config, app=app, worker=True, sessions=sessions, **options)
     start_logging(configured.log_level, configured.log_format)
-    run_process(_worked(load_app(unsigned(configured))))
+    run_process(_work(load_app(with_random_secret(configured))))
 
 
-async def _worked(application: "AgentApp") -> None:
+async def _work(application: "AgentApp") -> None:
     from stepwell.app.config import shown_database
-    from stepwell.cli.starting import on_end_signal, started
+    from stepwell.cli.process import on_end_signal, start_application
 
     ended = asyncio.Event()
-    await started(application)
+    await start_application(application)
     async with application.running():
         on_end_signal(ended.set, within=application.config.sessions.shutdown_seconds + 2)
         names = ", ".join(application.agents.names)

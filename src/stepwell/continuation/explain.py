@@ -95,7 +95,7 @@ def shown_number(value: Any) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def explained(outcome: "ContinuationOutcome", status: AgentStatus) -> Explanation:
+def make_explanation(outcome: "ContinuationOutcome", status: AgentStatus) -> Explanation:
     """What decided, the numbers, every other vote, and what to change."""
     decisive = outcome.resolving_evaluation
     return Explanation(

@@ -7,7 +7,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict
 
 from stepwell.continuation.decisions import AgentStatus, ContinuationDecision, StopReason
-from stepwell.continuation.explain import Explanation, explained
+from stepwell.continuation.explain import Explanation, make_explanation
 from stepwell.messages import FinishReason, Kept
 
 AGGREGATE = "aggregate"
@@ -65,14 +65,16 @@ class ContinuationOutcome(Kept, frozen=True, kw_only=True):
     @property
     def status(self) -> AgentStatus:
         """The run's status that follows from this outcome."""
+        if self.stop_reason is None:
+            return AgentStatus.IN_PROGRESS
         return AgentStatus.after(self.stop_reason, was_cut=self.was_cut)
 
     @property
     def was_cut(self) -> bool:
         """Whether the run ended with an answer that a limit or a filter cut off."""
-        decisive = (
-            self.resolving_evaluation if self.stop_reason is StopReason.FINISH_REASON else None
-        )
+        if self.stop_reason is not StopReason.FINISH_REASON:
+            return False
+        decisive = self.resolving_evaluation
         found = None if decisive is None else decisive.context.get("finish_reason")
         return found in tuple(FinishReason) and FinishReason(found).cuts
 
@@ -116,13 +118,13 @@ class ContinuationOutcome(Kept, frozen=True, kw_only=True):
 
     def explanation(self, status: AgentStatus | None = None) -> Explanation:
         """The parts of that text, for a page."""
-        return explained(self, status or self.status)
+        return make_explanation(self, status or self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data, also with the derived ``should_continue``."""
         votes = [to_builtins(asdict(vote)) for vote in self.evaluations]
-        told = {**to_builtins(asdict(self)), "evaluations": votes}
-        return {"should_continue": self.should_continue, **told}
+        fields = {**to_builtins(asdict(self)), "evaluations": votes}
+        return {"should_continue": self.should_continue, **fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContinuationOutcome":

@@ -15,7 +15,7 @@ from stepwell.errors import ConfigurationError, StepwellError
 
 
 class StopSignal(Struct, frozen=True, kw_only=True):
-    """A wish to end the run, with its reason, its words and its source.
+    """A request to end the run, with its reason, text and source.
 
     >>> StopSignal.user_requested().reason
     <StopReason.USER_REQUESTED: 'user_requested'>
@@ -70,7 +70,7 @@ class StopSignal(Struct, frozen=True, kw_only=True):
 
 
 class ContinueRequest(Struct, frozen=True, kw_only=True):
-    """A wish for one more step. It consumes the stop signals whose sources it names.
+    """A request for one more step. It consumes the stop signals whose sources it names.
 
     It never consumes an error, a cancellation or a hard limit.
     """

@@ -1,7 +1,7 @@
 """Criteria that look at the newest step: its finish reason, its tool calls, its text."""
 
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 
 from stepwell.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from stepwell.errors import ConfigurationError
@@ -21,31 +21,41 @@ class FinishReasonCheck:
             self._stop_on = tuple(FinishReason(reason) for reason in stop_on)
         except ValueError as error:
             raise ConfigurationError(f"{error}; known: {', '.join(FinishReason)}") from None
-        # A vote depends on the reason alone, so a run shares one vote for all steps that gave it.
-        self._votes = {found: self._vote(found) for found in (None, *FinishReason)}
+        self._votes = _finish_votes(self._stop_on)
 
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Forbid if the newest step ended for a listed reason."""
         step = state.current_step
         return self._votes[None if step is None else step.finish_reason]
 
-    def _vote(self, found: FinishReason | None) -> ContinuationEvaluation:
-        stops = found is not None and found in self._stop_on
-        if found is None:
-            reason = "no finish reason yet"
-        elif stops:
-            reason = f"finish reason {found} is on the stop list"
-        else:
-            reason = f"finish reason {found} does not stop the run"
-        if stops and found is not None and found.cuts:
-            reason += "; the answer was cut off"
-        return ContinuationEvaluation(
-            criterion="FinishReasonCheck",
-            decision=ContinuationDecision.FORBID if stops else ContinuationDecision.ALLOW,
-            reason=reason,
-            context={"finish_reason": found, "stop_on": [str(word) for word in self._stop_on]},
-            stop_reason=StopReason.FINISH_REASON if stops else None,
-        )
+
+@lru_cache(maxsize=64)
+def _finish_votes(
+    stop_on: tuple[FinishReason, ...],
+) -> Mapping[FinishReason | None, ContinuationEvaluation]:
+    """One vote per finish reason, shared by all steps and agents with that list."""
+    return {found: _finish_vote(found, stop_on) for found in (None, *FinishReason)}
+
+
+def _finish_vote(
+    found: FinishReason | None, stop_on: tuple[FinishReason, ...]
+) -> ContinuationEvaluation:
+    stops = found is not None and found in stop_on
+    if found is None:
+        reason = "no finish reason yet"
+    elif stops:
+        reason = f"finish reason {found} is on the stop list"
+    else:
+        reason = f"finish reason {found} does not stop the run"
+    if stops and found is not None and found.cuts:
+        reason += "; the answer was cut off"
+    return ContinuationEvaluation(
+        criterion="FinishReasonCheck",
+        decision=ContinuationDecision.FORBID if stops else ContinuationDecision.ALLOW,
+        reason=reason,
+        context={"finish_reason": found, "stop_on": [str(word) for word in stop_on]},
+        stop_reason=StopReason.FINISH_REASON if stops else None,
+    )
 
 
 class ToolCallPresenceCheck:

@@ -1,7 +1,7 @@
 """Criteria: pure functions of a state that vote, and the list that asks them all."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -49,15 +49,19 @@ class ContinuationCriteria:
 
     def __init__(self, *criteria: "Criterion | ContinuationCriteria") -> None:
         self.criteria: tuple[Criterion, ...] = tuple(_flat(criteria))
-        self._limits = tuple(c for c in self.criteria if isinstance(c, Limit))
+        # Looked up by hand: isinstance with a protocol took more than half of building an agent.
+        limits = {place: c for place, c in enumerate(self.criteria) if hasattr(c, "is_reached")}
+        self._limit_places = frozenset(limits)
+        self._limits_to_recheck = tuple(
+            cast("Limit", limit)
+            for limit in limits.values()
+            if not getattr(limit, "changes_only_in_steps", False)
+        )
         self.has_own = any(
             isinstance(c, _Function) or not type(c).__module__.startswith("stepwell.")
             for c in self.criteria
         )
         """Whether there are criteria that Stepwell does not bring along."""
-        self._limit_places = {
-            place for place, c in enumerate(self.criteria) if isinstance(c, Limit)
-        }
 
     @classmethod
     def from_(cls, *criteria: "Criterion | ContinuationCriteria") -> "ContinuationCriteria":
@@ -80,7 +84,13 @@ class ContinuationCriteria:
 
     def evaluate(self, state: AgentState) -> ContinuationOutcome:
         """Ask every criterion, add the signals raised in the state, and resolve."""
-        return self.resolve(state, [_proper(c.evaluate(state), c) for c in self.criteria])
+        votes: list[ContinuationEvaluation] = []
+        for criterion in self.criteria:
+            vote = criterion.evaluate(state)
+            if self.has_own or type(vote) is not ContinuationEvaluation:
+                vote = _proper(vote, criterion)
+            votes.append(vote)
+        return self.resolve(state, votes)
 
     def can_continue(self, state: AgentState) -> bool:
         """Whether the run goes on."""
@@ -90,9 +100,13 @@ class ContinuationCriteria:
         """The decision all votes add up to."""
         return self.evaluate(state).decision
 
-    def limit_is_reached(self, state: AgentState) -> bool:
-        """Whether any limit forbids another step; cheap enough to ask before each."""
-        return any(limit.is_reached(state) for limit in self._limits)
+    def is_limit_reached(self, state: AgentState) -> bool:
+        """Return whether a limit was reached since the last step was recorded. Limits whose amount
+        only changes in steps voted then and are not asked again."""
+        for limit in self._limits_to_recheck:  # noqa: SIM110 - runs before each step
+            if limit.is_reached(state):
+                return True
+        return False
 
     def resolve(
         self, state: AgentState, votes: list[ContinuationEvaluation]

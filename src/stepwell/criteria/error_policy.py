@@ -87,8 +87,9 @@ class AgentErrorContextResolver:
     def resolve(self, state: AgentState) -> ErrorContext:
         """The facts about the newest step."""
         step = state.current_step
-        errors = () if step is None else step.errors
-        judged = tuple([e for e in errors if e.hook_name is None]) if errors else ()
+        if step is None or not step.has_errors:
+            return _NO_ERRORS
+        judged = tuple([e for e in step.errors if e.hook_name is None])
         if not judged:
             return _NO_ERRORS
         return ErrorContext(
@@ -118,7 +119,7 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_integer(self.max_retries, "max_retries", least=0)
         for error_type in ErrorType:
-            _known(ErrorHandling, getattr(self, _field(error_type)))
+            _parse_word(ErrorHandling, getattr(self, _field(error_type)))
 
     @classmethod
     def stop_on_any_error(cls) -> "ErrorPolicy":
@@ -169,8 +170,8 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         self, error_type: ErrorType | str, handling: ErrorHandling | str
     ) -> "ErrorPolicy":
         """The same policy with another handling for one kind of error."""
-        field = _field(_known(ErrorType, error_type))
-        return replace(self, **{field: _known(ErrorHandling, handling)})
+        field = _field(_parse_word(ErrorType, error_type))
+        return replace(self, **{field: _parse_word(ErrorHandling, handling)})
 
     def with_tool_error_handling(self, handling: ErrorHandling | str) -> "ErrorPolicy":
         """The same policy with another handling for tool errors."""
@@ -291,7 +292,7 @@ _HOPELESS_HINTS: dict[str, str] = {
 }
 
 
-def _known(words: type[Word], word: str) -> Word:
+def _parse_word(words: type[Word], word: str) -> Word:
     try:
         return words(word)
     except ValueError:

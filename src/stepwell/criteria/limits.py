@@ -29,22 +29,28 @@ class _Limit:
     """What the two numbers are called in the vote's context."""
     stop_reason: StopReason
     hint: str
+    runs_on_clock = False
+    """Whether the amount grows while no step runs."""
     default: float | None = None
     """What an agent has that was given no number; the hint then says so."""
 
     def __init__(self, maximum: float, counter: Counter | None = None) -> None:
         self.maximum = maximum
         self.current: Counter = counter or self.count
+        self.changes_only_in_steps = counter is None and not self.runs_on_clock
+        """Whether a vote after a step still holds before the next one."""
         self._name = type(self).__name__
         self._of_maximum = self._of(maximum)
 
     def is_reached(self, state: AgentState) -> bool:
         """Whether the budget is used up."""
-        return self.current(state) >= self.allowed(state)
+        return self.current(state) >= self.maximum_for(state)
 
     def evaluate(self, state: AgentState) -> ContinuationEvaluation:
         """Forbid once the counted amount has reached the maximum."""
-        current, maximum = self.current(state), self.allowed(state)
+        execution, current, maximum = state.execution, self.current(state), self.maximum
+        if execution is not None and execution.granted is not NOTHING:
+            maximum = self.maximum_for(state)
         reached = current >= maximum
         of_maximum = self._of_maximum if maximum == self.maximum else self._of(maximum)
         return ContinuationEvaluation(
@@ -64,7 +70,7 @@ class _Limit:
     def _of(self, maximum: float) -> str:
         return f" of {maximum:.12g} {self.unit} used"
 
-    def allowed(self, state: AgentState) -> float:
+    def maximum_for(self, state: AgentState) -> float:
         """The maximum with what was granted to this execution."""
         execution = state.execution
         if execution is None or execution.granted is NOTHING:
@@ -137,11 +143,12 @@ class CostLimit(_Limit):
 class ExecutionTimeLimit(_Limit):
     """At most so many seconds since the run began, by a monotonic clock.
 
-    A state that was created days ago does not count: each run starts the clock anew.
+    A state that was created days ago does not count: each run restarts the clock.
     """
 
     kind = "seconds"
     unit = "seconds"
+    runs_on_clock = True
     default = DEFAULT_TIMEOUT
     digits = ".3f"
     stop_reason = StopReason.TIME_LIMIT

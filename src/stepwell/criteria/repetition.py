@@ -18,8 +18,8 @@ _QUIET = ContinuationEvaluation(
 class RepeatedCallCheck:
     """Stops at the Nth identical call in a row that had an identical result.
 
-    A call that failed or waited for a person, another call, and a message of the user begin the
-    count anew. ``counts`` says of a tool's name whether its calls are looked at; agents look at
+    A call that failed or waited for a person, another call, and a message of the user reset
+    the count. ``counts`` says of a tool's name whether its calls are looked at; agents look at
     tools with external effects whose arguments are not secret.
 
     >>> RepeatedCallCheck(8).evaluate(AgentState.empty()).reason

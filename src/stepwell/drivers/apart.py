@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from stepwell.models import Model, ModelRequest, ModelResponse
 from stepwell.state import AgentState, Budget
-from stepwell.tools.asking import asked
-from stepwell.tools.llm_query import bounded
+from stepwell.tools.llm_query import bound_settings
+from stepwell.tools.side_turn import ask_model
 
 
 async def ask_apart(
@@ -25,10 +25,10 @@ async def ask_apart(
     left = state.budget_left if left is None else left
     request = replace(
         request,
-        settings=bounded(request.settings, left),
+        settings=bound_settings(request.settings, left),
         seconds_left=left.capped_by(Budget(seconds=within)).seconds,
     )
-    return await asked(model, request, state, within=within)
+    return await ask_model(model, request, state, within=within)
 
 
 def between_tags(name: str, text: str) -> str:

@@ -26,11 +26,11 @@ from stepwell.models import (
     ThinkingDelta,
     UsageReport,
 )
-from stepwell.models.attempts import close, incomplete, name_of, parts_of
-from stepwell.models.soundness import sound
-from stepwell.models.turn import ModelTurn
+from stepwell.models.attempts import close, incomplete_stream, name_of, parts_of
+from stepwell.models.model import ModelTurn
+from stepwell.models.response import check_response
 from stepwell.models.turn_retries import TurnRetries, retries_itself
-from stepwell.scope import refuse_in_replay
+from stepwell.scope import RunScope, refuse_in_replay
 from stepwell.state import AgentState
 
 
@@ -46,6 +46,8 @@ class Inference:
         self._model = model
         self.model_name = name_of(model)
         self._hooks = hooks or HookStack()
+        self._has_before = self._hooks.has(HookTrigger.BEFORE_INFERENCE)
+        self._has_after = self._hooks.has(HookTrigger.AFTER_INFERENCE)
 
     async def ask(
         self, state: AgentState, request: ModelRequest, *, turn: int = 1, shows_text: bool = True
@@ -55,10 +57,27 @@ class Inference:
         ``turn`` counts the turns of one step, so that each has an inference id of its own. Without
         ``shows_text`` the answer is not streamed, since its text is not meant for the reader.
         """
-        state, request, given = await self._prepared(state, request, turn)
+        given: ModelResponse | None = None
+        scope = state.scope
+        if self._has_before:
+            answer = await self._hooks.run(
+                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request),
+                scope,
+            )
+            state, request, given = answer.state, answer.request or request, answer.response
+        emitter = scope.emitter
+        if emitter.is_heard:
+            emitter.emit(
+                InferenceRequestStarted,
+                inference_id=inference_id(state, turn),
+                step_number=state.step_number,
+                model=request.settings.model or self.model_name,
+                message_count=len(request.messages),
+                tool_count=len(request.tools),
+            )
         if given is None:
-            return state, await self._answered(state, request, turn, shows_text)
-        response = sound(given, "a before_inference hook")
+            return state, await self._request_answer(state, request, turn, shows_text)
+        response = check_response(given, "a before_inference hook")
         if shows_text and not repeats_arguments(response.text, response):
             tell_text(response.text, state)
         return state, response
@@ -69,61 +88,68 @@ class Inference:
         response: ModelResponse,
         *,
         turn: int = 1,
-        told: "Callable[[ModelResponse], str]" = text_of_response,
+        shown_text: "Callable[[ModelResponse], str]" = text_of_response,
     ) -> tuple[AgentState, ModelResponse]:
-        """What the after-inference hooks made of the response. ``told`` is what the event may say
-        of its text, which may hold secret arguments."""
-        if self._hooks.has(HookTrigger.AFTER_INFERENCE):
+        """Return the response after the after-inference hooks. ``shown_text`` is the text for the
+        event, because the response may hold secret arguments."""
+        scope = state.scope
+        if self._has_after:
             answer = await self._hooks.run(
                 HookContext(trigger=HookTrigger.AFTER_INFERENCE, state=state, response=response),
-                state.scope,
+                scope,
             )
             state, response = answer.state, answer.response or response
-        emitter = state.scope.emitter
+        emitter = scope.emitter
         if emitter.is_heard:
             emitter.emit(
                 InferenceResponseReceived,
                 inference_id=inference_id(state, turn),
                 step_number=state.step_number,
                 model=response.model or self.model_name,
-                text=told(response),
+                text=shown_text(response),
                 tool_call_count=len(response.tool_calls),
                 finish_reason=response.finish_reason,
                 usage=response.usage,
             )
         return state, response
 
-    async def _prepared(
-        self, state: AgentState, request: ModelRequest, turn: int
-    ) -> tuple[AgentState, ModelRequest, ModelResponse | None]:
-        given: ModelResponse | None = None
-        if self._hooks.has(HookTrigger.BEFORE_INFERENCE):
-            answer = await self._hooks.run(
-                HookContext(trigger=HookTrigger.BEFORE_INFERENCE, state=state, request=request),
-                state.scope,
-            )
-            state, request, given = answer.state, answer.request or request, answer.response
-        emitter = state.scope.emitter
-        if emitter.is_heard:
-            emitter.emit(
-                InferenceRequestStarted,
-                inference_id=inference_id(state, turn),
-                step_number=state.step_number,
-                model=request.settings.model or self.model_name,
-                message_count=len(request.messages),
-                tool_count=len(request.tools),
-            )
-        return state, request, given
-
-    async def _answered(
+    async def _request_answer(
         self, state: AgentState, request: ModelRequest, turn: int, shows_text: bool
     ) -> ModelResponse:
-        """Ask, and ask again after a fault that passes. What ends the run ends the turn: then
+        """Ask the model; a fault that passes is retried. What ends the run ends the turn: then
         ``CutTurn`` has what had arrived."""
         scope = state.scope
         refuse_in_replay(self.model_name)
-        if scope.signal is not None:
-            raise AgentStop(scope.signal, state=state)
+        if (signal := scope.signal) is not None:
+            raise AgentStop(signal, state=state)
+        arrived: _Arrived | None = None
+        if shows_text and scope.emitter.hears(StreamEventReceived):
+            arrived = _Arrived(state, request)
+        try:
+            left = scope.seconds_left
+            wanted = request if left is None else replace(request, seconds_left=left)
+            return await self._attempt(scope, wanted, arrived)
+        except ModelError as error:
+            return await self._retry(state, request, turn, arrived, error)
+        except AgentStop as stop:
+            raise self._cut_turn(stop, state, arrived) from stop
+
+    def _cut_turn(
+        self, stop: AgentStop, state: AgentState, arrived: "_Arrived | None"
+    ) -> "CutTurn":
+        response = None if arrived is None else arrived.so_far(self.model_name)
+        return CutTurn(stop.signal, state=state, response=response)
+
+    async def _retry(
+        self,
+        state: AgentState,
+        request: ModelRequest,
+        turn: int,
+        arrived: "_Arrived | None",
+        error: ModelError,
+    ) -> ModelResponse:
+        """Ask again after a first attempt that failed so, as often as the fault allows it."""
+        scope, first = state.scope, [error]
         retries = TurnRetries(
             self.model_name,
             scope,
@@ -131,36 +157,38 @@ class Inference:
             step_number=state.step_number,
             inference_id=inference_id(state, turn),
         )
-        arrived = _Arrived(state, request, retries)
 
         async def ask(seconds_left: float | None) -> ModelResponse:
             wanted = request
             if seconds_left is not None:
                 wanted = replace(request, seconds_left=seconds_left)
-            return await self._attempt(state, wanted, arrived if shows_text else None)
+            try:
+                if first:
+                    raise first.pop()
+                return await self._attempt(scope, wanted, arrived)
+            finally:
+                retries.is_final = arrived is not None and arrived.is_final
 
         try:
             return await retries.run(ask)
         except AgentStop as stop:
-            raise CutTurn(
-                stop.signal, state=state, response=arrived.so_far(self.model_name)
-            ) from stop
+            raise self._cut_turn(stop, state, arrived) from stop
 
     async def _attempt(
-        self, state: AgentState, request: ModelRequest, arrived: "_Arrived | None"
+        self, scope: RunScope, request: ModelRequest, arrived: "_Arrived | None"
     ) -> ModelResponse:
-        scope, name = state.scope, self.model_name
+        name = self.model_name
         response: ModelResponse | None = None
         watched = None if scope.watch is None else ModelTurn(name, request, is_of_step=True)
         with scope.guard(around=watched) as guard:
             try:
-                if arrived is not None and scope.emitter.hears(StreamEventReceived):
-                    streamed = arrived
+                if arrived is not None:
                     response = await guard.call(
-                        lambda: self._streamed(request, streamed), f"model {name}"
+                        lambda: self._stream(request, arrived), f"model {name}"
                     )
                 else:
-                    response = await guard.call(lambda: self._whole(request), f"model {name}")
+                    answer = await guard.call(lambda: self._model.respond(request), f"model {name}")
+                    response = check_response(answer, name)
                 if watched is not None:
                     watched.response = response
             except asyncio.CancelledError as error:
@@ -173,21 +201,18 @@ class Inference:
             raise DriverError(f"the call to {name} gave no response")
         return response
 
-    async def _whole(self, request: ModelRequest) -> ModelResponse:
-        return sound(await self._model.respond(request), self.model_name)
-
-    async def _streamed(self, request: ModelRequest, arrived: "_Arrived") -> ModelResponse:
+    async def _stream(self, request: ModelRequest, arrived: "_Arrived") -> ModelResponse:
         parts = parts_of(self._model, request)
         try:
             async for part in parts:
                 if isinstance(part, ResponseEnd):
-                    response = sound(part.response, self.model_name)
+                    response = check_response(part.response, self.model_name)
                     arrived.chunks.end(response)
                     return response
                 arrived.add(part)
         finally:
             await close(parts)
-        raise incomplete(self.model_name)
+        raise incomplete_stream(self.model_name)
 
 
 class CutTurn(AgentStop):
@@ -203,10 +228,11 @@ class CutTurn(AgentStop):
 class _Arrived:
     """What has arrived of a streamed turn."""
 
-    def __init__(self, state: AgentState, request: ModelRequest, retries: TurnRetries) -> None:
+    def __init__(self, state: AgentState, request: ModelRequest) -> None:
         self.chunks = _Chunks(state, holds_json=bool(request.tools))
         self._state = state
-        self._retries = retries
+        self.is_final = False
+        """Whether a part was shown, so that the turn can't be asked again."""
         self._report: UsageReport | None = None
 
     def add(self, part: StreamPart) -> None:
@@ -215,7 +241,7 @@ class _Arrived:
             return
         if isinstance(part, TextDelta | ThinkingDelta) and not part.text:
             return
-        self._retries.is_final = True
+        self.is_final = True
         match part:
             case TextDelta():
                 self.chunks.add(part.text)
@@ -249,7 +275,7 @@ class _Chunks:
         self._is_json: bool | None = None if holds_json else False
         self._held: list[str] = []
         self.shown: list[str] = []
-        """The pieces that were told."""
+        """The pieces that were emitted."""
 
     def add(self, text: str) -> None:
         if self._is_json is None and (begun := text.lstrip()):

@@ -5,7 +5,6 @@ step like any other. The model is sent plain text only; the state keeps ordinary
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from stepwell.drivers.react_decision import (
     ReActDecision,
     Unusable,
     decision_format,
-    explained,
+    format_instruction,
     read_decision,
 )
 from stepwell.drivers.react_turns import Turns, tell_thoughts
@@ -47,7 +46,8 @@ from stepwell.models import (
 )
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, ErrorInfo, ToolOutcome
-from stepwell.tools import ToolBatch, ToolExecutor
+from stepwell.state.given_state import state_of
+from stepwell.tools import ToolBatch, ToolExecutor, Tools
 
 DEFAULT_EXTRACTION_RETRIES = 2
 DECIDE_TO_ANSWER = "Decide for the final answer now."
@@ -96,6 +96,7 @@ class ReActDriver:
         self._settings = _without_tool_settings(settings)
         self._max_extraction_retries = max_extraction_retries
         self._final_via_inference = final_via_inference
+        self._starts: dict[tuple[str, ...], CachedContext] = {}
 
     def bound_to(
         self,
@@ -126,7 +127,7 @@ class ReActDriver:
         """One decision, and the tool call or the answer it leads to."""
         turns = Turns(self._inference, state, tells_text=not self._executor.tools.have_secrets)
         try:
-            decision = await self._decided(turns)
+            decision = await self._decide(turns)
         except (AgentStop, HookError) as stop:
             if isinstance(stop, CutTurn) and stop.response is not None:
                 turns.keep_cut(stop.response)
@@ -136,15 +137,15 @@ class ReActDriver:
         except (StepwellError, OSError) as error:
             if not turns.count:
                 raise
-            return turns.state.with_current_step(turns.failed(error))
+            return turns.state.with_current_step(turns.failed_step(error))
         calls = _calls(decision, turns.state)
         batch = await self._run(calls, turns.state) if calls else ToolBatch(state=turns.state)
-        return batch.state.with_current_step(turns.step(decision, self._shown(calls), batch))
+        return batch.state.with_current_step(turns.step(decision, self._redact(calls), batch))
 
     # Asking
 
-    async def _decided(self, turns: Turns) -> ReActDecision:
-        """What the model decided, with its answer if it has one; told to whoever listens."""
+    async def _decide(self, turns: Turns) -> ReActDecision:
+        """What the model decided, with its answer if it has one; emitted to listeners."""
         decision = turns.decision = await self._first_usable(turns)
         tell_thoughts(decision, turns)
         if decision.call is not None:
@@ -161,11 +162,11 @@ class ReActDriver:
         complaint = ""
         for _ in range(self._max_extraction_retries + 1):
             wraps_up = is_wrapping_up(turns.state)
-            told = (DECIDE_TO_ANSWER if wraps_up else "", _asking_again(complaint))
-            form = self._final_format if wraps_up else self._format
-            request = self._request(turns.state, form, _instruction(turns.state, *told))
+            texts = (DECIDE_TO_ANSWER if wraps_up else "", _asking_again(complaint))
+            form = self._format(() if wraps_up else self._visible(turns.state).names)
+            request = self._request(turns.state, form, _instruction(turns.state, *texts))
             response = await turns.ask(request, shows_text=False)
-            decision = self._read(response)
+            decision = self._read(response, turns.state)
             if isinstance(decision, ReActDecision):
                 return decision
             complaint = decision.problem
@@ -179,10 +180,15 @@ class ReActDriver:
             error_type=ErrorType.VALIDATION,
         )
 
-    def _read(self, response: ModelResponse) -> ReActDecision | Unusable:
+    def _read(self, response: ModelResponse, state: AgentState) -> ReActDecision | Unusable:
         return read_decision(
-            response.text, self._executor.tools.names, needs_answer=not self._final_via_inference
+            response.text,
+            self._visible(state).names,
+            needs_answer=not self._final_via_inference,
         )
+
+    def _visible(self, state: AgentState) -> Tools:
+        return self._executor.tools.visible_to(state.context)
 
     def _request(
         self,
@@ -192,32 +198,28 @@ class ReActDriver:
     ) -> ModelRequest:
         return ModelRequest(
             messages=PlainMessages(state.messages),
-            context=self._start_of_prompt,
+            context=self._start_of_prompt(self._visible(state)),
             response_format=form,
             instruction=instruction,
             settings=self._settings,
         )
 
-    @cached_property
-    def _start_of_prompt(self) -> CachedContext:
-        """The same for every turn, so that a provider's prompt cache hits."""
-        given = self._context.response_format
-        instruction = explained(
-            self._executor.tools.schemas,
-            needs_answer=not self._final_via_inference,
-            answer_format=None if given is None else ResponseFormat.of(given),
-        )
-        return CachedContext(messages=(*PlainMessages(self._context.messages), instruction))
+    def _start_of_prompt(self, tools: Tools) -> CachedContext:
+        """The same for every turn with these tools, so that a provider's prompt cache hits."""
+        start = self._starts.get(tools.names)
+        if start is None:
+            given = self._context.response_format
+            instruction = format_instruction(
+                tools.schemas,
+                needs_answer=not self._final_via_inference,
+                answer_format=None if given is None else ResponseFormat.of(given),
+            )
+            start = CachedContext(messages=(*PlainMessages(self._context.messages), instruction))
+            self._starts[tools.names] = start
+        return start
 
-    @cached_property
-    def _format(self) -> ResponseFormat:
-        return decision_format(
-            self._executor.tools.names, needs_answer=not self._final_via_inference
-        )
-
-    @cached_property
-    def _final_format(self) -> ResponseFormat:
-        return decision_format((), needs_answer=not self._final_via_inference)
+    def _format(self, names: tuple[str, ...]) -> ResponseFormat:
+        return decision_format(names, needs_answer=not self._final_via_inference)
 
     # Acting
 
@@ -233,17 +235,17 @@ class ReActDriver:
         failure = ErrorInfo.from_exception(error, ErrorType.TOOL, tool_name=error.name)
         return replace(batch, failures=(*batch.failures, failure))
 
-    def _shown(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-        return tuple([self._executor.tools.shown(call) for call in calls])
+    def _redact(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        return tuple([self._executor.tools.redact_call(call) for call in calls])
 
     def _cut_short(self, turns: Turns, stop: AgentStop | HookError) -> AgentStop:
         """The run ends between or after turns: what was said and paid is kept."""
         signal = stop.signal if isinstance(stop, AgentStop) else signal_of(stop)
-        state = stop.state if isinstance(stop.state, AgentState) else turns.state
+        state = state_of(stop.state) or turns.state
         decision = self._unfinished(turns)
         calls = _calls(decision, state)
         batch = self._executor.skip(calls, state, signal)
-        step = turns.step(decision, self._shown(calls), batch)
+        step = turns.step(decision, self._redact(calls), batch)
         if isinstance(stop, HookError):
             failure = ErrorInfo.from_exception(stop, ErrorType.UNKNOWN)
             step = replace(step, failures=(failure,))
@@ -257,7 +259,7 @@ class ReActDriver:
             return ReActDecision()
         if turns.decision is not None:
             return replace(turns.decision, answer=turns.last.text)
-        decision = self._read(turns.last)
+        decision = self._read(turns.last, turns.state)
         return decision if isinstance(decision, ReActDecision) else ReActDecision()
 
 
@@ -281,9 +283,9 @@ def _calls(decision: ReActDecision, state: AgentState) -> tuple[ToolCall, ...]:
     return () if decision.call is None else with_usable_ids((decision.call,), state)
 
 
-def _instruction(state: AgentState, *told: str) -> Message | None:
+def _instruction(state: AgentState, *texts: str) -> Message | None:
     """Said for one turn only; that the run ends, if it does, first."""
-    lines = [WRAP_UP.text, *told] if is_wrapping_up(state) else told
+    lines = [WRAP_UP.text, *texts] if is_wrapping_up(state) else texts
     text = "\n".join(line for line in lines if line)
     return Message.system(text, id="react:now") if text else None
 

@@ -48,7 +48,7 @@ def read_decision(
         return found
     thought = found.get("thought") or ""
     if not isinstance(thought, str):
-        return Unusable(f'field "thought" must be text, got {_shown(thought)}')
+        return Unusable(f'field "thought" must be text, got {_quote(thought)}')
     match found.get("type"):
         case "call_tool":
             return _call(found, thought, tools)
@@ -56,16 +56,16 @@ def read_decision(
             return _answer(found, thought, needs_answer)
         case other:
             words = f'"{CALL_TOOL}" or "{FINAL_ANSWER}"'
-            return Unusable(f'field "type" must be {words}, got {_shown(other)}')
+            return Unusable(f'field "type" must be {words}, got {_quote(other)}')
 
 
 def _call(found: Mapping[str, Any], thought: str, tools: Sequence[str]) -> ReActDecision | Unusable:
     tool = found.get("tool")
     if not isinstance(tool, str) or not tool.strip():
         known = ", ".join(tools) or "(none)"
-        return Unusable(f'field "tool" must name a tool, got {_shown(tool)}; tools: {known}')
+        return Unusable(f'field "tool" must name a tool, got {_quote(tool)}; tools: {known}')
     given: Any = found.get("args")
-    arguments = _decoded(given) if isinstance(given, str) else given
+    arguments = _decode(given) if isinstance(given, str) else given
     if arguments is None or arguments == "":
         arguments = {}
     malformed = None if isinstance(arguments, dict) else _json(given)
@@ -86,22 +86,22 @@ def _answer(found: Mapping[str, Any], thought: str, needs_answer: bool) -> ReAct
     if is_number or (answer and isinstance(answer, dict | list)):  # many forget to quote it
         answer = _json(answer)
     if not isinstance(answer, str) or not answer.strip():
-        return Unusable(f'field "answer" must be text that is not empty, got {_shown(answer)}')
+        return Unusable(f'field "answer" must be text that is not empty, got {_quote(answer)}')
     return ReActDecision(thought=thought, answer=answer)
 
 
 def _json_object(text: str) -> "dict[str, Any] | Unusable":
     if not text.strip():
         return Unusable("the reply is empty")
-    found = _decoded(text)
+    found = _decode(text)
     if not isinstance(found, dict):
-        found = _decoded(text[text.find("{") : text.rfind("}") + 1])
+        found = _decode(text[text.find("{") : text.rfind("}") + 1])
     if not isinstance(found, dict):
         return Unusable(f"the reply is not a JSON object: {text.strip():.{SHOWN_OF_A_REPLY}}")
     return cast("dict[str, Any]", found)
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     """The JSON value in a text; the text itself if there is none."""
     try:
         return json.decode(text)
@@ -109,7 +109,7 @@ def _decoded(text: str) -> Any:
         return text
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     return f"{_json(value):.{SHOWN_OF_A_REPLY}}"
 
 
@@ -147,7 +147,7 @@ def decision_format(tools: Sequence[str], *, needs_answer: bool = True) -> Respo
     return ResponseFormat(schema=schema, name="decision", strict=False)
 
 
-def explained(
+def format_instruction(
     tools: Sequence[ToolSchema], *, needs_answer: bool, answer_format: ResponseFormat | None
 ) -> Message:
     """The instruction that tells a model how to decide, and what tools there are."""
@@ -160,7 +160,7 @@ def explained(
         call: dict[str, Any] = {"thought": "...", "type": CALL_TOOL, "tool": "<name>", "args": {}}
         lines += [
             f"To call one tool: {_json(call)}, with args that fit the tool's schema.",
-            "You are then told its result in a message that begins with Observation. If it begins "
+            "You then get its result in a message that begins with Observation. If it begins "
             "with ERROR, correct the call or do without it. Never make up an observation.",
         ]
     if needs_answer:

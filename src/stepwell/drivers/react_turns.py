@@ -51,7 +51,7 @@ class Turns:
         self.count, self.last = turn, response
         try:
             self.state, self.last = await self._inference.receive(
-                self.state, response, turn=turn, told=self._told
+                self.state, response, turn=turn, shown_text=self._shown_text
             )
         finally:
             self._usage += self.last.usage
@@ -65,10 +65,10 @@ class Turns:
         self._usage += response.usage
         self._cost += response.cost
 
-    def _told(self, response: ModelResponse) -> str:
+    def _shown_text(self, response: ModelResponse) -> str:
         return response.text if self.tells_text else ""
 
-    def failed(self, error: Exception) -> AgentStep:
+    def failed_step(self, error: Exception) -> AgentStep:
         """The step as an error, with what the turns before it spent."""
         step = AgentStep.failed(error)
         return replace(

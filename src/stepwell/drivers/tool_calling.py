@@ -32,6 +32,7 @@ from stepwell.models import (
 )
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.state import AgentState, AgentStep, ErrorInfo, ToolExecution
+from stepwell.state.given_state import state_of
 from stepwell.tools import ToolBatch, ToolExecutor
 
 WRAP_UP = Message.system(
@@ -110,15 +111,17 @@ class ToolCallingDriver:
             raise AgentStop(cut.signal, state=self._with_cut_step(cut.state, cut.response)) from cut
         if not tells_text:  # what is said before a call may hold its secret
             response = self._without_secrets(response)
-            tell_text(self._told(response), state)
+            tell_text(self._shown_text(response), state)
         try:
-            state, response = await self._inference.receive(state, response, told=self._told)
+            state, response = await self._inference.receive(
+                state, response, shown_text=self._shown_text
+            )
         except (AgentStop, HookError) as stop:
             raise self._cut_short(state, response, stop) from stop
         calls = with_usable_ids(response.tool_calls, state)
         if not calls:
             batch = ToolBatch(state=state)
-        elif is_wrapping_up(state):
+        elif state.execution is not None and state.execution.wrapping_up:
             batch = self._executor.refuse(calls, state, "no tool can be called any more")
         else:
             cut = cut_note(response, self._settings.max_tokens)
@@ -126,11 +129,12 @@ class ToolCallingDriver:
         return batch.state.with_current_step(self._step(batch, response, calls))
 
     def _request(self, state: AgentState) -> ModelRequest:
-        wraps_up = is_wrapping_up(state)
+        execution = state.execution
+        wraps_up = execution is not None and execution.wrapping_up
         return ModelRequest(
             messages=state.messages,
             context=self._context,
-            tools=() if wraps_up else self._executor.tools.schemas,
+            tools=() if wraps_up else self._executor.tools.visible_to(state.context).schemas,
             response_format=self._context.response_format,
             instruction=WRAP_UP if wraps_up else instruction_after(state),
             settings=self._settings,
@@ -138,34 +142,38 @@ class ToolCallingDriver:
 
     def _without_secrets(self, response: ModelResponse) -> ModelResponse:
         """Thinking that tells a secret is let go: it is signed as a whole."""
-        calls, clean = response.tool_calls, self._executor.without_secrets
+        calls, clean = response.tool_calls, self._executor.redact_text
         thinking = tuple(it for it in response.thinking if clean(it.text, calls) == it.text)
         if self._hides_all(response):
             thinking = ()
         return replace(response, thinking=thinking)
 
     def _hides_all(self, response: ModelResponse) -> bool:
-        """A call that is not whole may hold a secret that can't be told from the rest of it."""
+        """An incomplete call may hold a secret that can't be distinguished from the rest."""
         tools = self._executor.tools
         return any(
             call.malformed is not None and tools.secret_arguments(call.name)
             for call in response.tool_calls
         )
 
-    def _told(self, response: ModelResponse) -> str:
+    def _shown_text(self, response: ModelResponse) -> str:
         """The text, unless it only repeats arguments, and without those that are secret."""
-        if repeats_arguments(response.text, response) or self._hides_all(response):
-            return ""
-        if not response.tool_calls or not self._executor.tools.have_secrets:
+        if not response.tool_calls:
             return response.text
-        return self._executor.without_secrets(response.text, response.tool_calls)
+        if response.text and repeats_arguments(response.text, response):
+            return ""
+        if not self._executor.tools.have_secrets:
+            return response.text
+        if self._hides_all(response):
+            return ""
+        return self._executor.redact_text(response.text, response.tool_calls)
 
     def _cut_short(
         self, state: AgentState, response: ModelResponse, stop: AgentStop | HookError
     ) -> AgentStop:
         """A hook ended the run after the model had answered: what was said and paid is kept."""
         signal = stop.signal if isinstance(stop, AgentStop) else signal_of(stop)
-        state = stop.state if isinstance(stop.state, AgentState) else state
+        state = state_of(stop.state) or state
         calls = with_usable_ids(response.tool_calls, state)
         batch = self._executor.skip(calls, state, signal)
         step = self._step(batch, response, calls)
@@ -183,14 +191,14 @@ class ToolCallingDriver:
         self, batch: ToolBatch, response: ModelResponse, calls: tuple[ToolCall, ...]
     ) -> AgentStep:
         state, executions = batch.state, batch.executions
-        text = self._told(response)
+        text = self._shown_text(response)
         if not calls and not text.strip():  # providers refuse to be sent a blank answer
             text = ""
         usage, cost = spent(response.usage, response.cost, executions)
         if self._executor.tools.have_secrets:
-            calls = tuple([self._executor.tools.shown(call) for call in calls])
+            calls = tuple([self._executor.tools.redact_call(call) for call in calls])
         return AgentStep(
-            messages=step_messages(state, _said(response, text, calls), executions),
+            messages=step_messages(state, _message_parts(response, text, calls), executions),
             tool_executions=executions,
             failures=batch.failures,
             usage=usage,
@@ -201,13 +209,15 @@ class ToolCallingDriver:
 
 
 def instruction_after(state: AgentState) -> Message | None:
-    """What the model is told for one turn because of the step before: that it was empty."""
-    last = state.steps[-1].step if state.steps else None
-    return ANSWER_AGAIN if last is not None and last.is_empty and not last.was_cut else None
+    """The instruction for one turn after an empty step."""
+    recorded = None if state.execution is None else state.execution.steps.last
+    if recorded is None or recorded.step.tool_executions or not recorded.step.is_empty:
+        return None
+    return None if recorded.step.was_cut else ANSWER_AGAIN
 
 
 def cut_note(response: ModelResponse, max_tokens: int | None) -> str:
-    """What the model is told of calls that came out invalid because its reply was cut off."""
+    """The result of calls that are invalid because the reply was cut off."""
     if response.finish_reason is not FinishReason.LENGTH:
         return ""
     limit = max_tokens or response.usage.output_tokens
@@ -271,16 +281,18 @@ def spent(usage: Usage, cost: float, executions: Sequence[ToolExecution]) -> tup
     return usage, cost
 
 
-def _said(response: ModelResponse, text: str, calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:
+def _message_parts(
+    response: ModelResponse, text: str, calls: tuple[ToolCall, ...]
+) -> tuple[Part, ...]:
     """The parts of the message: thinking, text, calls, or in the order in which they were given,
     unless a hook changed what that tells of."""
     usual = (*response.thinking, *((TextPart(text),) if text else ()), *calls)
     if not response.parts:
         return usual
     thought = tuple(part for part in response.parts if isinstance(part, ThinkingPart))
-    told = "".join(part.text for part in response.parts if isinstance(part, TextPart))
+    spoken = "".join(part.text for part in response.parts if isinstance(part, TextPart))
     given = tuple(part for part in response.parts if isinstance(part, ToolCall))
-    if (thought, told, given) != (response.thinking, text, response.tool_calls):
+    if (thought, spoken, given) != (response.thinking, text, response.tool_calls):
         return usual
     usable = iter(calls)
     return tuple(next(usable) if isinstance(p, ToolCall) else p for p in response.parts)

@@ -1,4 +1,4 @@
-"""What happened in a run, and who is told."""
+"""What happened in a run, and its listeners."""
 
 from stepwell.events.bus import EventBus, Listener, Unsubscribe
 from stepwell.events.emitter import Emitter, Tap

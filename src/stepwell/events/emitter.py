@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from inspect import isawaitable, iscoroutine
 from typing import Concatenate, ParamSpec
@@ -38,9 +38,16 @@ class Emitter:
         self.source = source
         self._clock = self.clock = clock
         self.tap = tap
-        """Hears this run alone, and its subagents' runs."""
-        self._taps = () if tap is None else (Subscription(AgentEvent, tap),)
+        """Hears this run alone, and its subagents' runs. One that has ``event_types`` hears only
+        these classes of events."""
+        self._taps: tuple[Subscription, ...] = ()
+        if tap is not None:
+            wanted: Sequence[type[AgentEvent]] = getattr(tap, "event_types", (AgentEvent,))
+            self._taps = tuple([Subscription(event_type, tap) for event_type in wanted])
         self._mailboxes: dict[int, _Mailbox] = {}
+        self._listeners: dict[object, tuple[Listener, ...]] = {}
+        """By class of event; found once for as long as the subscriptions are the same."""
+        self._listeners_of: tuple[Subscription, ...] = ()
 
     @property
     def is_heard(self) -> bool:
@@ -49,13 +56,12 @@ class Emitter:
 
     def hears(self, event_type: type[AgentEvent]) -> bool:
         """Whether anybody listens to that class of events."""
-        return self.is_heard and any(
-            issubclass(event_type, s.event_type) for s in self._subscriptions()
-        )
+        return bool(self._find_listeners(event_type))
 
     def listen(self, event_type: type[Event], listener: Callable[[Event], None]) -> None:
         """Tell this listener as well, of this run alone; a subagent tells its own run."""
         self._taps = (*self._taps, Subscription(event_type, listener))
+        self._listeners = {}
 
     def emit(
         self,
@@ -64,21 +70,29 @@ class Emitter:
         **kwargs: P.kwargs,
     ) -> None:
         """Tell the listeners, if there are any."""
-        if not self._taps and not self.bus.subscriptions:
+        listeners = self._find_listeners(event_type)
+        if not listeners:
             return
         event = event_type(self.source, self._clock.now(), *args, **kwargs)
-        for subscription in self._subscriptions():
-            if isinstance(event, subscription.event_type):
-                self._deliver(event, subscription.listener)
+        for listener in listeners:
+            self._deliver(event, listener)
+
+    def _find_listeners(self, event_type: object) -> tuple[Listener, ...]:
+        if self.bus.subscriptions is not self._listeners_of:
+            self._listeners, self._listeners_of = {}, self.bus.subscriptions
+        found = self._listeners.get(event_type)
+        if found is None:
+            subscriptions = (*self.bus.subscriptions, *self._taps)
+            wanted = [s for s in subscriptions if _is_kind_of(event_type, s.event_type)]
+            found = self._listeners[event_type] = tuple([s.listener for s in wanted])
+        return found
 
     async def drain(self) -> None:
         """Let async listeners catch up for a moment; those still busy go on by themselves."""
         if not self._mailboxes:
             return
         boxes, self._mailboxes = self._mailboxes, {}
-        _, late = await asyncio.wait(
-            [box.closed() for box in boxes.values()], timeout=DRAIN_SECONDS
-        )
+        _, late = await asyncio.wait([box.close() for box in boxes.values()], timeout=DRAIN_SECONDS)
         for box in boxes.values():
             if box.task in late:
                 self.bus.late.add(box.task)
@@ -93,11 +107,8 @@ class Emitter:
     def close(self) -> None:
         """Let the mailboxes end once they have delivered; for runs that were left in the middle."""
         for box in self._mailboxes.values():
-            box.closed()
+            box.close()
         self._mailboxes = {}
-
-    def _subscriptions(self) -> tuple[Subscription, ...]:
-        return self.bus.subscriptions + self._taps if self._taps else self.bus.subscriptions
 
     def _deliver(self, event: AgentEvent, listener: Listener) -> None:
         started = self._clock.monotonic()
@@ -124,6 +135,11 @@ class Emitter:
         return box
 
 
+def _is_kind_of(event_type: object, wanted: type[AgentEvent]) -> bool:
+    """Of what only makes events, anything may come."""
+    return issubclass(event_type, wanted) if isinstance(event_type, type) else wanted is AgentEvent
+
+
 class _Mailbox:
     """Awaits what one async listener returned, one after the other, beside the run."""
 
@@ -140,7 +156,7 @@ class _Mailbox:
     def put(self, pending: Awaitable[None]) -> None:
         self._queue.put_nowait(pending)
 
-    def closed(self) -> "asyncio.Task[None]":
+    def close(self) -> "asyncio.Task[None]":
         self._queue.put_nowait(None)
         return self.task
 

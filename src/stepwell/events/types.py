@@ -60,7 +60,7 @@ class AgentStepStarted(AgentEvent, frozen=True, kw_only=True):
 
 
 class InferenceRequestStarted(AgentEvent, frozen=True, kw_only=True):
-    """The model is being asked; what is told here is what the hooks made of the request."""
+    """The model is called; this is the request after the hooks."""
 
     inference_id: str
     step_number: int
@@ -87,7 +87,7 @@ class InferenceRetryScheduled(AgentEvent, frozen=True, kw_only=True):
 
 
 class InferenceResponseReceived(AgentEvent, frozen=True, kw_only=True):
-    """The model answered; what is told here is what the hooks made of the response."""
+    """The model answered; this is the response after the hooks."""
 
     inference_id: str
     step_number: int
@@ -136,7 +136,7 @@ class ToolCallCompleted(AgentEvent, frozen=True, kw_only=True):
     """A tool call has its result; ``error`` is the text of a failure.
 
     ``outcome`` is the word of ``ToolOutcome``: one that waits for a person is ``pending``. ``note``
-    is what the model is told beside the value, such as that it repeats itself; an ``error`` has it.
+    is a note to the model next to the value, such as that it repeats itself; an ``error`` has it.
     """
 
     tool: str

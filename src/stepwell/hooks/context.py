@@ -11,6 +11,7 @@ from stepwell.continuation import ContinueRequest, StopReason, StopSignal
 from stepwell.errors import ConfigurationError
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest, ModelResponse
+from stepwell.run_context import Principal, RelatedObject, SessionInfo
 from stepwell.state import AgentState, Answered, ErrorInfo, ToolExecution
 
 
@@ -58,6 +59,26 @@ class HookContext(Struct, frozen=True, kw_only=True):
     secret argument are as secret as its values."""
     validate: Callable[[ToolCall], Mapping[str, Any]] | None = None
     """before_tool: what checks a call; see ``validated_arguments``."""
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who the run acts for, if the run has a principal."""
+        return self.state.context.principal
+
+    @property
+    def session(self) -> SessionInfo | None:
+        """The session of the run; None outside the app server."""
+        return self.state.context.session
+
+    @property
+    def related(self) -> RelatedObject | None:
+        """What the message is about, as the application resolved it."""
+        return self.state.context.related
+
+    @property
+    def deps(self) -> Any:
+        """What the application gave to the run."""
+        return self.state.context.deps
 
     @property
     def answered(self) -> Answered | None:

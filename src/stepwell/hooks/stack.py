@@ -76,7 +76,7 @@ class HookStack:
                 with contained():
                     answer: Any = hook.function(context)
                 if answer is not None and isawaitable(answer):
-                    answer = await _awaited(answer, hook.name, scope)
+                    answer = await _await_hook(answer, hook.name, scope)
             except AgentStop as stop:
                 signal = replace(stop.signal, source=stop.signal.source or hook.name)
                 raise AgentStop(signal, state=stop.state or context.state) from stop
@@ -91,7 +91,7 @@ class HookStack:
         return context
 
 
-async def _awaited(answer: Awaitable[Any], name: str, scope: RunScope | None) -> Any:
+async def _await_hook(answer: Awaitable[Any], name: str, scope: RunScope | None) -> Any:
     call = f"hook {name}"
     if scope is None:
         foreign = ForeignCall[Any](call)

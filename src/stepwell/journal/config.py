@@ -30,7 +30,7 @@ above zero
     include_tool_args: bool = False
     """Tool calls with their arguments, not only a summary of them."""
     max_arg_length: int = 500
-    """Longer texts among the arguments are clipped to so many characters."""
+    """Longer texts in arguments are truncated to so many characters."""
     auto_status_tracking: bool = True
     """Status envelopes follow from the events; otherwise only those asked for are sent."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, json, to_builtins
 
 from stepwell.journal.envelope import EnvelopeType, Payload, TransientType
-from stepwell.journal.json_text import json_text
+from stepwell.text import json_bytes
 
 
 class CallDetail(Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class CallDetail(Struct, frozen=True, kw_only=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """One occurrence in an execution or in one of its subagents.
 
-    It has neither an id nor a number: who stores or sends it gives both.
+    It has neither id nor number; whoever stores or sends it adds them.
     """
 
     type: EnvelopeType | TransientType
@@ -32,13 +32,10 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_stored(self) -> bool:
-        """Whether it is kept and broadcast; others are only for who follows the run in memory."""
+        """Whether it is stored and broadcast; others are only for followers in memory."""
         return isinstance(self.type, EnvelopeType)
 
 
 def payload_data(payload: Payload) -> dict[str, Any]:
-    """The payload as JSON data, as a client reads it, whatever a model or tool put into a text."""
-    try:
-        return json.decode(json.encode(payload))
-    except UnicodeEncodeError:
-        return json.decode(json_text(to_builtins(payload)))
+    """Return the payload as JSON data, whatever a model or tool put into a text."""
+    return json.decode(json_bytes(payload, default=to_builtins))

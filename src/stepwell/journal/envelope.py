@@ -20,20 +20,20 @@ from stepwell.state import ToolOutcome
 class EnvelopeType(StrEnum):
     """What an envelope tells."""
 
-    STATUS = "agent.status"
-    STEP_STARTED = "agent.step.started"
-    STEP_COMPLETED = "agent.step.completed"
-    TOOL_STARTED = "agent.tool.started"
-    TOOL_COMPLETED = "agent.tool.completed"
-    STREAM_CHUNK = "agent.stream.chunk"
-    CONTINUATION = "agent.continuation"
+    AGENT_STATUS = "agent.status"
+    AGENT_STEP_STARTED = "agent.step.started"
+    AGENT_STEP_COMPLETED = "agent.step.completed"
+    AGENT_TOOL_STARTED = "agent.tool.started"
+    AGENT_TOOL_COMPLETED = "agent.tool.completed"
+    AGENT_STREAM_CHUNK = "agent.stream.chunk"
+    AGENT_CONTINUATION = "agent.continuation"
 
 
 class TransientType(StrEnum):
     """What an entry tells that is shown while it happens, and neither stored nor broadcast."""
 
-    THINKING = "agent.thinking"
-    TOOL_PROGRESS = "agent.tool.progress"
+    AGENT_THINKING = "agent.thinking"
+    AGENT_TOOL_PROGRESS = "agent.tool.progress"
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class StepCompletedPayload(Payload, frozen=True, kw_only=True):
 
 
 class ToolStartedPayload(Payload, frozen=True, kw_only=True):
-    """A tool call began; ``args`` are only told where the config says so."""
+    """A tool call started; ``args`` is included only if the config says so."""
 
     step_number: int
     tool_name: str
@@ -150,7 +150,7 @@ class ToolCompletedPayload(Payload, frozen=True, kw_only=True):
     duration_ms: float
     result_summary: str | None
     note: str | None = None
-    """What the model is told beside the result, such as that the call was repeated."""
+    """A note to the model next to the result, such as that the call was repeated."""
 
 
 class StreamChunkPayload(Payload, frozen=True, kw_only=True):
@@ -196,13 +196,13 @@ class ContinuationPayload(Payload, frozen=True, kw_only=True):
 
 
 PAYLOADS: Mapping[EnvelopeType, type[Payload]] = {
-    EnvelopeType.STATUS: StatusPayload,
-    EnvelopeType.STEP_STARTED: StepStartedPayload,
-    EnvelopeType.STEP_COMPLETED: StepCompletedPayload,
-    EnvelopeType.TOOL_STARTED: ToolStartedPayload,
-    EnvelopeType.TOOL_COMPLETED: ToolCompletedPayload,
-    EnvelopeType.STREAM_CHUNK: StreamChunkPayload,
-    EnvelopeType.CONTINUATION: ContinuationPayload,
+    EnvelopeType.AGENT_STATUS: StatusPayload,
+    EnvelopeType.AGENT_STEP_STARTED: StepStartedPayload,
+    EnvelopeType.AGENT_STEP_COMPLETED: StepCompletedPayload,
+    EnvelopeType.AGENT_TOOL_STARTED: ToolStartedPayload,
+    EnvelopeType.AGENT_TOOL_COMPLETED: ToolCompletedPayload,
+    EnvelopeType.AGENT_STREAM_CHUNK: StreamChunkPayload,
+    EnvelopeType.AGENT_CONTINUATION: ContinuationPayload,
 }
 """The payload of each type of envelope."""
 

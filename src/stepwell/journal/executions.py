@@ -1,4 +1,4 @@
-"""Which execution an event belongs to, and what of it is under way. Only the projector uses it."""
+"""Finds the execution of an event, and tracks what is open in it. For the projector only."""
 
 import logging
 from collections.abc import Iterator
@@ -43,31 +43,31 @@ class TrackedExecution:
         spawn: Spawn | None = None,
     ) -> None:
         self.id = id
-        """As it is broadcast."""
+        """The id in envelopes."""
         self.agent_id = agent_id
         self.agent_name = agent_name
         self.parent = parent
         self.parent_tool_call_id = parent_tool_call_id
         self.spawn = spawn
-        """As what it was spawned, until its first entry tells it."""
+        """How it was spawned, until its first entry."""
         self.children: list[TrackedExecution] = []
         self.status = BroadcastStatus.IDLE
         self.steps = 0
-        """How many are completed."""
+        """The number of completed steps."""
         self.step_number = 1
-        """Of the step in flight."""
+        """The number of the current step."""
         self.outcome: ContinuationOutcome | None = None
         self.open_calls: dict[str, ToolCallStarted] = {}
         self.given_up_calls: set[str] = set()
-        """Calls that were told as completed without a result; one that comes late is not told."""
+        """Calls published as completed without a result; a late result is not published."""
         self.open_text: StreamEventReceived | None = None
         """The newest chunk of a response that is not complete."""
         self.unsent_end: tuple[StatusPayload, datetime] | None = None
-        """The status that the last decision leads to, until an event of the end brings it."""
+        """The status that the last decision leads to, until an end event."""
 
     @property
     def whose(self) -> Whose:
-        """Whose payload it is."""
+        """The fields that say whose payload it is."""
         return {
             "agent_id": self.agent_id,
             "agent_name": self.agent_name,
@@ -90,38 +90,37 @@ class TrackedExecution:
 class Executions:
     """The one execution that an adapter serves, with its subagents and theirs.
 
-    The first root execution that is heard to begin is the one; others on the same bus, and their
-    subagents, are strangers.
+    It is the first root execution that begins; others on the same bus are ignored.
     """
 
     def __init__(self, root_id: str | None) -> None:
-        """Without an id, the root has the one that its events bring."""
+        """Without an id, the root has the id of its events."""
         self.root = TrackedExecution(root_id or "")
         self.only_agent_id: str | None = None
-        """Whose executions are served; None for any agent's."""
+        """The only agent to serve; None for any."""
         self.hears_beginnings = False
-        """Whether an execution is heard to begin. If not, its first step has to do; if so, a step
-        may be that of a run which was under way already, perhaps another user's."""
+        """Whether the start of an execution is an event here. If so, a step without it belongs to a
+        run that had begun before, perhaps another user's; if not, the first step starts one."""
         self._newest: AgentEvent | None = None
         self._known: dict[str, TrackedExecution] = {}
         self._earlier: frozenset[str] = frozenset()
         self._spawned: dict[str, _Spawned] = {}
         self._strangers: set[str] = set()
-        self._stranger_is_told = False
+        self._has_warned = False
 
     def start_over(self, root_id: str) -> None:
         """Forget the execution, and serve the next one under this id."""
         self.root = TrackedExecution(root_id)
-        if self._known:  # else it was reset before, and nothing ran since
+        if self._known:  # else it was reset before without a run since
             self._earlier = frozenset(self._known)
         self._known = {}
         self._spawned = {}
         self._strangers = set()
-        self._stranger_is_told = False
+        self._has_warned = False
 
     def of(self, event: AgentEvent) -> TrackedExecution | None:
-        """The execution the event belongs to; None for strangers, and for an event that was given
-        already: by a wiretap and a single handler."""
+        """Return the execution of the event; None for others, and for an event that came before, as
+        from a wiretap and a single handler."""
         if event is self._newest:
             return None
         self._newest = event
@@ -129,13 +128,13 @@ class Executions:
         if known is not None:
             return known
         if event.execution_id in self._earlier and not isinstance(event, AgentExecutionStarted):
-            return None  # it goes on although nobody follows it any more
+            return None  # it continues although nobody follows it
         if event.parent_agent_id is not None:
             return self._child(event)
         if not self._begins(event):
             return None
         if self._known:
-            self._tell_of_stranger(event)
+            self._warn_of_other_execution(event)
             return None
         self.root.agent_id = event.agent_id
         self.root.id = self.root.id or event.execution_id
@@ -143,15 +142,15 @@ class Executions:
         return self.root
 
     def find(self, event: AgentEvent) -> TrackedExecution | None:
-        """The execution the event belongs to, if it is known already."""
+        """Return the execution of the event, if it is known."""
         return self._known.get(event.execution_id)
 
     def all(self) -> tuple[TrackedExecution, ...]:
-        """Those known so far: the root, its subagents and theirs."""
+        """Return the known executions: the root, its subagents and theirs."""
         return tuple(self._known.values())
 
     def note_spawning(self, event: SubagentSpawning) -> None:
-        """Whose subagent it will be that begins next, and for which call."""
+        """Note the parent and the call of the subagent that begins next."""
         if event is self._newest:
             return
         parent = self.of(event)
@@ -160,7 +159,7 @@ class Executions:
             spawned = _Spawned(parent, event.call_id, event.name, spawn)
             self._spawned[event.child_agent_id] = spawned
         elif any(known.agent_id == event.agent_id for known in self._known.values()):
-            # The same state runs twice at once; only the call tells the subagents apart.
+            # The same state runs twice at once; only the call distinguishes the subagents.
             self._strangers.add(event.child_agent_id)
 
     def _begins(self, event: AgentEvent) -> bool:
@@ -188,19 +187,19 @@ class Executions:
         return child
 
     def _parent_by_agent(self, event: AgentEvent) -> TrackedExecution | None:
-        """For those who don't listen to spawning: the parent is known, its call is not."""
+        """Return the parent for listeners without the spawning event; its call is unknown."""
         if event.agent_id in self._strangers:
             return None
         known = self._known.values()
         return next((one for one in known if one.agent_id == event.parent_agent_id), None)
 
-    def _tell_of_stranger(self, event: AgentEvent) -> None:
-        if self._stranger_is_told:
+    def _warn_of_other_execution(self, event: AgentEvent) -> None:
+        if self._has_warned:
             return
-        self._stranger_is_told = True
+        self._has_warned = True
         logger.warning(
             "execution %s is not broadcast: the adapter serves %s; call reset() before its next "
-            "run, and where several runs share an agent, give each an adapter of its own with "
+            "run, and where several runs share an agent, give each its own adapter with "
             "agent.wiretap(adapter.wiretap(state))",
             event.execution_id,
             self.root.id,

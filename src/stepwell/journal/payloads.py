@@ -37,7 +37,7 @@ from stepwell.journal.envelope import (
 )
 from stepwell.journal.executions import TrackedExecution
 from stepwell.journal.status import BroadcastStatus
-from stepwell.journal.summaries import args_summary, result_summary, told_args
+from stepwell.journal.summaries import args_summary, result_summary, truncated_args
 from stepwell.messages import Usage
 from stepwell.state import ToolOutcome
 
@@ -71,8 +71,8 @@ def step_completed(run: TrackedExecution, event: AgentStepCompleted) -> StepComp
 def tool_started(
     run: TrackedExecution, event: ToolCallStarted | ToolCallBlocked, config: ProjectionConfig
 ) -> ToolStartedPayload:
-    """A call began; one that is blocked is told as well, so that its result has a place."""
-    args = told_args(event.args, config.max_arg_length) if config.include_tool_args else None
+    """A call started. Blocked calls have this payload too, so that their result has a place."""
+    args = truncated_args(event.args, config.max_arg_length) if config.include_tool_args else None
     return ToolStartedPayload(
         **run.whose,
         step_number=event.step_number if isinstance(event, ToolCallStarted) else run.step_number,
@@ -99,7 +99,7 @@ def tool_completed(run: TrackedExecution, event: ToolCallCompleted) -> ToolCompl
 
 
 def tool_blocked(run: TrackedExecution, event: ToolCallBlocked) -> ToolCompletedPayload:
-    """A call was refused; the words are those that the model is told."""
+    """A call was refused; the text is the one that the model sees."""
     return ToolCompletedPayload(
         **run.whose,
         tool_name=event.tool,
@@ -115,7 +115,7 @@ def tool_blocked(run: TrackedExecution, event: ToolCallBlocked) -> ToolCompleted
 def tool_given_up(
     run: TrackedExecution, call: ToolCallStarted, at: datetime
 ) -> ToolCompletedPayload:
-    """A call of which no result was told, and none will come."""
+    """A call without a result, which will get none."""
     return ToolCompletedPayload(
         **run.whose,
         tool_name=call.tool,
@@ -213,7 +213,7 @@ def retry_text(event: InferenceRetryScheduled) -> str:
 
 
 def failed_status(run: TrackedExecution, event: AgentFailed) -> StatusPayload:
-    """The execution failed; why it stopped was told with the decision before."""
+    """The execution failed; the decision before it has the reason."""
     outcome = run.outcome
     is_known = outcome is not None and outcome.stop_reason is not None
     return status(
@@ -259,7 +259,7 @@ def decided_status(run: TrackedExecution, event: ContinuationEvaluated) -> Statu
 
 
 def left_behind(run: TrackedExecution, *, cancelled: bool) -> StatusPayload:
-    """A subagent never told how it ended, and what it belongs to is over."""
+    """A subagent without an end event whose parent is over."""
     return status(
         run,
         BroadcastStatus.CANCELLED if cancelled else BroadcastStatus.STOPPED,

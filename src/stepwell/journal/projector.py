@@ -95,6 +95,11 @@ class Projector:
         """Of the root agent; its subagents have their own."""
         return self._executions.root.status
 
+    @property
+    def event_types(self) -> tuple[type[AgentEvent], ...]:
+        """The classes of events that make entries, or that it follows them by."""
+        return (*self._handlers, AgentExecutionStarted, SubagentSpawning)
+
     def follow_only(self, agent_id: str) -> None:
         """Leave out the executions of other root agents, also after ``reset()``."""
         self._executions.only_agent_id = agent_id
@@ -142,7 +147,7 @@ class Projector:
         return self._take()
 
     def unsent_ends(self) -> tuple[Entry, ...]:
-        """Return the statuses that follow from a last decision whose end no event told."""
+        """Return the statuses that follow from a last decision without an end event."""
         for run in self._executions.all():
             unsent, run.unsent_end = run.unsent_end, None
             if unsent is not None:
@@ -184,18 +189,22 @@ class Projector:
         run.step_number, run.steps = event.step_number, event.step_number - 1
         if run.status is not BroadcastStatus.PROCESSING:
             self._follow(run, payloads.status(run, BroadcastStatus.PROCESSING), event.at)
-        self._add(run, EnvelopeType.STEP_STARTED, payloads.step_started(run, event), event.at)
+        self._add(run, EnvelopeType.AGENT_STEP_STARTED, payloads.step_started(run, event), event.at)
 
     def _complete_step(self, run: TrackedExecution, event: AgentStepCompleted) -> None:
         self._close(run, event.at)
         run.steps = event.step_number
-        self._add(run, EnvelopeType.STEP_COMPLETED, payloads.step_completed(run, event), event.at)
+        self._add(
+            run, EnvelopeType.AGENT_STEP_COMPLETED, payloads.step_completed(run, event), event.at
+        )
 
     def _decide(self, run: TrackedExecution, event: ContinuationEvaluated) -> None:
         self._close(run, event.at)
         run.outcome = event.outcome
         if self._config.include_continuation_trace:
-            self._add(run, EnvelopeType.CONTINUATION, payloads.continuation(run, event), event.at)
+            self._add(
+                run, EnvelopeType.AGENT_CONTINUATION, payloads.continuation(run, event), event.at
+            )
         if not event.outcome.should_continue:
             run.unsent_end = (payloads.decided_status(run, event), event.at)
 
@@ -205,13 +214,15 @@ class Projector:
         if event.chunk_index == 0:
             self._close_text(run, event.at)
         run.open_text = None if event.is_complete else event
-        self._add(run, EnvelopeType.STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
+        self._add(run, EnvelopeType.AGENT_STREAM_CHUNK, payloads.stream_chunk(run, event), event.at)
 
     def _add_thinking(self, run: TrackedExecution, event: ThinkingReceived) -> None:
-        self._add(run, TransientType.THINKING, payloads.thinking(run, event), event.at)
+        self._add(run, TransientType.AGENT_THINKING, payloads.thinking(run, event), event.at)
 
     def _add_progress(self, run: TrackedExecution, event: ToolCallProgressed) -> None:
-        self._add(run, TransientType.TOOL_PROGRESS, payloads.tool_progress(run, event), event.at)
+        self._add(
+            run, TransientType.AGENT_TOOL_PROGRESS, payloads.tool_progress(run, event), event.at
+        )
 
     def _wait_for_provider(self, run: TrackedExecution, event: InferenceRetryScheduled) -> None:
         reason = payloads.retry_text(event)
@@ -227,7 +238,7 @@ class Projector:
         run.open_calls[event.call_id] = event
         payload = payloads.tool_started(run, event, self._config)
         detail = CallDetail(args=event.args)
-        self._add(run, EnvelopeType.TOOL_STARTED, payload, event.at, detail)
+        self._add(run, EnvelopeType.AGENT_TOOL_STARTED, payload, event.at, detail)
 
     def _complete_call(self, run: TrackedExecution, event: ToolCallCompleted) -> None:
         if event.call_id in run.given_up_calls:
@@ -238,15 +249,15 @@ class Projector:
             self._leave_behind(child, event.at, cancelled=True)
         payload = payloads.tool_completed(run, event)
         detail = CallDetail(value=event.value)
-        self._add(run, EnvelopeType.TOOL_COMPLETED, payload, event.at, detail)
+        self._add(run, EnvelopeType.AGENT_TOOL_COMPLETED, payload, event.at, detail)
 
     def _block_call(self, run: TrackedExecution, event: ToolCallBlocked) -> None:
         self._close_text(run, event.at)
         started = payloads.tool_started(run, event, self._config)
         detail = CallDetail(args=event.args)
-        self._add(run, EnvelopeType.TOOL_STARTED, started, event.at, detail)
+        self._add(run, EnvelopeType.AGENT_TOOL_STARTED, started, event.at, detail)
         blocked = payloads.tool_blocked(run, event)
-        self._add(run, EnvelopeType.TOOL_COMPLETED, blocked, event.at, detail)
+        self._add(run, EnvelopeType.AGENT_TOOL_COMPLETED, blocked, event.at, detail)
 
     # Ends
 
@@ -281,7 +292,7 @@ class Projector:
         if payload.status.is_terminal:
             self._close(run, at)
             self._end_below(run, payload.status, at)
-        self._add(run, EnvelopeType.STATUS, payload, at)
+        self._add(run, EnvelopeType.AGENT_STATUS, payload, at)
         run.status = payload.status
 
     def _end_below(self, run: TrackedExecution, status: BroadcastStatus, at: datetime) -> None:
@@ -289,7 +300,7 @@ class Projector:
             self._leave_behind(child, at, cancelled=status is BroadcastStatus.CANCELLED)
 
     def _leave_behind(self, run: TrackedExecution, at: datetime, *, cancelled: bool) -> None:
-        """End a subagent that never told how it ended, and whose parent or call is over."""
+        """End a subagent without an end event whose parent or call is over."""
         self._close(run, at)
         self._follow(run, payloads.left_behind(run, cancelled=cancelled), at)
 
@@ -303,7 +314,7 @@ class Projector:
         """End a response that broke off and has no last chunk of its own."""
         newest, run.open_text = run.open_text, None
         if newest is not None:
-            self._add(run, EnvelopeType.STREAM_CHUNK, payloads.last_chunk(run, newest), at)
+            self._add(run, EnvelopeType.AGENT_STREAM_CHUNK, payloads.last_chunk(run, newest), at)
 
     def _give_up(self, run: TrackedExecution, call_id: str, at: datetime) -> None:
         """End a call that will have no result any more."""
@@ -311,4 +322,4 @@ class Projector:
         if call is not None:
             run.given_up_calls.add(call_id)
             payload = payloads.tool_given_up(run, call, at)
-            self._add(run, EnvelopeType.TOOL_COMPLETED, payload, at)
+            self._add(run, EnvelopeType.AGENT_TOOL_COMPLETED, payload, at)

@@ -77,7 +77,7 @@ def envelope_typescript() -> str:
 
 
 def write_files() -> None:
-    """Write both files anew."""
+    """Write both files."""
     FOLDER.mkdir(exist_ok=True)
     JSON_SCHEMA_FILE.write_text(json_schema_text(), encoding="utf-8")
     TYPESCRIPT_FILE.write_text(envelope_typescript(), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Where an execution stands: one set of facts, in the two lists of words that the wire has.
+"""The status of an execution: one set of facts, for the two vocabularies of the wire.
 
 Rows and the HTTP API say ``pending`` and ``running`` where envelopes say ``idle`` and
-``processing``. Both lists are public and fixed, and each door accepts only its own words; what a
-word means is said once, in ``Status``.
+``processing``. Both vocabularies are public and fixed, and each accepts only its own words;
+``Status`` has the facts once.
 """
 
 from enum import StrEnum
@@ -15,11 +15,11 @@ _TERMINAL = frozenset({"completed", "stopped", "failed", "cancelled"})
 
 
 class Status(StrEnum):
-    """What is true of a status, whichever word the wire has for it."""
+    """The facts of a status, whichever word the wire has for it."""
 
     @classmethod
     def of(cls, status: "AgentStatus | Status") -> Self:
-        """Return this list's word for a status of the other list, or of a state.
+        """Return the status of this vocabulary for one of the other, or of a state.
 
         >>> ExecutionStatus.of(AgentStatus.IN_PROGRESS), BroadcastStatus.of(ExecutionStatus.PENDING)
         (<ExecutionStatus.RUNNING: 'running'>, <BroadcastStatus.IDLE: 'idle'>)
@@ -29,7 +29,7 @@ class Status(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing follows; a paused execution goes on.
+        """Whether the execution is over; a paused one is not.
 
         >>> ExecutionStatus.PAUSED.is_terminal, BroadcastStatus.FAILED.is_terminal
         (False, True)
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class ExecutionStatus(Status):
-    """Where an execution stands, in rows and in the HTTP API."""
+    """The status of an execution in rows and in the HTTP API."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -50,7 +50,7 @@ class ExecutionStatus(Status):
 
 
 class BroadcastStatus(Status):
-    """Where an execution stands, as user interfaces see it."""
+    """The status of an execution in envelopes."""
 
     IDLE = "idle"
     PROCESSING = "processing"

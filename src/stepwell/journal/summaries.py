@@ -1,7 +1,7 @@
-"""What envelopes say of arguments and results: short texts, and data that is always valid JSON.
+"""Summaries of arguments and results for envelopes: short texts, and data that is valid JSON.
 
-Nothing here calls foreign code or walks without a bound, so that it never raises and stays quick:
-of mappings and lists that are not Python's own only the name is told.
+It calls no foreign code and every walk is bounded, so it never raises and stays fast. Mappings and
+lists of other types are shown by name only.
 """
 
 import json
@@ -15,25 +15,24 @@ from pathlib import PurePath
 from typing import Any, cast
 from uuid import UUID
 
-from stepwell.journal.json_text import whole_characters
+from stepwell.text import DOTS, replace_half_characters, truncate, truncate_after
 
 MOST_ARGUMENTS = 3
 LONGEST_ARGUMENT = 30
 LONGEST_RESULT = 100
-DOTS = "..."
 
 MOST_VALUES = 10_000
-"""How many values of one argument mapping are told; what comes on top is left out."""
+"""Values of one argument mapping that are shown; the rest is left out."""
 MOST_SUMMARIZED = 100
 """A summary shows far less than so many values."""
 DEEPEST = 64
 SMALLEST_INTEGER, BIGGEST_INTEGER = -(2**63), 2**64 - 1
 
-_TOLD_AS_TEXT = (date, time, Decimal, UUID, PurePath)
+_AS_TEXT = (date, time, Decimal, UUID, PurePath)
 
 
 def args_summary(args: Mapping[str, Any]) -> str:
-    """The first three arguments in one short text.
+    """Return the first three arguments as a short text.
 
     >>> args_summary({"query": "dbplus", "types": ["program"], "limit": 3, "page": 4})
     'query: \\'dbplus\\', types: ["program"], limit: 3'
@@ -41,27 +40,27 @@ def args_summary(args: Mapping[str, Any]) -> str:
     "text: 'a text of more than thirty..."
     """
     return ", ".join(
-        f"{_truncate(_key(name), LONGEST_ARGUMENT)}: {_truncate(_as_text(value), LONGEST_ARGUMENT)}"
+        f"{truncate(_key(name), LONGEST_ARGUMENT)}: {truncate(_as_text(value), LONGEST_ARGUMENT)}"
         for name, value in islice(_items_of(args), MOST_ARGUMENTS)
     )
 
 
 def result_summary(value: Any, note: str = "") -> str | None:
-    """A result in a hundred characters, with the note behind it; None if there is neither.
+    """Return a result in a hundred characters, then its note; None if there is neither.
 
     >>> result_summary({"found": 3})
     '{"found":3}'
     """
     if value is None:
         return note or None
-    text = _truncate(value if isinstance(value, str) else _as_json(value), LONGEST_RESULT)
+    text = truncate(value if isinstance(value, str) else _as_json(value), LONGEST_RESULT)
     return f"{text}\n\n{note}" if note else text
 
 
-def told_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
-    """All arguments as JSON data, with long texts clipped at any depth.
+def truncated_args(args: Mapping[str, Any], longest_text: int) -> dict[str, Any]:
+    """Return all arguments as JSON data, with long texts truncated at any depth.
 
-    >>> told_args({"path": "a" * 9, "options": {"deep": ["b" * 9]}}, longest_text=4)
+    >>> truncated_args({"path": "a" * 9, "options": {"deep": ["b" * 9]}}, longest_text=4)
     {'path': 'aaaa...', 'options': {'deep': ['bbbb...']}}
     """
     return _Plain(longest_text, MOST_VALUES).mapping(_items_of(args), 0)
@@ -73,12 +72,10 @@ def _as_text(value: Any) -> str:
 
 
 def _as_json(value: Any) -> str:
-    plain = _Plain(LONGEST_RESULT, MOST_SUMMARIZED).value(value, 0)
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(_Plain(LONGEST_RESULT, MOST_SUMMARIZED).value(value, 0))
 
 
-def _truncate(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - len(DOTS)]}{DOTS}"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _key(name: object) -> str:
@@ -86,7 +83,7 @@ def _key(name: object) -> str:
 
 
 class _Plain:
-    """Walks a value and counts what it has seen, so that neither size nor depth gets too big."""
+    """Walks a value and counts, to limit size and depth."""
 
     def __init__(self, longest_text: int, most_values: int) -> None:
         self._longest_text = longest_text
@@ -112,7 +109,7 @@ class _Plain:
             if self._left <= 0:
                 plain[DOTS] = DOTS
                 break
-            plain[whole_characters(_key(name))] = self.value(item, depth + 1)
+            plain[replace_half_characters(_key(name))] = self.value(item, depth + 1)
         return plain
 
     def _items(self, items: Iterable[Any], depth: int) -> list[Any]:
@@ -125,10 +122,7 @@ class _Plain:
         return plain
 
     def _text(self, text: str) -> str:
-        longest = self._longest_text
-        if len(text) > longest:
-            text = f"{text[:longest]}{DOTS}"
-        return whole_characters(text)
+        return replace_half_characters(truncate_after(text, self._longest_text))
 
 
 def _items_of(mapping: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
@@ -153,7 +147,7 @@ def _leaf(value: object) -> Any:
             return float(value) if math.isfinite(value) else str(float(value))
         case bytes() | bytearray():
             return f"({len(value)} bytes)"
-        case _ if isinstance(value, _TOLD_AS_TEXT):
+        case _ if isinstance(value, _AS_TEXT):
             return str(value)
         case _:
             return f"({type(value).__name__})"

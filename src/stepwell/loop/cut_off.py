@@ -10,7 +10,7 @@ from stepwell.state import AgentState
 @asynccontextmanager
 async def cut_off_together(states: AsyncGenerator[AgentState, None]) -> AsyncGenerator[None]:
     """Around an iteration in a task of its own: a cancellation between two steps is the run's as
-    well, so that its listeners are told of the end."""
+    well, so that its listeners get its end."""
     try:
         yield
     except asyncio.CancelledError as cut:

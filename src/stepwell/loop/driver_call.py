@@ -1,29 +1,30 @@
-"""The call of a driver: one of ours as it is, any other in a task that can be abandoned."""
+"""The call of a driver that is not ours: in a task that can be abandoned."""
 
 import asyncio
-from collections.abc import Awaitable
 
-from stepwell.drivers import Driver, ReActDriver, ToolCallingDriver
+from stepwell.continuation import AgentStop
+from stepwell.drivers import Driver
 from stepwell.errors import DriverError
-from stepwell.scope import Guard
+from stepwell.scope import RunScope
 from stepwell.state import AgentState
 
 
-def call_driver(driver: Driver, state: AgentState, backstop: Guard) -> Awaitable[AgentState]:
-    """Return what the driver makes of the state. Awaiting it raises what the driver raises, never
-    an exit."""
-    if type(driver) in (ToolCallingDriver, ReActDriver):
-        return driver.use_tools(state)  # all that it awaits is guarded
-    return _call_foreign(driver, state, backstop)
+async def call_driver(driver: Driver, state: AgentState, scope: RunScope) -> AgentState:
+    """Return what the driver makes of the state.
 
-
-async def _call_foreign(driver: Driver, state: AgentState, backstop: Guard) -> AgentState:
+    Raises what the driver raises, never an exit; ``AgentStop`` if the run ended meanwhile.
+    """
     name = type(driver).__name__
-    try:
-        return await backstop.call(
-            lambda: driver.use_tools(state), f"driver {name}", keeps_context=True
-        )
-    except asyncio.CancelledError as error:
-        if backstop.was_cancelled:
-            raise
-        raise DriverError(f"{name}.use_tools cancelled itself") from error
+    driven = state
+    with scope.backstop() as backstop:
+        try:
+            driven = await backstop.call(
+                lambda: driver.use_tools(state), f"driver {name}", keeps_context=True
+            )
+        except asyncio.CancelledError as error:
+            if backstop.was_cancelled:
+                raise
+            raise DriverError(f"{name}.use_tools cancelled itself") from error
+    if backstop.signal is not None:
+        raise AgentStop(backstop.signal.while_running(name))
+    return driven

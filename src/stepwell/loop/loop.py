@@ -13,6 +13,7 @@ the surrounding task passes through.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,18 +26,16 @@ from stepwell.continuation import (
     ContinueRequest,
     resolve,
 )
-from stepwell.criteria import (
-    ContinuationCriteria,
-    CumulativeExecutionTimeLimit,
-    ExecutionTimeLimit,
-)
-from stepwell.drivers import Driver, is_wrapping_up
-from stepwell.errors import DriverError, HookError, LimitReachedError, described
+from stepwell.criteria import ContinuationCriteria
+from stepwell.drivers import Driver, ReActDriver, ToolCallingDriver, is_wrapping_up
+from stepwell.errors import DriverError, HookError, LimitReachedError, describe
 from stepwell.events import Emitter, EventBus, EventSource, Tap
 from stepwell.foreign import CANCEL_GRACE, contained
 from stepwell.hooks import HookContext, HookStack, HookTrigger
 from stepwell.ids import IdFactory, new_id
 from stepwell.loop.answered_calls import run_answered_calls
+from stepwell.loop.deadline import Deadline
+from stepwell.loop.delay import wait_out_delay
 from stepwell.loop.driver_call import call_driver
 from stepwell.loop.run_events import (
     emit_cut_off,
@@ -58,9 +57,11 @@ from stepwell.loop.votes import (
     still_waiting,
     vote_or_fault,
 )
+from stepwell.run_context import NO_CONTEXT, RunContext
 from stepwell.scope import RunAttempt, RunScope
 from stepwell.state import UNLIMITED, AgentState, AgentStep, Budget, ErrorInfo, StepExecution
-from stepwell.tools import ToolExecutor
+from stepwell.state.given_state import state_of
+from stepwell.tools import ToolExecutor, Tools
 
 logger = logging.getLogger("stepwell.loop")
 
@@ -88,8 +89,11 @@ class AgentLoop:
     ) -> None:
         self.events = events or EventBus()
         self._driver = driver
+        self._is_own_driver = type(driver) in (ToolCallingDriver, ReActDriver)
         self._criteria = criteria
         self._hooks = hooks or HookStack()
+        self._has_before_step = self._hooks.has(HookTrigger.BEFORE_STEP)
+        self._has_after_step = self._hooks.has(HookTrigger.AFTER_STEP)
         self._clock = clock or SystemClock()
         self._new_id = new_id
         self._at_limit = at_limit
@@ -99,29 +103,30 @@ class AgentLoop:
         # A driver may have tools of its own, which the agent does not know.
         self._executor: ToolExecutor | None = getattr(driver, "executor", None) or executor
         self._tool_names = () if executor is None else executor.tools.names
-        self._time_limits = tuple(
-            c
-            for c in criteria.criteria
-            if isinstance(c, ExecutionTimeLimit | CumulativeExecutionTimeLimit)
-        )
+        self.tools = Tools() if self._executor is None else self._executor.tools
+        self._deadline = Deadline(criteria)
 
     def has_next_step(self, state: AgentState) -> bool:
         """Whether ``next_step`` has something to do: the execution is not over and not paused."""
         return state.status is AgentStatus.IN_PROGRESS
 
     async def next_step(
-        self, state: AgentState, *, cancellation: Cancellation | None = None
+        self,
+        state: AgentState,
+        *,
+        cancellation: Cancellation | None = None,
+        context: RunContext[Any] = NO_CONTEXT,
     ) -> AgentState:
         """The state after one more step, or after the decision not to take one."""
-        run = state.execution
-        enters = state.is_finished or run is None or run.entered_monotonic is None
+        enters = state.execution is None or not state.execution.is_under_way
         if enters:
-            state = self._enter(state)
+            state = self._enter(state, context)
         scope = self._scope(state, cancellation)
         try:
             if enters:
                 state = await self._begin(state, scope)
-            state = await self._step(state, scope, first=enters)
+            # The state comes from outside, so all limits are checked.
+            state = await self._step(state, scope, first=True)
             await scope.emitter.drain()
         finally:
             scope.close()
@@ -135,9 +140,10 @@ class AgentLoop:
         cancellation: Cancellation | None = None,
         tap: Tap | None = None,
         attempt: RunAttempt | None = None,
+        context: RunContext[Any] = NO_CONTEXT,
     ) -> AsyncGenerator[AgentState, None]:
         """The state after each step, at last the result. For ``attempt`` see ``RunScope``."""
-        state = self._enter(state)
+        state = self._enter(state, context)
         scope = self._scope(state, cancellation, tap, attempt)
         first, is_over = True, False
         try:
@@ -160,20 +166,24 @@ class AgentLoop:
         self._raise_at_limit(state)
 
     async def final_step(
-        self, state: AgentState, *, cancellation: Cancellation | None = None
+        self,
+        state: AgentState,
+        *,
+        cancellation: Cancellation | None = None,
+        context: RunContext[Any] = NO_CONTEXT,
     ) -> AgentState:
         """The result of the run: the last state of the iterator."""
         final = state
-        async for reached in self.iterator(state, cancellation=cancellation):
+        async for reached in self.iterator(state, cancellation=cancellation, context=context):
             final = reached
         return final
 
     # Entering a run
 
-    def _enter(self, state: AgentState) -> AgentState:
+    def _enter(self, state: AgentState, context: RunContext[Any]) -> AgentState:
         if state.execution is None or state.is_finished:
             state = state.with_execution_started(self._new_id(), self._clock.now())
-        return state.with_run_entered(self._clock.monotonic())
+        return state.with_run_entered(self._clock.monotonic(), context)
 
     def _scope(
         self,
@@ -194,16 +204,9 @@ class AgentLoop:
             model_retries=self._model_retries,
             attempt=attempt,
         )
-        if (left := self._seconds_left(state)) is not None:
+        if (left := self._deadline.seconds_left(state)) is not None:
             scope.set_deadline(left)
         return scope
-
-    def _seconds_left(self, state: AgentState) -> float | None:
-        try:
-            left = (limit.allowed(state) - limit.current(state) for limit in self._time_limits)
-            return min(left, default=None)
-        except Exception:  # noqa: BLE001 - the first checkpoint will name the limit that raised
-            return None
 
     async def _begin(self, state: AgentState, scope: RunScope) -> AgentState:
         emit_execution_started(state, scope, self._tool_names)
@@ -220,38 +223,31 @@ class AgentLoop:
 
     async def _step(self, state: AgentState, scope: RunScope, *, first: bool) -> AgentState:
         """One iteration: a step and its decision, or the decision to take none."""
-        if state.outcome is not None and state.outcome.delay_seconds:
-            await self._wait_out(state.outcome.delay_seconds, state, scope)
+        execution = state.execution
+        if execution is not None and execution.outcome and execution.outcome.delay_seconds:
+            await wait_out_delay(execution.outcome.delay_seconds, state, scope)
         if first or self._may_be_over(state, scope):
             state, stop = await self._check_limits(state, scope)
             if stop is not None:
                 return await self._end_without_step(state, scope, stop)
         started = self._clock.monotonic()
         state = state.with_step_started(self._clock.now(), started, scope, self._budget)
-        emit_step_started(state, scope, self._tool_names)
-        if self._hooks.has(HookTrigger.BEFORE_STEP):
-            state = await self._run_hooks(HookTrigger.BEFORE_STEP, state, scope)
-            state, stop = await self._vote(state)
-            if stop is not None:
-                return await self._end_without_step(state, scope, stop)
+        if scope.emitter.is_heard:
+            emit_step_started(state, scope, self._tool_names)
+        if self._has_before_step:
+            before, state = state, await self._run_hooks(HookTrigger.BEFORE_STEP, state, scope)
+            if state is not before or self._may_be_over(state, scope):
+                state, stop = await self._vote(state)
+                if stop is not None:
+                    return await self._end_without_step(state, scope, stop)
         state, fault = await self._call_driver(state, scope)
-        if state.execution is None or state.execution.unrecorded_step is None:
+        execution = state.execution
+        if execution is None or execution.in_flight is None or execution.in_flight.step is None:
             return await self._end_cut_step(state, scope)
-        state = await self._run_hooks(HookTrigger.AFTER_STEP, state, scope)
+        if self._has_after_step:
+            state = await self._run_hooks(HookTrigger.AFTER_STEP, state, scope)
         state = state.with_step_timed(self._clock.monotonic() - started)
         return await self._record(state, scope, fault)
-
-    async def _wait_out(self, seconds: float, state: AgentState, scope: RunScope) -> None:
-        """Wait as long as the last decision asked, unless that time has passed already."""
-        wait = seconds - (self._clock.now() - state.updated_at).total_seconds()
-        if wait <= 0 or scope.signal is not None:
-            return
-        left = scope.seconds_left
-        if left is not None and wait > left:
-            scope.give_up(f"the wait before the retry, {wait:.1f} s, ends behind the deadline")
-            return
-        with scope.guard():
-            await self._clock.sleep(wait)
 
     async def _check_limits(
         self, state: AgentState, scope: RunScope
@@ -283,10 +279,12 @@ class AgentLoop:
 
     def _may_be_over(self, state: AgentState, scope: RunScope) -> bool:
         """Whether the votes have to be counted again since the last step: a quick look."""
-        if scope.signal is not None or state.signals or self._criteria.has_own:
+        if scope.signal is not None or self._criteria.has_own:
+            return True
+        if (execution := state.execution) and (execution.signals or execution.wrapping_up):
             return True
         try:
-            return self._criteria.limit_is_reached(state)
+            return self._criteria.is_limit_reached(state)
         except Exception:  # noqa: BLE001 - the full vote will name the criterion that raised
             return True
 
@@ -295,27 +293,23 @@ class AgentLoop:
     ) -> tuple[AgentState, Exception | None]:
         """The driver's step. What it raises becomes a step, or a signal if it asked to stop."""
         name = type(self._driver).__name__
-        driven = state
         try:
-            with scope.backstop() as backstop:
-                if state.answered and self._executor is not None:
-                    driven = await run_answered_calls(state, self._executor)
-                else:
-                    driven = sound_step(await call_driver(self._driver, state, backstop), name)
-            if backstop.signal is not None:
-                raise AgentStop(backstop.signal.while_running(name))
+            if self._executor is not None and state.answered:
+                return await run_answered_calls(state, self._executor), None
+            if self._is_own_driver:  # all that it awaits is guarded, and its steps are sound
+                return await self._driver.use_tools(state), None
+            return sound_step(await call_driver(self._driver, state, scope), name), None
         except AgentStop as stop:
-            kept = stop.state if isinstance(stop.state, AgentState) else state
+            kept = state_of(stop.state) or state
             source = stop.signal.source or name
             return kept.with_signal(replace(stop.signal, source=source)), None
         except HookError as error:
-            kept = error.state if isinstance(error.state, AgentState) else state
+            kept = state_of(error.state) or state
             return failed_by_hook(kept.with_current_step(AgentStep.failed(error)), error), error
         except Exception as error:  # a step's faults end up in the state, whatever they are
-            logger.info("the driver raised %s", described(error), exc_info=error)
+            logger.info("the driver raised %s", describe(error), exc_info=error)
             why = "Whether it ran is not known: the step that was to run it failed"
             return state.with_answers_dropped(why).with_current_step(AgentStep.failed(error)), error
-        return driven, None
 
     async def _record(
         self, state: AgentState, scope: RunScope, fault: Exception | None
@@ -324,7 +318,9 @@ class AgentLoop:
         step, in_flight = state.current_step, state.execution and state.execution.in_flight
         if step is None or in_flight is None:  # the hook stack lets no hook lose them
             raise DriverError("the step in flight was lost")
-        emit_step(state, scope, step, in_flight.duration_seconds)
+        is_heard = scope.emitter.is_heard
+        if is_heard:
+            emit_step(state, scope, step, in_flight.duration_seconds)
         if step.has_errors:
             state = await self._run_hooks(
                 HookTrigger.ON_ERROR, state, error=step.most_urgent_error, exception=fault
@@ -344,13 +340,16 @@ class AgentLoop:
         )
         if not outcome.should_continue:
             return await self._end(state, scope, fault)
-        emit_decision(state, scope, outcome)
+        if is_heard:
+            emit_decision(state, scope, outcome)
         return state
 
     # Deciding
 
     def _evaluate(self, state: AgentState) -> ContinuationOutcome:
         try:
+            if not self._criteria.has_own:
+                return self._criteria.evaluate(state)
             with contained():
                 return self._criteria.evaluate(state)
         except Exception:  # noqa: BLE001 - find out which criterion raised, and hear the others all the same

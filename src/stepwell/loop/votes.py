@@ -2,7 +2,7 @@
 
 import logging
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import asdict, replace
 
@@ -15,7 +15,7 @@ from stepwell.continuation import (
     resolve,
 )
 from stepwell.criteria import Criterion, cast_vote, criterion_name
-from stepwell.errors import DriverError, ErrorType, HookError, described
+from stepwell.errors import DriverError, ErrorType, HookError, describe
 from stepwell.foreign import contained
 from stepwell.hooks import signal_of
 from stepwell.messages import Message, Role
@@ -115,7 +115,7 @@ def sound_step(driven: Any, driver: str) -> AgentState:
             f"{driver}.use_tools returned a step with {calls} tool calls and {results} results; "
             "each call needs one result message behind it"
         )
-    return driven
+    return cast("AgentState", driven)
 
 
 def failed_by_hook(state: AgentState, error: HookError) -> AgentState:
@@ -138,7 +138,7 @@ def vote_or_fault(criterion: Criterion, state: AgentState) -> ContinuationEvalua
         return ContinuationEvaluation(
             criterion=criterion_name(criterion),
             decision=ContinuationDecision.FORBID,
-            reason=f"the criterion raised {described(error)}",
+            reason=f"the criterion raised {describe(error)}",
             context={"exception": type(error).__name__},
             stop_reason=StopReason.ERROR,
             hint="correct the criterion; it must return a vote for every state.",

@@ -20,11 +20,12 @@ class History(Sequence[T], Generic[T]):
     (['a', 'b'], ['a', 'b', 'c'])
     """
 
-    __slots__ = ("_items", "_length")
+    __slots__ = ("_items", "length")
 
     def __init__(self) -> None:
         self._items: list[T] = []
-        self._length = 0
+        self.length = 0
+        """The same as ``len(history)``, for places where a call is too much."""
 
     @classmethod
     def of(cls, items: Iterable[T]) -> "History[T]":
@@ -35,29 +36,29 @@ class History(Sequence[T], Generic[T]):
     def _over(cls, items: list[T]) -> "History[T]":
         history = cls.__new__(cls)
         history._items = items
-        history._length = len(items)
+        history.length = len(items)
         return history
 
-    def _seeing(self, length: int) -> "History[T]":
+    def _with_length(self, length: int) -> "History[T]":
         history = self.__class__.__new__(self.__class__)
         history._items = self._items
-        history._length = length
+        history.length = length
         return history
 
     def append(self, item: T) -> "History[T]":
         """A history with one more item; this one stays as it is."""
-        items, length = self._items, self._length
+        items, length = self._items, self.length
         if len(items) != length or not length:  # an empty history may be a shared default
             return self._over([*items[:length], item])
         items.append(item)
         if items[length] is not item:  # another thread appended to this value in between
             return self._over([*items[:length], item])
-        return self._seeing(length + 1)
+        return self._with_length(length + 1)
 
     def extend(self, items: Iterable[T]) -> "History[T]":
         """A history with these items behind its own."""
         added = tuple(items)
-        shared, length = self._items, self._length
+        shared, length = self._items, self.length
         if not added:
             return self
         if len(shared) != length or not length:
@@ -65,17 +66,17 @@ class History(Sequence[T], Generic[T]):
         shared.extend(added)
         if shared[length] is not added[0] or shared[length + len(added) - 1] is not added[-1]:
             return self._over([*shared[:length], *added])  # another thread was faster
-        return self._seeing(length + len(added))
+        return self._with_length(length + len(added))
 
-    def replaced(self, index: int, item: T) -> "History[T]":
+    def replace_at(self, index: int, item: T) -> "History[T]":
         """A copy with another item at that place. Costs O(n): for rare corrections."""
-        copy = self._items[: self._length]
+        copy = self._items[: self.length]
         copy[index] = item
         return self._over(copy)
 
     def shared_with(self, other: "History[T]") -> int:
         """How many items from the first on are the very same; O(1) if one grew from the other."""
-        shorter = min(self._length, other._length)
+        shorter = min(self.length, other.length)
         if self._items is other._items:
             return shorter
         for index in range(shorter):
@@ -86,35 +87,39 @@ class History(Sequence[T], Generic[T]):
     @property
     def last(self) -> T | None:
         """The newest item, or None."""
-        return self._items[self._length - 1] if self._length else None
+        length = self.length
+        return self._items[length - 1] if length else None
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     def __iter__(self) -> Iterator[T]:
-        return islice(self._items, self._length)
+        return islice(self._items, self.length)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[T]: ...
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        length = self.length
+        if type(index) is int and 0 <= index < length:
+            return self._items[index]
         if isinstance(index, slice):
-            start, stop, step = index.indices(self._length)
+            start, stop, step = index.indices(length)
             if step == 1:
                 return tuple(self._items[start:stop])
             return tuple(self._items[i] for i in range(start, stop, step))
-        if not -self._length <= index < self._length:
-            raise IndexError(f"index {index} is outside a history of {self._length}")
-        return self._items[index if index >= 0 else index + self._length]
+        if not -length <= index < length:
+            raise IndexError(f"index {index} is outside a history of {length}")
+        return self._items[index if index >= 0 else index + length]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, History):
             return NotImplemented
-        if self._length != len(cast("History[Any]", other)):
+        if self.length != len(cast("History[Any]", other)):
             return False
         items = cast("History[Any]", other)._items
-        return self._items is items or self._items[: self._length] == items[: self._length]
+        return self._items is items or self._items[: self.length] == items[: self.length]
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -126,8 +131,8 @@ class History(Sequence[T], Generic[T]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_restored, (list(self),))
+        return (_restore, (list(self),))
 
 
-def _restored(items: list[Any]) -> History[Any]:
+def _restore(items: list[Any]) -> History[Any]:
     return History[Any].of(items)

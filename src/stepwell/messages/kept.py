@@ -3,5 +3,9 @@
 from msgspec import Struct
 
 
-class Kept(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is at its default is not written, and an unknown field is not read over."""
+class Kept(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Omits fields at their defaults when written, and refuses unknown fields when read.
+
+    The garbage collector does not look at these values: what they hold is JSON data and other such
+    values, which cannot refer back to them. A subclass that holds objects of users says gc=True.
+    """

@@ -1,11 +1,12 @@
 """A message: who said it, its parts, a stable id, and notes that no model sees."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from msgspec.structs import replace
 
+from stepwell.errors import ConfigurationError
 from stepwell.ids import new_id
 from stepwell.messages.kept import Kept
 from stepwell.messages.parts import Part, TextPart, ToolCall, ToolResult
@@ -135,6 +136,17 @@ class Message(Kept, frozen=True, kw_only=True):
     def has_role(self, *roles: Role | str) -> bool:
         """Whether the role is one of these."""
         return self.role in roles
+
+
+def check_messages(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield the messages; raises ``ConfigurationError`` for anything else."""
+    for message in messages:
+        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{message!r:.60} is not a Message; write Message.user(text), or use "
+                "state.with_user_message(text)"
+            )
+        yield message
 
 
 def _as_parts(content: "str | Iterable[Part]") -> tuple[Part, ...]:

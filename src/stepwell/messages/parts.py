@@ -48,7 +48,7 @@ class ThinkingPart(Kept, frozen=True, tag="thinking"):
 
 
 class ToolCall(Kept, frozen=True, kw_only=True, tag="tool_call"):
-    """A model's wish to call a tool.
+    """A model's request to call a tool.
 
     ``malformed`` holds the raw text when the arguments were not a JSON object; the call then
     becomes a result that tells the model so. ``signature`` is what Gemini wants to see again with

@@ -40,7 +40,7 @@ class Usage(Kept, frozen=True, kw_only=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        if not other:
+        if other == _NOTHING:
             return self
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,

@@ -15,7 +15,7 @@ from stepwell.models.response import (
     ToolCallStart,
     UsageReport,
 )
-from stepwell.models.retrying import RetryingModel
+from stepwell.models.retry import RetryingModel
 from stepwell.models.settings import ModelSettings, ResponseFormat, ThinkingEffort
 
 __all__ = [

@@ -1,5 +1,5 @@
-"""One try at a turn, for the models that wrap others: how a stream begins, what failed tries cost,
-and what is told of them. A try can only be followed by another until its first part is there.
+"""One try at a turn, for models that wrap other models: opening a stream, and the cost and the
+errors of failed tries. A turn can be retried only until the first part of its stream arrives.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -27,17 +27,17 @@ Ask = Callable[[Model, ModelRequest], Awaitable[T]]
 
 
 class FailedTry(Struct, frozen=True):
-    """Which model failed, and how."""
+    """A model and the error it failed with."""
 
     model: str
     error: ModelError
 
 
 class FailedTries(Struct, frozen=True):
-    """The tries of a turn that failed so far, in order.
+    """The failed tries of a turn so far, in order.
 
-    >>> failed = FailedTries().and_then("acme-1", ModelError("429", cost=0.5))
-    >>> failed.and_then("acme-2", ModelError("refused", cost=0.25)).cost
+    >>> failed = FailedTries().add("acme-1", ModelError("429", cost=0.5))
+    >>> failed.add("acme-2", ModelError("refused", cost=0.25)).cost
     0.75
     """
 
@@ -45,7 +45,7 @@ class FailedTries(Struct, frozen=True):
 
     @property
     def last(self) -> ModelError:
-        """The newest failure."""
+        """The last error."""
         return self.tries[-1].error
 
     @property
@@ -59,21 +59,21 @@ class FailedTries(Struct, frozen=True):
 
     @property
     def cost(self) -> float:
-        """What the failed tries cost."""
+        """The cost of the failed tries."""
         return sum((failed.error.cost or 0.0 for failed in self.tries), 0.0)
 
     @property
-    def told(self) -> str:
-        """Each failure in words, in order."""
-        return "; ".join(f"{failed.model}: {_in_words(failed.error)}" for failed in self.tries)
+    def summary(self) -> str:
+        """The text of every error, in order."""
+        return "; ".join(f"{failed.model}: {_error_text(failed.error)}" for failed in self.tries)
 
-    def and_then(self, model: str, error: ModelError) -> "FailedTries":
-        """These, and one more."""
+    def add(self, model: str, error: ModelError) -> "FailedTries":
+        """Return these with one more."""
         return FailedTries((*self.tries, FailedTry(model, error)))
 
-    def paid_with(self, response: ModelResponse, model: str) -> ModelResponse:
-        """The response that came at last, with what the failed tries used, and who gave it."""
-        if not _is_sound(response):  # whoever asked says what is wrong with it
+    def add_costs(self, response: ModelResponse, model: str) -> ModelResponse:
+        """Return the response with the usage and cost of the failed tries, and its model."""
+        if not _is_response(response):  # the caller reports what is wrong with it
             return response
         if self.tries:
             usage, cost = response.usage + self.usage, response.cost + self.cost
@@ -81,7 +81,7 @@ class FailedTries(Struct, frozen=True):
         return response if response.model is not None else replace(response, model=model)
 
     def error(self, text: str, *, retryable: bool | None, retry_after: float | None) -> ModelError:
-        """The last failure's facts under these words, with what all tries used."""
+        """Return the last error with another text and the usage and cost of all tries."""
         last, usage, cost = self.last, self.usage, self.cost
         error = ModelError(
             text,
@@ -95,24 +95,24 @@ class FailedTries(Struct, frozen=True):
             usage=usage if usage or cost else last.usage,
             cost=cost,
         )
-        error.retryable = retryable  # None is an answer here, not a question to the kind
+        error.retryable = retryable  # the constructor replaces None by the kind's default
         return error
 
     def last_error(self, text: str) -> ModelError:
-        """The last failure itself, under these words."""
+        """Return the last error with another text."""
         return self.error(text, retryable=self.last.retryable, retry_after=self.last.retry_after)
 
 
-class Answered(Struct, Generic[T], frozen=True):
-    """What came at last, from which model, and what failed before."""
+class TurnResult(Struct, Generic[T], frozen=True):
+    """The result of a turn, the model that gave it, and the tries that failed before."""
 
     model: str
     value: T
     failed: FailedTries
 
 
-class BegunStream:
-    """A stream whose first part has arrived: from here on the turn can't be tried again."""
+class OpenStream:
+    """A stream whose first part has arrived, so the turn can't be retried any more."""
 
     __slots__ = ("first", "rest")
 
@@ -121,32 +121,32 @@ class BegunStream:
         self.rest = rest
 
 
-async def whole(model: Model, request: ModelRequest) -> ModelResponse:
-    """A try at a whole response."""
+async def respond(model: Model, request: ModelRequest) -> ModelResponse:
+    """Ask a model for a complete response."""
     return await model.respond(request)
 
 
 def parts_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamPart]:
-    """The model's stream; a model that can't stream gives its whole answer as one part."""
+    """Return the model's stream. A model that can't stream gives its response as one part."""
     can_stream = callable(getattr(model, "stream", None))
     return aiter(model.stream(request)) if can_stream else _response_as_parts(model, request)
 
 
-async def begun(model: Model, request: ModelRequest) -> BegunStream:
-    """A try at a stream, up to the first part that says something; usage alone says nothing."""
+async def open_stream(model: Model, request: ModelRequest) -> OpenStream:
+    """Open a stream and read it up to its first part that is not a usage report."""
     parts = parts_of(model, request)
     first: list[StreamPart] = []
     async for part in parts:
         first.append(part)
         if not isinstance(part, UsageReport):
-            return BegunStream(tuple(first), parts)
-    raise incomplete(name_of(model))
+            return OpenStream(tuple(first), parts)
+    raise incomplete_stream(name_of(model))
 
 
-async def delivered(
-    begin: Callable[[], Awaitable[Answered[BegunStream]]],
+async def stream_parts(
+    begin: Callable[[], Awaitable[TurnResult[OpenStream]]],
 ) -> AsyncIterator[StreamPart]:
-    """The parts of the stream that began at last. What fails from here on is raised."""
+    """Yield the parts of the stream that ``begin`` opens. Later failures are raised."""
     answered = await begin()
     model, stream, failed = answered.model, answered.value, answered.failed
     has_failed = bool(failed.tries)
@@ -156,31 +156,31 @@ async def delivered(
             if isinstance(part, ResponseEnd):
                 end = part
             else:
-                yield _paid_with(part, failed) if has_failed else part
+                yield _add_costs(part, failed) if has_failed else part
         if end is None:
             async for part in stream.rest:
                 if isinstance(part, ResponseEnd):
                     end = part
                     break
-                yield _paid_with(part, failed) if has_failed else part
+                yield _add_costs(part, failed) if has_failed else part
         if end is None:
-            raise incomplete(model)
+            raise incomplete_stream(model)
     except ModelError as error:
         if not failed.tries:
             raise
         text = (
-            f"{text_of(error)} (a part of the answer was delivered, so nothing is tried again; "
-            f"before that {failed.told})"
+            f"{text_of(error)} (not retried, since a part of the response was delivered; earlier "
+            f"failures: {failed.summary})"
         )
-        raise failed.and_then(model, error).last_error(text) from error
+        raise failed.add(model, error).last_error(text) from error
     finally:
-        # Also before the last part goes out: the caller has no reason to come back after it.
+        # Before the last part, since a caller may stop reading after it.
         await close(stream.rest)
-    yield ResponseEnd(failed.paid_with(end.response, model))
+    yield ResponseEnd(failed.add_costs(end.response, model))
 
 
 def last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPart]:
-    """How every stream ends: its calls, its usage, and the whole."""
+    """Yield the last parts of a stream: tool calls, usage and the response."""
     if with_text and response.text:
         yield TextDelta(response.text)
     for index, call in enumerate(response.tool_calls):
@@ -192,8 +192,8 @@ def last_parts(response: ModelResponse, *, with_text: bool) -> Iterator[StreamPa
     yield ResponseEnd(response)
 
 
-def incomplete(model: str) -> ModelError:
-    """The error of a stream that ended too early."""
+def incomplete_stream(model: str) -> ModelError:
+    """Return the error for a stream that ended early."""
     return ModelError(
         f"the stream of {model} ended without its final part",
         kind=ModelErrorKind.INCOMPLETE_STREAM,
@@ -201,35 +201,40 @@ def incomplete(model: str) -> ModelError:
 
 
 async def close(parts: AsyncIterator[StreamPart]) -> None:
-    """Let go of the connection now instead of whenever the stream is collected."""
+    """Release the connection now, not when the stream is garbage-collected."""
     close = getattr(parts, "aclose", None)
     if close is not None:
         await close()
 
 
 def name_of(model: Any) -> str:
-    """What to call a model, also one that has no name."""
+    """Return a model's name, or its class name if it has none."""
     return getattr(model, "name", type(model).__name__)
 
 
-def refuse_what_is_no_model(given: Any, owner: str) -> None:
-    """Say at construction what is wrong with a model."""
+def check_model(given: Any, owner: str) -> None:
+    """Raise ``ConfigurationError`` if the value is not a model."""
     if isinstance(given, str):
         raise ConfigurationError(
-            f"{owner} takes models, and {given!r} is a name; write ModelPresets().model({given!r})"
+            f"{owner} needs model objects, got the name {given!r}. Write "
+            f"ModelPresets().model({given!r})"
         )
     if isinstance(given, list | tuple):
-        raise ConfigurationError(f"{owner} takes each model on its own: write {owner}(*models)")
+        raise ConfigurationError(
+            f"{owner} takes models as separate arguments; write {owner}(*models)"
+        )
     if isinstance(given, type):
-        raise ConfigurationError(f"{owner} takes models, and {given.__name__} is a class; call it")
+        raise ConfigurationError(
+            f"{owner} needs model objects, got the class {given.__name__}; call it"
+        )
     if not callable(getattr(given, "respond", None)):
         raise ConfigurationError(
-            f"{owner} takes models, and {given!r:.80} has no respond(); see stepwell.Model"
+            f"{owner} needs model objects, and {given!r:.80} has no respond(); see stepwell.Model"
         )
 
 
-def with_seconds_spent(request: ModelRequest, seconds: float) -> ModelRequest:
-    """The request that much later: its deadline is closer."""
+def subtract_seconds(request: ModelRequest, seconds: float) -> ModelRequest:
+    """Return the request with less time to its deadline."""
     if request.seconds_left is None:
         return request
     return replace(request, seconds_left=max(request.seconds_left - seconds, 0.0))
@@ -237,18 +242,18 @@ def with_seconds_spent(request: ModelRequest, seconds: float) -> ModelRequest:
 
 async def _response_as_parts(model: Model, request: ModelRequest) -> AsyncIterator[StreamPart]:
     response = await model.respond(request)
-    if _is_sound(response) and response.text:
+    if _is_response(response) and response.text:
         yield TextDelta(response.text)
     yield ResponseEnd(response)
 
 
-def _paid_with(part: StreamPart, failed: FailedTries) -> StreamPart:
+def _add_costs(part: StreamPart, failed: FailedTries) -> StreamPart:
     if not isinstance(part, UsageReport):
         return part
     return UsageReport(part.usage + failed.usage, part.cost + failed.cost)
 
 
-def _is_sound(response: Any) -> bool:
+def _is_response(response: Any) -> bool:
     return (
         isinstance(response, ModelResponse)
         and isinstance(response.usage, Usage)  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -256,5 +261,5 @@ def _is_sound(response: Any) -> bool:
     )
 
 
-def _in_words(error: ModelError) -> str:
+def _error_text(error: ModelError) -> str:
     return text_of(error) or type(error).__name__

@@ -13,7 +13,7 @@ from msgspec import Struct, json
 
 from stepwell.errors import ModelError, ModelErrorKind
 
-LONGEST_TEXT = 1000
+MAX_TEXT_LENGTH = 1000
 _FILTER = ModelErrorKind.CONTENT_FILTER
 
 _BY_STATUS = {
@@ -70,7 +70,7 @@ _BY_WORD = {
     "invalid_argument": ModelErrorKind.INVALID_REQUEST,
 }
 
-# Providers that say only "invalid request" tell in their text what it is about.
+# Some providers report only "invalid request" and give the reason in the text.
 _BY_TEXT = (
     (
         re.compile(
@@ -89,11 +89,11 @@ _BY_TEXT = (
     ),
 )
 _NEVER_FITS = re.compile(r"request too large for", re.IGNORECASE)
-"""A request larger than all that a rate limit allows at once; waiting does not help."""
+"""A request that exceeds the whole rate limit, so waiting does not help."""
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """What a provider said about a failure, whatever shape it said it in."""
+    """What a provider reported about a failure, whatever its shape."""
 
     text: str = ""
     words: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
 
 
 def complaint_of(data: Any) -> Complaint:
-    """The complaint in the decoded body of an error answer, or in an error event."""
+    """Parse the decoded body of an error response, or an error event."""
     if isinstance(data, list) and data:
         data = cast("list[Any]", data)[0]
     if not isinstance(data, Mapping):
@@ -127,15 +127,15 @@ def complaint_of(data: Any) -> Complaint:
 def error_answer(
     owner: str, status: int, headers: Mapping[str, str], body: bytes, now: datetime
 ) -> ModelError:
-    """The error that an answer with an error status stands for."""
+    """Return the error for a response with an error status."""
     try:
         complaint = complaint_of(json.decode(body))
-    except (ValueError, RecursionError):  # no JSON, no UTF-8, or nested without end
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deep
         complaint = Complaint(text=" ".join(body[:4000].decode("utf-8", "replace").split()))
     if 300 <= status < 400:
         text = (
-            f"a redirect to {headers.get('location', '(nowhere)')}, which is not followed, so that "
-            "the key is sent to the configured host only; set base_url to where it should go"
+            f"a redirect to {headers.get('location', '(nowhere)')}. Redirects are not followed, so "
+            "that the key goes only to the configured host; set base_url to the new address"
         )
         return _error(owner, ModelErrorKind.INVALID_REQUEST, Complaint(text=text), status, headers)
     wait = retry_after(headers, now)
@@ -150,20 +150,20 @@ def error_answer(
 
 
 def error_event(owner: str, data: Any) -> ModelError:
-    """The error that a stream told in the middle."""
+    """Return the error for an error event in a stream."""
     complaint = complaint_of(data)
     kind = _kind(complaint, complaint.status)
     return _error(owner, kind, complaint, complaint.status, {}, complaint.retry_after)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """The id under which the provider knows the request."""
+    """Return the provider's id of the request."""
     names = ("x-request-id", "request-id", "apim-request-id", "x-goog-request-id", "cf-ray")
     return next((headers[name] for name in names if headers.get(name)), None)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """How many seconds the provider asks to wait, given in seconds, milliseconds or as a date.
+    """Return how many seconds the provider asks to wait, from seconds, milliseconds or a date.
 
     >>> retry_after({"retry-after": "1.5"}, datetime(2026, 1, 1, tzinfo=UTC))
     1.5
@@ -189,7 +189,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 def _kind(complaint: Complaint, status: int | None) -> ModelErrorKind:
     kind = next((_BY_WORD[word] for word in complaint.words if word in _BY_WORD), None)
     is_general = kind in (None, ModelErrorKind.INVALID_REQUEST, ModelErrorKind.SERVER)
-    if status is not None and is_general:  # the status is plainer than a general word
+    if status is not None and is_general:  # the status is more specific than a general code
         of_class = ModelErrorKind.INVALID_REQUEST if status < 500 else ModelErrorKind.SERVER
         kind = _BY_STATUS.get(status, of_class)
     if kind is None:
@@ -209,9 +209,9 @@ def _error(
     headers: Mapping[str, str],
     wait: float | None = None,
 ) -> ModelError:
-    text = complaint.text[:LONGEST_TEXT]
+    text = complaint.text[:MAX_TEXT_LENGTH]
     known_as = complaint.request_id or request_id(headers)
-    said = f"{owner} answered {status}" if status else f"{owner} failed while it answered"
+    said = f"{owner} answered {status}" if status else f"{owner} failed during its response"
     notes = [
         f"it asks to wait {wait:g} seconds" if wait is not None else "",
         f"request {known_as}" if known_as else "",
@@ -234,7 +234,7 @@ def _as_text(said: Any) -> str:
 
 
 def _upstream(metadata: Any) -> str:
-    """What a router was told by the provider behind it."""
+    """Return what a router reports from the provider behind it."""
     if not isinstance(metadata, Mapping):
         return ""
     raw = _as_text(cast("Mapping[str, Any]", metadata).get("raw"))
@@ -242,10 +242,10 @@ def _upstream(metadata: Any) -> str:
 
 
 def _words(error: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words by which the error names itself, the most exact one first."""
+    """Return the error's codes, the most specific first."""
     reasons = [
         cast("Mapping[str, Any]", detail).get("reason")
-        for detail in _listed(error.get("details"))
+        for detail in _as_list(error.get("details"))
         if isinstance(detail, Mapping)
     ]
     named = (*reasons, error.get("code"), error.get("type"), error.get("status"))
@@ -253,8 +253,8 @@ def _words(error: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _retry_delay(details: Any) -> float | None:
-    """Google's way to say it: a detail with ``retryDelay`` such as ``"34.5s"``."""
-    for detail in _listed(details):
+    """Return Google's ``retryDelay``, such as ``"34.5s"``, in seconds."""
+    for detail in _as_list(details):
         if isinstance(detail, Mapping):
             delay = cast("Mapping[str, Any]", detail).get("retryDelay")
             if isinstance(delay, str):
@@ -262,7 +262,7 @@ def _retry_delay(details: Any) -> float | None:
     return None
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 

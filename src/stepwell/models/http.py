@@ -1,5 +1,5 @@
 """Requests to providers over httpx2: one client per event loop, no redirects, no cookies, bounded
-bodies, and every fault of the HTTP library turned into a ``ModelError``.
+bodies. Every fault of the HTTP library becomes a ``ModelError``.
 """
 
 import asyncio
@@ -13,28 +13,28 @@ from weakref import WeakKeyDictionary, ref
 
 from msgspec import Struct
 
-from stepwell.errors import ModelError, ModelErrorKind, described
+from stepwell.errors import ModelError, ModelErrorKind, describe
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx2
 
-LARGEST_BODY = 32 * 1024 * 1024
-LARGEST_COMPLAINT = 256 * 1024
-SECONDS_TO_COMPLAIN = 5.0
-"""How long the body of an error answer is waited for: its status alone says enough."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_ERROR_BODY_BYTES = 256 * 1024
+ERROR_BODY_SECONDS = 5.0
+"""How long to wait for the body of an error response. Its status alone is often enough."""
 
-SECONDS_TO_DRAIN = 0.1
-"""How long the end of a stream is waited for after its last message, so that the connection can
-be used again."""
+DRAIN_SECONDS = 0.1
+"""How long to wait for the end of a stream after its last message, so that the connection can be
+reused."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OF_THE_LIBRARY = ("content-length", "transfer-encoding")
+_RESERVED_HEADERS = ("content-length", "transfer-encoding")
 
 
 class HttpCall(Struct, frozen=True, kw_only=True, eq=False):
-    """One POST: where to, with what, and how patiently."""
+    """One POST request with its timeouts."""
 
     owner: str
     url: str
@@ -49,7 +49,7 @@ class HttpCall(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class HttpReply:
-    """The head of a response, and its body as it arrives."""
+    """The head of a response, and its body as it arrives. The caller closes it."""
 
     def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
         self.status = response.status_code
@@ -62,32 +62,33 @@ class HttpReply:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says that it is one JSON document."""
+        """Whether the content type is a single JSON document."""
         media_type = self.headers.get("content-type", "").partition(";")[0]
         return media_type.strip().lower() == "application/json"
 
     @property
     def time(self) -> float:
-        """Now, on the clock of ``chunk(until=...)``."""
+        """The current time on the clock of ``chunk(until=...)``."""
         return asyncio.get_running_loop().time()
 
     async def chunk(self, *, until: float | None = None) -> bytes | None:
-        """The next piece of the body, as it arrives; None if it is over, or if none came in
-        time."""
+        """Return the next chunk of the body, or None at its end or if none arrived in time."""
         try:
-            piece = await anext(self._pieces, None) if until is None else await self._by(until)
+            piece = (
+                await anext(self._pieces, None) if until is None else await self._chunk_until(until)
+            )
         except _faults() as error:
             _raise(error, self._call, "while the answer was read")
         self._length += 0 if piece is None else len(piece)
-        if self._length > LARGEST_BODY:
+        if self._length > MAX_BODY_BYTES:
             raise ModelError(
-                f"{self._call.owner} answered with more than {LARGEST_BODY} bytes",
+                f"{self._call.owner} sent a response of more than {MAX_BODY_BYTES} bytes",
                 kind=ModelErrorKind.TOO_LARGE,
                 status=self.status,
             )
         return piece
 
-    async def _by(self, time: float) -> bytes | None:
+    async def _chunk_until(self, time: float) -> bytes | None:
         limit = asyncio.timeout_at(time)
         try:
             async with limit:
@@ -98,41 +99,41 @@ class HttpReply:
             raise
 
     async def body(self) -> bytes:
-        """The whole body, if it is not too large."""
+        """Read the whole body. Raises ``ModelError`` if it is too large."""
         pieces: list[bytes] = []
         while (chunk := await self.chunk()) is not None:
             pieces.append(chunk)
         return b"".join(pieces)
 
-    async def complaint(self) -> bytes:
-        """The body of an error answer, as far as it comes."""
+    async def error_body(self) -> bytes:
+        """Read as much of an error response's body as arrives in time."""
         pieces: list[bytes] = []
-        until = self.time + SECONDS_TO_COMPLAIN
+        until = self.time + ERROR_BODY_SECONDS
         with suppress(ModelError):
-            while (chunk := await self.chunk(until=until)) and self._length < LARGEST_COMPLAINT:
+            while (chunk := await self.chunk(until=until)) and self._length < MAX_ERROR_BODY_BYTES:
                 pieces.append(chunk)
         return b"".join(pieces)
 
     async def drain(self) -> None:
-        """Read the last bytes, if they are there already."""
-        until = self.time + SECONDS_TO_DRAIN
+        """Read the last bytes if they have arrived already."""
+        until = self.time + DRAIN_SECONDS
         with suppress(ModelError):
             while await self.chunk(until=until) is not None:
                 pass
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         with suppress(*_faults()):
             await self._pieces.aclose()
             await self._response.aclose()
 
 
-async def sent(call: HttpCall) -> HttpReply:
-    """The reply to a call, as soon as its head is there. Whoever asked closes it."""
+async def send(call: HttpCall) -> HttpReply:
+    """Send a request and return the reply as soon as its head arrives. The caller closes it."""
     import httpx2
 
     for name, value in call.headers.items():
-        _refuse_odd(name, value)
+        _check_header(name, value)
     client = call.client or await _client()
     timeout = httpx2.Timeout(call.read_timeout, connect=call.connect_timeout, pool=None)
     try:
@@ -148,8 +149,8 @@ async def sent(call: HttpCall) -> HttpReply:
         if call.client is None:
             raise
         raise ModelError(
-            f"{call.owner} can't be asked through the client it was given, which is closed or "
-            f"belongs to another event loop ({described(error)}); give each event loop an open one",
+            f"{call.owner} can't use the client it was given: it is closed or belongs to another "
+            f"event loop ({describe(error)}); pass an open client per event loop",
             kind=ModelErrorKind.INVALID_REQUEST,
         ) from error
 
@@ -160,8 +161,8 @@ _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient
 
 
 async def _client() -> "httpx2.AsyncClient":
-    """The client of the running event loop. It is closed when the loop shuts down its async
-    generators, as ``asyncio.run`` does; so nobody has to close a model."""
+    """Return the client of the running event loop. It is closed when the loop shuts down its async
+    generators, as ``asyncio.run`` does, so models need no closing."""
     loop = asyncio.get_running_loop()
     known = _clients.get(loop)
     if known is not None and not known[0].is_closed:
@@ -175,28 +176,28 @@ async def _client() -> "httpx2.AsyncClient":
         verify=certificates(),
         cookies=no_cookies(),
     )
-    closer = _closed_with_the_loop(client, ref(loop))
+    closer = _close_with_loop(client, ref(loop))
     _clients[loop] = (client, closer)
     await anext(closer)
     return client
 
 
 def no_cookies() -> CookieJar:
-    """A jar that takes no cookies. A client is shared by all users of a process: a cookie kept in
-    it would tie the requests of one to those of another."""
+    """Return a jar that accepts no cookies. All users of a process share a client, and a cookie
+    would link their requests."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 @cache
 def certificates() -> "ssl.SSLContext":
-    """Loaded once, with the HTTP package: for each event loop anew it would take longer than many a
-    turn. Who can't wait for it in an event loop calls it in a thread first."""
+    """Load the certificates once per process, since it takes longer than many turns. To keep it off
+    the event loop, call this in a thread first."""
     import httpx2
 
     return httpx2.create_ssl_context()
 
 
-async def _closed_with_the_loop(
+async def _close_with_loop(
     client: "httpx2.AsyncClient", loop: "ref[asyncio.AbstractEventLoop]"
 ) -> AsyncGenerator[None, None]:
     try:
@@ -213,17 +214,17 @@ def _faults() -> tuple[type[Exception], ...]:
     return (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
 
 
-def _refuse_odd(name: str, value: Any) -> None:
-    """What can't stand in a header would otherwise be an error of the library that shows the
-    value, which may be secret."""
+def _check_header(name: str, value: Any) -> None:
+    """Refuse invalid headers here. The HTTP library's error would show the value, which may be
+    secret."""
     if not _HEADER_NAME.fullmatch(name):
-        wrong = "has a name that no header can have"
-    elif name.lower() in _OF_THE_LIBRARY:
-        wrong = "can't be chosen, since it says how the request is sent"
+        wrong = "has an invalid name"
+    elif name.lower() in _RESERVED_HEADERS:
+        wrong = "is reserved for the HTTP library"
     elif not isinstance(value, str):
-        wrong = f"has a {type(value).__name__} as value, not a text"
+        wrong = f"has a value of type {type(value).__name__}, not str"
     elif not value.isascii() or not (value.isprintable() and value == value.strip()):
-        wrong = "has a value with line breaks, blanks around it, or letters that are not ASCII"
+        wrong = "has a value with line breaks, surrounding spaces or non-ASCII characters"
     else:
         return
     raise ModelError(
@@ -233,31 +234,31 @@ def _refuse_odd(name: str, value: Any) -> None:
 
 
 def _raise(error: Exception, call: HttpCall, when: str) -> NoReturn:
-    """The same fault as an error of the model. Its text is the library's, which names no header."""
+    """Raise a fault as a ``ModelError``. The library's text names no header."""
     kind = _kind(error)
-    why = "" if kind is ModelErrorKind.TIMEOUT else f": {described(error)}"
-    what = _in_words(error, kind, call, when)
+    why = "" if kind is ModelErrorKind.TIMEOUT else f": {describe(error)}"
+    what = _describe_fault(error, kind, call, when)
     raise ModelError(f"{call.owner} {what} ({call.url}){why}", kind=kind) from error
 
 
-def _in_words(error: Exception, kind: ModelErrorKind, call: HttpCall, when: str) -> str:
+def _describe_fault(error: Exception, kind: ModelErrorKind, call: HttpCall, when: str) -> str:
     import httpx2
 
     match error:
         case httpx2.ConnectTimeout():
             return f"could not be reached for {call.connect_timeout:g} seconds"
         case httpx2.WriteTimeout():
-            return f"took nothing of the request for {call.read_timeout:g} seconds"
+            return f"accepted no data of the request for {call.read_timeout:g} seconds"
         case httpx2.TimeoutException():
             return f"sent nothing, {when}, for {call.read_timeout:g} seconds"
         case _ if kind is ModelErrorKind.CONNECT:
             return "could not be reached"
         case _ if kind is ModelErrorKind.INVALID_REQUEST:
-            return "can't be asked so"
+            return "can't receive this request"
         case _ if kind is ModelErrorKind.MALFORMED_RESPONSE:
-            return "sent what can't be read"
+            return "sent a response that can't be decoded"
         case _:
-            return f"broke off {when}"
+            return f"closed the connection {when}"
 
 
 def _kind(error: Exception) -> ModelErrorKind:

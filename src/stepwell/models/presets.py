@@ -1,6 +1,6 @@
-"""Names for configured models: ``provider:model``, or presets of your own from code or a file.
+"""Names for configured models: ``provider:model``, or your own presets from code or a file.
 
-A preset is built when an agent that uses it is built.
+A preset's model is created when an agent that uses it is built.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Preset = Callable[[], Model] | str
 
 
 class ModelPresets:
-    """An immutable table from a name to the model it stands for.
+    """An immutable table of names and the models they stand for.
 
     >>> presets = ModelPresets({"local": "ollama:qwen3"})
     >>> presets.names, presets.model("local").name, presets.model("vllm:llama").name
@@ -36,7 +36,7 @@ class ModelPresets:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> "ModelPresets":
-        """The presets and providers of a file; see docs/howto/models.md for what it may hold."""
+        """Load presets and providers from a file; see docs/howto/models.md for its format."""
         from stepwell.models.presets_file import read_presets
 
         presets, providers = read_presets(Path(path))
@@ -44,31 +44,31 @@ class ModelPresets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the own presets, sorted."""
+        """The names of the presets, sorted."""
         return tuple(sorted(self._presets))
 
     @property
     def providers(self) -> "Mapping[str, Provider]":
-        """All providers by name: the known ones, and the own ones in front of them."""
+        """All providers by name. Your own replace built-in ones."""
         from stepwell.models.providers import KNOWN_PROVIDERS
 
         return {**KNOWN_PROVIDERS, **self._providers}
 
     def with_preset(self, name: str, preset: Preset) -> "ModelPresets":
-        """A table that also knows this preset: a function that makes the model, or another name."""
+        """Add a preset: a function that creates the model, or another name."""
         return ModelPresets({**self._presets, name: preset}, providers=self._providers)
 
     def with_provider(self, provider: "Provider") -> "ModelPresets":
-        """A table that also knows this provider, as in ``provider:model``."""
+        """Add a provider, for names such as ``provider:model``."""
         return ModelPresets(self._presets, providers={**self._providers, provider.name: provider})
 
     def model(self, name: str) -> Model:
-        """The model behind a name: a preset, ``provider:model``, or a provider's default."""
+        """Create the model of a name: a preset, ``provider:model``, or a provider's default."""
         return self._model(name, ())
 
     def _model(self, name: str, asked: tuple[str, ...]) -> Model:
         if name in asked:
-            raise ConfigurationError(f"the presets {' -> '.join((*asked, name))} go in a circle")
+            raise ConfigurationError(f"the presets {' -> '.join((*asked, name))} form a cycle")
         preset = self._presets.get(name)
         if isinstance(preset, str):
             return self._model(preset, (*asked, name))
@@ -85,7 +85,7 @@ class ModelPresets:
         wanted = name.partition(":")[0]
         close = get_close_matches(wanted, (*self._presets, *providers), n=1)
         return (
-            f"no model preset is called {name!r}; known: {', '.join(self.names) or '(none)'}. "
+            f"Unknown model preset {name!r}. Known presets: {', '.join(self.names) or '(none)'}. "
             + (f"Did you mean {close[0]!r}? " if close else "")
             + f"Write provider:model with one of the providers {', '.join(sorted(providers))}; or "
             "add the name with with_model_presets(ModelPresets().with_preset(name, factory)); or "

@@ -1,4 +1,4 @@
-"""Presets and providers from a TOML file. What is unknown is named, and keys are refused."""
+"""Presets and providers from a TOML file. Unknown fields and keys in the file are refused."""
 
 import re
 import tomllib
@@ -60,7 +60,7 @@ class PresetsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def read_presets(
     path: Path,
 ) -> tuple[dict[str, Callable[[], Model] | str], dict[str, Provider]]:
-    """The presets and providers in a file; raises ``ConfigurationError`` that names the place."""
+    """Load presets and providers. Raises ``ConfigurationError`` that names the place."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -82,7 +82,7 @@ def read_presets(
                     f"the presets file {path}: fallback {fallback!r} of {name!r} is not another "
                     "preset of the file"
                 )
-        # One that is only another name is looked up later, so that it finds providers from code.
+        # An alias is resolved later, so that it finds providers from code.
         is_plain = entry == PresetEntry(model=entry.model)
         presets[name] = entry.model if is_plain else partial(_model, name, file.presets, known)
     return presets, providers
@@ -100,7 +100,7 @@ def _one(entry: PresetEntry, providers: Mapping[str, Provider]) -> Model:
     provider = providers.get(provider_name)
     if provider is None:
         raise ConfigurationError(
-            f"no provider is called {provider_name!r} (in model = {entry.model!r}); known: "
+            f"Unknown provider {provider_name!r} (in model = {entry.model!r}). Known providers: "
             f"{', '.join(sorted(providers))}"
         )
     if entry.key_env is not None:
@@ -135,7 +135,7 @@ def _provider(name: str, entry: ProviderEntry, path: Path) -> Provider:
 
 
 def _refuse_keys(data: Any, where: str) -> None:
-    """A key in a file ends up in a repository; the file names the variable that holds it."""
+    """Refuse keys: files end up in repositories. They name environment variables instead."""
     if isinstance(data, list):
         for item in cast("list[Any]", data):
             _refuse_keys(item, where)
@@ -144,7 +144,7 @@ def _refuse_keys(data: Any, where: str) -> None:
     for name, value in cast("dict[str, Any]", data).items():
         if isinstance(value, str) and _KEYS.fullmatch(name.lower().replace("-", "_")):
             raise ConfigurationError(
-                f"{where} holds a key under {name!r}; put it into an environment variable and name "
-                'that with key_env = "..."'
+                f"{where} contains a key under {name!r}. Put it into an environment variable and "
+                'name that with key_env = "..."'
             )
         _refuse_keys(value, where)

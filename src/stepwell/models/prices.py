@@ -1,10 +1,10 @@
-"""What a turn costs, by the price list inside ``genai-prices``; nothing is fetched."""
+"""The cost of a turn, by the price list in ``genai-prices``. Nothing is fetched."""
 
 from stepwell.messages import Usage
 
 
 def price(usage: Usage, model: str, *, provider: str | None) -> float:
-    """Dollars for that usage, 0.0 where nobody lists a price for the model.
+    """Return the price of a usage in dollars, or 0.0 if the model has no known price.
 
     >>> price(Usage(input_tokens=1_000_000), "claude-sonnet-4-5", provider="anthropic") > 1
     True
@@ -21,5 +21,5 @@ def price(usage: Usage, model: str, *, provider: str | None) -> float:
             output_tokens=usage.output_tokens,
         )
         return float(genai_prices.calc_price(used, model, provider_id=provider).total_price)
-    except (LookupError, ValueError):  # no such model, or a usage that its prices can't cover
+    except (LookupError, ValueError):  # unknown model, or usage without a price
         return 0.0

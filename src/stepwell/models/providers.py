@@ -1,4 +1,4 @@
-"""The providers that are known by name. Each is a few lines; yours can be too."""
+"""The built-in providers. Each takes a few lines; so will yours."""
 
 from stepwell.models.provider import Auth, Provider
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses

@@ -1,4 +1,4 @@
-"""What a model is asked: the stable context first, then the conversation, then the tools."""
+"""Requests to models: the stable context, the conversation and the tools."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -20,7 +20,7 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
 
 
 class CachedContext(Struct, frozen=True, kw_only=True):
-    """Stable parts of the prompt, sent first so that a provider's prompt cache hits."""
+    """Stable parts of the prompt, sent first so that the provider's prompt cache applies."""
 
     messages: tuple[Message, ...] = ()
     response_format: ResponseFormat | Mapping[str, Any] | None = None
@@ -29,19 +29,19 @@ class CachedContext(Struct, frozen=True, kw_only=True):
         given = cast("Any", self.messages)
         if isinstance(given, Message | str | Mapping) or not isinstance(given, Iterable):
             raise ConfigurationError(
-                f"the messages of a cached context are a list, not {given!r:.80}; write "
+                f"CachedContext needs a list of messages, got {given!r:.80}; write "
                 "CachedContext(messages=[Message.system(text)])"
             )
         messages = tuple(cast("Iterable[object]", given))
         for message in messages:
             if not isinstance(message, Message):
                 raise ConfigurationError(
-                    f"{message!r:.80} is no message; write Message.system(text)"
+                    f"{message!r:.80} is not a Message; write Message.system(text)"
                 )
         force_setattr(self, "messages", messages)
 
     def behind(self, first: "CachedContext | None") -> "CachedContext":
-        """Return the other context with this one's messages behind it; this one's format wins."""
+        """Append this context to another one. This one's response format wins."""
         if first is None:
             return self
         return CachedContext(
@@ -51,19 +51,19 @@ class CachedContext(Struct, frozen=True, kw_only=True):
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One turn's request. ``messages`` shares the state's history; nothing is copied."""
+    """The request of one turn. ``messages`` shares the state's history without a copy."""
 
     messages: Sequence[Message]
     context: CachedContext = CachedContext()
     tools: tuple[ToolSchema, ...] = ()
     response_format: ResponseFormat | Mapping[str, Any] | None = None
     instruction: Message | None = None
-    """Said after the conversation for this turn only; never stored."""
+    """Added after the conversation for this turn only, and never stored."""
     settings: ModelSettings = ModelSettings()
     seconds_left: float | None = None
-    """Until the run's deadline; whoever waits before a retry asks whether it is worth it."""
+    """Seconds to the run's deadline, which limit the waits before retries."""
 
     @property
     def format(self) -> ResponseFormat | None:
-        """The response format, if one was asked for."""
+        """The response format, or None."""
         return None if self.response_format is None else ResponseFormat.of(self.response_format)

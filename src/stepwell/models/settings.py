@@ -1,4 +1,4 @@
-"""How a model should answer, in words that hold for all providers. What is not set is not sent."""
+"""Model settings and response formats that work for all providers. Unset values are not sent."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,7 +19,7 @@ from stepwell.parameters import (
 
 
 class ThinkingEffort(StrEnum):
-    """How much a model should think before it answers; each provider rounds to what it has."""
+    """How much a model should think. Each provider uses its closest level."""
 
     NONE = "none"
     MINIMAL = "minimal"
@@ -29,11 +29,11 @@ class ThinkingEffort(StrEnum):
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a turn; None means: not sent, the provider's default holds.
+    """Settings of a turn. None is not sent, so the provider's default applies.
 
     ``tool_choice`` is ``auto``, ``none``, ``required`` or the name of the tool that must be called.
-    ``max_tokens`` bounds one response. ``extra_body`` is merged into the JSON that is sent, for
-    what only one provider knows.
+    ``max_tokens`` limits one response. ``extra_body`` is merged into the request's JSON, for
+    provider-specific fields.
 
     >>> ModelSettings(temperature=0.2).over(ModelSettings(temperature=1.0, seed=7)).seed
     7
@@ -73,14 +73,14 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             force_setattr(self, "thinking", _effort(self.thinking))
 
     def __repr__(self) -> str:
-        """Only what is set, and of headers only the names: their values may be secret."""
-        said = self._said()
+        """Show only what is set, and header names without values, which may be secret."""
+        said = self._set_values()
         if self.extra_headers:
             said["extra_headers"] = list(self.extra_headers)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in said.items())})"
 
     def over(self, base: "ModelSettings") -> "ModelSettings":
-        """These settings, and the base's where these say nothing."""
+        """Return these settings, with those of ``base`` where these are unset."""
         if base == NO_SETTINGS or self is base:
             return self
         if self == NO_SETTINGS:
@@ -89,15 +89,14 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "extra_body": {**base.extra_body, **self.extra_body},
             "extra_headers": {**base.extra_headers, **self.extra_headers},
         }
-        return replace(base, **{**self._said(), **both})
+        return replace(base, **{**self._set_values(), **both})
 
-    def _said(self) -> dict[str, Any]:
-        """What is set."""
+    def _set_values(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
 
 
 NO_SETTINGS = ModelSettings()
-"""Nothing is set, nothing is sent."""
+"""No settings."""
 
 
 def _effort(word: str) -> ThinkingEffort:
@@ -105,12 +104,12 @@ def _effort(word: str) -> ThinkingEffort:
         return ThinkingEffort(word)
     except ValueError:
         raise ConfigurationError(
-            f"unknown thinking effort {word!r}; known: {', '.join(ThinkingEffort)}"
+            f"Unknown thinking effort {word!r}. Known efforts: {', '.join(ThinkingEffort)}"
         ) from None
 
 
 class ResponseFormat(Struct, frozen=True, kw_only=True):
-    """The answer is JSON: any object, or one that fits a schema.
+    """Requires a JSON response: any object, or one that matches a schema.
 
     >>> ResponseFormat.of({"type": "json_object"}).schema is None
     True
@@ -122,25 +121,25 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, given: "ResponseFormat | Mapping[str, Any]") -> "ResponseFormat":
-        """From a format, a JSON schema, or the mapping that chat completions use."""
+        """Create one from a format, a JSON schema, or the mapping of chat completions."""
         if isinstance(given, ResponseFormat):
             return given
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
-                f"a response format is a ResponseFormat or a JSON schema, not {given!r:.80}; for a "
-                "typed result use Agent(output=YourModel)"
+                f"a response format must be a ResponseFormat or a JSON schema, got {given!r:.80}. "
+                "For typed output use Agent(output_type=YourModel)"
             )
         if given.get("type") == "json_object":
             return cls(schema=given.get("schema"))
         if given.get("type") == "json_schema":
             inner = cast("Mapping[str, Any]", given.get("json_schema", given) or {})
             if not isinstance(inner.get("schema"), Mapping):
-                raise ConfigurationError("a json_schema format lacks its schema; give schema={...}")
+                raise ConfigurationError("a json_schema format needs a schema; give schema={...}")
             return cls(
                 schema=inner.get("schema"),
                 name=inner.get("name", "response"),
                 strict=inner.get("strict", True) is not False,
             )
         if given.get("type") == "text" or not given:
-            raise ConfigurationError("plain text needs no response format; leave it out")
+            raise ConfigurationError("plain text needs no response format; remove it")
         return cls(schema=given)

@@ -1,7 +1,7 @@
-"""The retries of one model turn in a run, as the providers' own clients make them.
+"""Retries of one model turn in a run, as the providers' own clients do them.
 
-Called by whoever asks a model in a run: drivers for a step, tools and hooks for questions apart.
-Only a turn that failed before any output is asked again; what fails then is for the error policy.
+Called by everything that calls a model in a run: drivers for steps, tools and hooks for side
+questions. Only a turn that failed before any output is retried; then the error policy decides.
 """
 
 import logging
@@ -19,7 +19,7 @@ from stepwell.scope import RunScope
 logger = logging.getLogger("stepwell.models")
 
 LONGEST_WAIT = 60.0
-"""A provider that asks to wait longer than this many seconds is left to the error policy."""
+"""Seconds. If a provider asks to wait longer, the error policy decides."""
 BACKOFF = Backoff(initial=0.5, maximum=8.0)
 _STATUSES = frozenset({429, 503, 529})
 _KINDS = frozenset(
@@ -34,12 +34,12 @@ _KINDS = frozenset(
 )
 
 
-def is_retried(error: ModelError) -> bool:
-    """Whether a turn that failed so, before any output, is asked again.
+def should_retry(error: ModelError) -> bool:
+    """Return whether a turn that failed with this error, before any output, is retried.
 
     >>> (
-    ...     is_retried(ModelError("429", kind="rate_limit")),
-    ...     is_retried(ModelError("no credit", kind="quota")),
+    ...     should_retry(ModelError("429", kind="rate_limit")),
+    ...     should_retry(ModelError("no credit", kind="quota")),
     ... )
     (True, False)
     """
@@ -52,7 +52,7 @@ def is_retried(error: ModelError) -> bool:
 
 
 class TurnRetries:
-    """The attempts of one turn. ``ask`` is called for each, with the seconds that are left."""
+    """The attempts of one turn. Each calls ``ask`` with the seconds that are left."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class TurnRetries:
         self._chance = chance
         self._end = None if within is None else scope.clock.monotonic() + within
         self.is_final = False
-        """Set by ``ask`` when nothing may be asked again: a part of the answer has arrived, or the
-        caller's own time is over."""
+        """Set by ``ask`` to prevent retries: a part of the response has arrived, or the caller's
+        own timeout is over."""
 
     async def run(self, ask: Callable[[float | None], Awaitable[ModelResponse]]) -> ModelResponse:
-        """Return the first answer, with what failed attempts were charged for. Raises the last
-        ``ModelError``, which says how many attempts there were, and ``AgentStop`` if the run ends
-        while it waits."""
+        """Return the first response, with the usage and cost of failed attempts. Raises the last
+        ``ModelError``, which says how many attempts there were, or ``AgentStop`` if the run ends
+        during a wait."""
         failed = FailedTries()
         while True:
             try:
                 response = await ask(self._seconds_left)
             except ModelError as error:
-                failed = failed.and_then(self._model, error)
+                failed = failed.add(self._model, error)
                 delay = self._delay(failed)
-                ending = self._ending(failed, delay)
+                ending = self._give_up_reason(failed, delay)
                 if ending is None:
                     await self._wait(failed, delay)
                     continue
@@ -95,7 +95,7 @@ class TurnRetries:
                     raise
                 text = f"{text_of(error)} ({ending})" if ending else text_of(error)
                 raise failed.last_error(text) from error
-            return failed.paid_with(response, self._model) if failed.tries else response
+            return failed.add_costs(response, self._model) if failed.tries else response
 
     @property
     def _seconds_left(self) -> float | None:
@@ -107,12 +107,12 @@ class TurnRetries:
         asked = failed.last.retry_after
         return BACKOFF.delay(len(failed.tries), self._chance()) if asked is None else float(asked)
 
-    def _ending(self, failed: FailedTries, delay: float) -> str | None:
-        """Return why there is no other attempt, in words where there are any to say; None if there
-        is one."""
+    def _give_up_reason(self, failed: FailedTries, delay: float) -> str | None:
+        """Return why there is no further attempt (possibly an empty text), or None if there is
+        one."""
         count = len(failed.tries)
         made = "1 attempt" if count == 1 else f"{count} attempts"
-        if self.is_final or not is_retried(failed.last) or self._max_attempts == 1:
+        if self.is_final or not should_retry(failed.last) or self._max_attempts == 1:
             return "" if count == 1 else f"after {made}"
         if count >= self._max_attempts:
             return f"gave up after {made}"

@@ -1,6 +1,6 @@
 """Ids of tool calls that are unique in a conversation, for protocols whose clients need that.
 
-Used by ``ag_ui`` and ``ai_sdk``, for what they send and for the history that a client sends back.
+Used by ``ag_ui`` and ``ai_sdk`` for what they send and for the history of a client.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from stepwell.messages import Message, Part, ToolCall, ToolResult
 
 
 class CallIds:
-    """Names of tool calls on the wire. Some providers give an id again in a later response, and a
-    client would take that for the same call; the later one is named with its message.
+    """Names of tool calls on the wire. Some providers reuse an id in a later response, which a
+    client would take for the same call; the name of the later one includes its message.
 
     >>> ids = CallIds()
     >>> ids.of_call("call_1", "m1"), ids.of_call("call_1", "m2"), ids.newest("call_1")
@@ -25,14 +25,14 @@ class CallIds:
         self._newest: dict[str, str] = {}
 
     def of_call(self, call_id: str, message_id: str) -> str:
-        """The name of the call that this message makes; the same whenever it is asked for."""
+        """Return the name of the call of this message; always the same."""
         is_first = self._first_in.setdefault(call_id, message_id) == message_id
         name = f"{self._prefix}{call_id}" if is_first else f"{self._prefix}{call_id}@{message_id}"
         self._newest[call_id] = name
         return name
 
     def newest(self, call_id: str) -> str:
-        """The name of the newest call with that id."""
+        """Return the name of the newest call with that id."""
         return self._newest.get(call_id, f"{self._prefix}{call_id}")
 
     def learn(self, messages: Iterable[Message]) -> None:
@@ -45,7 +45,7 @@ class CallIds:
 def restore_call_ids(messages: Iterable[Message]) -> list[Message]:
     """Return the history of a client with the ids that the model gave to its calls.
 
-    An id counts as a name of ``CallIds`` only if an earlier message has the call it repeats.
+    An id is a name of ``CallIds`` only if an earlier message has a call with its first part.
 
     >>> first = Message.assistant("", [ToolCall(id="c1", name="add")], id="m1")
     >>> second = Message.assistant("", [ToolCall(id="c1@m2", name="add")], id="m2")

@@ -1,5 +1,4 @@
-"""What clients send, checked before it is read: JSON data that a state can hold, files that are
-data or on the web, and a kept state that is one."""
+"""Validates what clients send: JSON data that a state can hold, files as data or on the web."""
 
 import base64
 import binascii
@@ -12,19 +11,20 @@ from msgspec import DecodeError, Struct, json
 from stepwell.errors import ConfigurationError
 from stepwell.protocols.client_stream import ClientInputError
 from stepwell.state import AgentState
+from stepwell.text import HALF_CHARACTER, is_encodable
 
 MAX_DEPTH = 100
-"""So deep may lists and objects be nested; deeper ones could not be stored or sent."""
+"""The nesting depth of lists and objects; deeper ones could not be stored or sent."""
 
 _PERCENT_ESCAPES = 10_000
-"""In one data URL; each takes about a microsecond, while others wait."""
+"""The most in one data URL; each blocks the event loop for about a microsecond."""
 
 Sent = Mapping[str, Any] | bytes | str
-"""What a client sent, as JSON or decoded."""
+"""A client's input, as JSON or decoded."""
 
 
 def read_json(sent: Sent) -> Mapping[str, Any]:
-    """The object that was sent. Raises ``ClientInputError``, which names the field.
+    """Return the object that was sent. Raises ``ClientInputError``, which names the field.
 
     >>> read_json('{"id": 1}')
     {'id': 1}
@@ -40,7 +40,8 @@ def read_json(sent: Sent) -> Mapping[str, Any]:
 
 
 def check_json(value: Any, where: str = "") -> None:
-    """That a state can hold the value: JSON data, not too deep, in whole characters.
+    """Raise ``ClientInputError`` unless a state can hold the value: JSON data, not too deep,
+    without half characters.
 
     >>> check_json({"parts": [{"text": "half \\ud83d"}]}, "messages[0]")
     Traceback (most recent call last):
@@ -56,7 +57,7 @@ character (a lone surrogate)
             case None | bool() | float():
                 pass
             case str():
-                if not _is_whole(item):
+                if not is_encodable(item):
                     raise _half_character(str(place))
             case int():
                 if not -(2**63) <= item < 2**64:
@@ -65,19 +66,19 @@ character (a lone surrogate)
                 members = cast("Mapping[Any, Any]", item).items()
                 for key, member in members:
                     if not isinstance(key, str):
-                        raise ClientInputError(f"{place or 'the input'} has a key that is no text")
-                    if not _is_whole(key):
+                        raise ClientInputError(f"{place or 'the input'} has a key that is not text")
+                    if not is_encodable(key):
                         raise _half_character(f"a key of {place or 'the input'}")
                     left.append((member, _Place(key, place), depth + 1))
             case list() | tuple():
                 members = enumerate(cast("list[Any]", item))
                 left += [(member, _Place(i, place), depth + 1) for i, member in members]
             case _:
-                raise ClientInputError(f"{place} is a {type(item).__name__}, which is no JSON")
+                raise ClientInputError(f"{place} is a {type(item).__name__}, which is not JSON")
 
 
 class _Place(Struct, frozen=True):
-    """Where a value is; written out only for an error."""
+    """The path to a value; formatted only for an error."""
 
     last: str | int
     within: "_Place | None" = None
@@ -93,20 +94,12 @@ class _Place(Struct, frozen=True):
         return f"{self.within}.{self.last:.80}" if self.within else f"{self.last:.80}"
 
 
-def _is_whole(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _half_character(place: str) -> ClientInputError:
-    return ClientInputError(f"{place} holds half a character (a lone surrogate)")
+    return ClientInputError(f"{place} holds {HALF_CHARACTER}")
 
 
 def check_previous(previous: Any) -> None:
-    """That what is given as the kept state is one."""
+    """Raise ``ConfigurationError`` unless it is an ``AgentState`` or None."""
     if not isinstance(previous, AgentState | None):
         raise ConfigurationError(
             f"previous is {previous!r:.80}; give the AgentState that was kept, or None"
@@ -114,7 +107,7 @@ def check_previous(previous: Any) -> None:
 
 
 def url_and_data(url: str, where: str) -> tuple[str | None, str | None]:
-    """The address of a file on the web, or the data in a data URL; nothing else is fetched."""
+    """Return the address of a file on the web, or the data of a data URL."""
     if url.startswith("data:"):
         return None, _data_of(url, where)
     if url.startswith(("https://", "http://")):
@@ -122,12 +115,12 @@ def url_and_data(url: str, where: str) -> tuple[str | None, str | None]:
     raise ClientInputError(f"{where} is {url!r:.80}; it must begin with data:, https:// or http://")
 
 
-def checked_base64(data: str, where: str) -> str:
-    """The data, if they are base64."""
+def check_base64(data: str, where: str) -> str:
+    """Return the data. Raises ``ClientInputError`` if it is not base64."""
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ClientInputError(f"{where} holds no base64 data ({error})") from None
+        raise ClientInputError(f"{where} is not base64 ({error})") from None
     return data
 
 
@@ -136,7 +129,7 @@ def _data_of(url: str, where: str) -> str:
     if not comma:
         raise ClientInputError(f"{where} is a data URL without data: {url!r:.80}")
     if head.endswith(";base64"):
-        return checked_base64(data, where)
+        return check_base64(data, where)
     if data.count("%") > _PERCENT_ESCAPES:
         raise ClientInputError(
             f"{where} is a data URL with more than {_PERCENT_ESCAPES} percent escapes; send the "

@@ -1,31 +1,28 @@
-"""Runs an agent for a client that reads what happens while it happens, in the client's protocol.
+"""Runs an agent for a client that reads the run as it happens, in the client's protocol.
 
-Called by ``ag_ui`` and ``ai_sdk``, which bring the translation.
+Called by ``ag_ui`` and ``ai_sdk``, which supply the translator.
 """
 
 import asyncio
-import json as standard_json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from msgspec import json
-
 from stepwell.agent import Agent
 from stepwell.continuation import Cancellation
 from stepwell.errors import ConfigurationError, StepwellError, text_of
 from stepwell.events import AgentEvent
 from stepwell.journal import Entry, Projector
-from stepwell.journal.json_text import whole_characters
 from stepwell.loop import cut_off_together
 from stepwell.state import AgentState
+from stepwell.text import json_bytes
 
 logger = logging.getLogger("stepwell.protocols")
 
 MAX_UNREAD = 10_000
-"""So much may wait for a reader, in batches; a run whose reader is further behind is cancelled."""
+"""Batches that may wait for a reader; a run whose reader is further behind is cancelled."""
 
 WireEvent = dict[str, Any]
 """One event or chunk of a client's protocol."""
@@ -34,35 +31,35 @@ OnState = Callable[[AgentState], Awaitable[None] | None]
 
 
 class ClientInputError(StepwellError, ValueError):
-    """What a client sent can't become a state to run; the message names the field."""
+    """Raised when a client's input is invalid; the message names the field."""
 
 
 class ClientTranslator(Protocol):
-    """Translates a run into a client's protocol. Pure but for what it remembers of the run."""
+    """Translates a run into a client's protocol. Pure, except for what it remembers of the run."""
 
     def start(self, state: AgentState, /) -> list[WireEvent]:
-        """Before the run."""
+        """Return what to send before the run."""
         ...
 
     def translate(self, entry: Entry, /) -> list[WireEvent]:
-        """At an entry of the run or of its subagents."""
+        """Return what to send for an entry of the run or of its subagents."""
         ...
 
     def step(self, state: AgentState, /) -> list[WireEvent]:
-        """After each step."""
+        """Return what to send after a step."""
         ...
 
     def finish(self, state: AgentState, /) -> list[WireEvent]:
-        """At the end: the result."""
+        """Return what to send at the end, with the result."""
         ...
 
     def restart(self, state: AgentState, /) -> list[WireEvent]:
-        """Before a step that had begun begins again, because another worker took over; the state is
-        the newest that is stored."""
+        """Return what to send before a step begins again because another worker took over; the
+        state is the newest that is stored."""
         ...
 
     def fail(self, message: str, code: str, /) -> list[WireEvent]:
-        """At the end of a run that has no result."""
+        """Return what to send at the end of a run that has no result."""
         ...
 
 
@@ -75,69 +72,57 @@ def client_stream(
     on_state: OnState | None,
     max_unread: int = MAX_UNREAD,
 ) -> AsyncGenerator[WireEvent, None]:
-    """Run the agent and yield what the client is told. Whoever leaves early ends the run, which is
-    at most one step ahead of its reader. One that falls ``max_unread`` batches behind is told
-    that it reads too slowly, and its run is cancelled."""
+    """Run the agent and yield what to send to the client. The run is at most one step ahead of its
+    reader, and ends if the reader leaves early. If the reader falls ``max_unread`` batches behind,
+    the run is cancelled and the stream ends with an error."""
     if not isinstance(task, str | AgentState):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
             f"task is {task!r:.80}; give the text of the user or the AgentState to run"
         )
-    run = _Run(agent, translator, on_state, max_unread)
-    return _streamed(run, task, cancellation)
+    run = _StreamedRun(agent, translator, on_state, max_unread)
+    return _read_run(run, task, cancellation)
 
 
 async def sse_stream(
     stream: AsyncGenerator[WireEvent, None], end: bytes = b""
 ) -> AsyncGenerator[bytes, None]:
-    """The stream as the body of a response, with ``end`` behind it."""
+    """Yield the stream as the body of a response, then ``end``."""
     async with aclosing(stream):
-        async for told in stream:
-            yield encode_sse(told)
+        async for event in stream:
+            yield encode_sse(event)
     if end:
         yield end
 
 
-def encode_sse(told: Mapping[str, Any]) -> bytes:
-    r"""One event or chunk as a server-sent event.
+def encode_sse(event: Mapping[str, Any]) -> bytes:
+    r"""Return an event or chunk as a server-sent event.
 
     >>> encode_sse({"type": "finish", "half": "\ud83d", "big": 2**70})
     b'data: {"type":"finish","half":"\xef\xbf\xbd","big":1180591620717411303424}\n\n'
     """
-    return b"data: " + json_bytes(told) + b"\n\n"
+    return b"data: " + json_bytes(event, default=str) + b"\n\n"
 
 
-def json_bytes(value: Any) -> bytes:
-    """JSON in UTF-8. What JSON does not know becomes text. Half characters are replaced: a client
-    would send them back, and no state can hold them."""
-    try:
-        return json.encode(value, enc_hook=str)
-    except (UnicodeEncodeError, OverflowError):  # whole numbers of any size come from models
-        plain = standard_json.dumps(value, default=str)
-        finite = standard_json.loads(plain, parse_constant=lambda _: None)
-        compact = standard_json.dumps(finite, separators=(",", ":"), ensure_ascii=False)
-        return whole_characters(compact).encode()
-
-
-async def _streamed(
-    run: "_Run", task: str | AgentState, cancellation: Cancellation | None
+async def _read_run(
+    run: "_StreamedRun", task: str | AgentState, cancellation: Cancellation | None
 ) -> AsyncGenerator[WireEvent, None]:
-    worker = asyncio.create_task(run.to_the_end(task, cancellation))
+    worker = asyncio.create_task(run.run(task, cancellation))
     worker.add_done_callback(lambda _: run.batches.put_nowait(None))
     run.worker = worker
     try:
         while (batch := await run.batches.get()) is not None:
-            for told in batch:
-                yield told
+            for event in batch:
+                yield event
             run.batches.task_done()
-        for told in run.fault_of(worker):
-            yield told
+        for event in run.fault_events(worker):
+            yield event
     finally:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 
 
-class _Run:
-    """One run and what it has for its reader."""
+class _StreamedRun:
+    """One run and what waits for its reader."""
 
     def __init__(
         self,
@@ -158,8 +143,8 @@ class _Run:
         self._is_too_far_ahead = False
         self._has_ended = False
 
-    async def to_the_end(self, task: str | AgentState, cancellation: Cancellation | None) -> None:
-        """Run beside the reader."""
+    async def run(self, task: str | AgentState, cancellation: Cancellation | None) -> None:
+        """Run the agent beside the reader."""
         state = task if isinstance(task, AgentState) else self._agent.new_state(task)
         self._put(self._translator.start(state))
         loop, steps = self._agent.loop, state.step_count
@@ -176,8 +161,8 @@ class _Run:
                     self._put(self._translator.finish(reached))
                     self._has_ended = not self._is_too_far_ahead
 
-    def fault_of(self, worker: "asyncio.Task[None]") -> list[WireEvent]:
-        """The end of a run that broke; nothing when the reader was told of its end already."""
+    def fault_events(self, worker: "asyncio.Task[None]") -> list[WireEvent]:
+        """Return the end of a run that broke off; nothing if the reader has its end already."""
         if self._has_ended:
             return []
         if self._is_too_far_ahead:
@@ -187,7 +172,7 @@ class _Run:
         kind = type(fault).__name__
         if isinstance(fault, StepwellError) and not self._is_keeping:
             return self._translator.fail(text_of(fault), kind)
-        # What a defect says, or a store that can't keep a state, is for the log.
+        # The text of a defect, or of a store that can't keep a state, is for the log.
         logger.error("a run for a client broke off", exc_info=fault)
         return self._translator.fail(f"the run broke off ({kind})", kind)
 
@@ -201,17 +186,17 @@ class _Run:
 
     def _hear(self, event: AgentEvent) -> None:
         entries = self._projector.entries(event)
-        self._put([told for entry in entries for told in self._translator.translate(entry)])
+        self._put([event for entry in entries for event in self._translator.translate(entry)])
 
     def _put(self, batch: list[WireEvent]) -> None:
         if not batch or self._is_too_far_ahead:
             return
         self.batches.put_nowait(batch)
         if self.batches.qsize() == self._max_unread:
-            # Later, since a reader who was not given a turn meanwhile is not slow.
-            asyncio.get_running_loop().call_soon(self._look_at_the_reader)
+            # Later: a reader that had no turn yet is not slow.
+            asyncio.get_running_loop().call_soon(self._check_reader)
 
-    def _look_at_the_reader(self) -> None:
+    def _check_reader(self) -> None:
         if self.batches.qsize() >= self._max_unread and self.worker is not None:
             self._is_too_far_ahead = True
             self.worker.cancel()

@@ -1,6 +1,6 @@
-"""What translators read of an entry: the detail of a call if there is one, else its payload.
+"""Reads the detail of a call from an entry, or else from its payload.
 
-Entries of the app server have their detail looked up where it is stored.
+For entries of the app server, the detail is looked up where it is stored.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from stepwell.journal.envelope import Spawn, ToolCompletedPayload, ToolStartedPa
 
 
 def call_arguments(entry: Entry) -> Mapping[str, Any]:
-    """The arguments of the call that the entry begins."""
+    """Return the arguments of the call that the entry starts."""
     if entry.detail is not None and entry.detail.args is not None:
         return entry.detail.args
     args = entry.payload.args if isinstance(entry.payload, ToolStartedPayload) else None
@@ -19,7 +19,7 @@ def call_arguments(entry: Entry) -> Mapping[str, Any]:
 
 
 def call_value(entry: Entry) -> Any:
-    """The result of the call that the entry ends."""
+    """Return the result of the call that the entry ends."""
     if entry.detail is not None:
         return entry.detail.value
     payload = entry.payload
@@ -27,6 +27,6 @@ def call_value(entry: Entry) -> Any:
 
 
 def spawn_of(entry: Entry) -> Spawn:
-    """As what the subagent was spawned whose first entry this is."""
+    """Return how the subagent was spawned, from its first entry."""
     spawn: Spawn | None = getattr(entry.payload, "spawned", None)
     return spawn or Spawn(prompt="", depth=0)

@@ -8,20 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepwell.agent.base_criteria import BASE_CRITERIA
 from stepwell.agent.plan import AgentPlan
 from stepwell.capabilities.telemetry.capability import NAME as TELEMETRY
-from stepwell.criteria import (
-    ContinuationCriteria,
-    CostLimit,
-    CumulativeExecutionTimeLimit,
-    ErrorPolicyCriterion,
-    ExecutionTimeLimit,
-    FinishReasonCheck,
-    StepsLimit,
-    TokenUsageLimit,
-    ToolCallPresenceCheck,
-    criterion_name,
-)
+from stepwell.criteria import ContinuationCriteria, criterion_name
 from stepwell.hooks import Hook, HookContext, HookTrigger
 from stepwell.replay.metadata import MetadataOfTools
 from stepwell.replay.stored_execution import ReplaySource
@@ -29,17 +19,7 @@ from stepwell.replay.votes import OmittedHooks, with_votes_of
 from stepwell.scope import ModelRefusedError, NoModels
 from stepwell.tools import Tools
 
-_OF_EVERY_AGENT = {
-    "AgentLoop",
-    "AtLimit",
-    *(
-        kind.__name__
-        for kind in (
-            *(StepsLimit, TokenUsageLimit, CostLimit, ExecutionTimeLimit, FinishReasonCheck),
-            *(CumulativeExecutionTimeLimit, ErrorPolicyCriterion, ToolCallPresenceCheck),
-        )
-    ),
-}
+VOTERS_OF_EVERY_AGENT = {"AgentLoop", "AtLimit", *(base.name for base in BASE_CRITERIA)}
 _DECIDE_THE_STEP = frozenset({HookTrigger.ON_ERROR, HookTrigger.ON_STOP})
 
 
@@ -132,7 +112,7 @@ def _claimed_names(plan: AgentPlan, hooks: Iterable[Hook]) -> set[str]:
     """The names under which others than hooks that ask models vote."""
     criteria = ContinuationCriteria(*plan.criteria).criteria if plan.criteria else ()
     return {
-        *_OF_EVERY_AGENT,
+        *VOTERS_OF_EVERY_AGENT,
         *(criterion_name(criterion) for criterion in criteria),
         *Tools(plan.tools).names,
         *(hook.name for hook in hooks),

@@ -112,7 +112,7 @@ class MetadataOfTools:
         return _with(state, other) if other else state
 
     def notes(self) -> Iterable[str]:
-        """What could not be told apart, and what it took to tell the rest."""
+        """What could not be distinguished, and what distinguishes the rest."""
         for hook, number in self._asked_again.items():
             yield (
                 f"hook {hook!r} ran twice in step {number}: only then it was known that it, and no "

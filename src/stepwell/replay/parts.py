@@ -2,7 +2,7 @@
 the clock shows the stored times. Only ``replay`` uses it.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,12 +20,9 @@ from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart
 from stepwell.replay.metadata import MetadataOfTools
 from stepwell.replay.stored_execution import ReplaySource
 from stepwell.replay.votes import outside_signals, signal_of_call, with_votes_of
-from stepwell.sessions.ledger.recovery import as_result
 from stepwell.state import AgentState, StepExecution, ToolOutcome
-from stepwell.tools import Tools
 from stepwell.tools.ledger import LedgerEntry
 from stepwell.tools.results import Finished, blank
-from stepwell.tools.secrets import what_is_hidden
 
 FIRST = 2_000_000
 LAST = -2_000_000
@@ -140,25 +137,20 @@ class ReplayLedger:
     """Answers every call with what it came to; no tool runs."""
 
     def __init__(self, stored: ReplaySource, metadata: MetadataOfTools) -> None:
-        self.tools = Tools()
         self.unknown: list[str] = []
         """Calls that were not made then."""
         self._stored = stored
         self._metadata = metadata
 
-    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
-        """What the calls came to."""
-        return {entry.call.id: self._stored_result(entry.state, entry.call) for entry in entries}
+    def recall(self, entry: LedgerEntry, /) -> Finished:
+        """What the call came to."""
+        return self._stored_result(entry.state, entry.call)
+
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> None:
+        """Nothing is noted: nothing runs."""
 
     def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
         """Nothing is noted: nothing ran."""
-
-    def settle_hidden(self, context: HookContext) -> HookContext | None:
-        """A call whose secret arguments are not stored could not be prepared again."""
-        call = context.call
-        if call is None or not what_is_hidden(call, self.tools.secret_arguments(call.name)):
-            return None
-        return context.with_result(as_result(self._stored_result(context.state, call)))
 
     def _stored_result(self, state: AgentState, call: ToolCall) -> Finished:
         number = state.step_number
@@ -178,7 +170,6 @@ def replay_hooks(
     stored: ReplaySource,
     clock: ReplayClock,
     model: StoredModel,
-    ledger: ReplayLedger,
     metadata: MetadataOfTools,
 ) -> tuple[Hook, ...]:
     """What an agent is given to be replayed."""
@@ -211,7 +202,6 @@ def replay_hooks(
         make_hook(HookTrigger.BEFORE_EXECUTION, show_step_start, priority=LAST, name=NAME),
         make_hook(HookTrigger.BEFORE_STEP, add_messages, priority=FIRST, name=NAME),
         make_hook(HookTrigger.BEFORE_INFERENCE, model.expect, priority=LAST, name=NAME),
-        make_hook(HookTrigger.BEFORE_TOOL, ledger.settle_hidden, priority=FIRST, name=NAME),
         make_hook(HookTrigger.AFTER_STEP, end_step, priority=LAST, name=NAME),
     )
 

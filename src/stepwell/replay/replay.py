@@ -6,6 +6,7 @@ replayed. Where a person answered, the replay goes on from the state with that a
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,13 +29,18 @@ from stepwell.replay.parts import (
     show_start,
 )
 from stepwell.replay.stored_execution import ReplaySource, load
-from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
+from stepwell.run_context import RunContext, SessionInfo
+from stepwell.sessions.directory import (
+    AgentDirectory,
+    RegisteredAgent,
+    has_other_definition,
+)
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.principal import principal_of
 from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.views.removed_snapshots import require_states
 from stepwell.state import AgentState, StepExecution
-from stepwell.tools import Tools
 
 
 class ReplayedStep(Struct, frozen=True, kw_only=True):
@@ -105,17 +111,23 @@ class _Replaying:
         self._execution = execution
         self._registered = agent
         self._stored = stored
+        session_id = execution.session_id
+        self._context = RunContext[Any](
+            principal=principal_of(execution),
+            session=None if session_id is None else SessionInfo(id=session_id),
+        )
         self._clock = ReplayClock(stored.began.updated_at)
         self._model = StoredModel(stored, self._clock, str(agent.config["model"]))
         self._metadata = MetadataOfTools(stored)
-        self._hooks = ReplayedHooks(agent.agent.plan, stored, self._metadata)
+        self._plan = agent.agent_for(self._context).plan
+        self._hooks = ReplayedHooks(self._plan, stored, self._metadata)
         self._ledger = ReplayLedger(stored, self._metadata)
         self._steps: list[ReplayedStep] = []
         self._notes: list[str] = []
         self._agent = self._prepare()
 
     def _prepare(self) -> Agent:
-        plan = self._registered.agent.plan
+        plan = self._plan
         model: Model | None = self._model
         driver: Driver | None = None
         if plan.driver is not None:
@@ -124,7 +136,7 @@ class _Replaying:
                 f"the steps of its {type(plan.driver).__name__} are taken as stored, so hooks "
                 "around the model and tools did not run"
             )
-        own = replay_hooks(self._stored, self._clock, self._model, self._ledger, self._metadata)
+        own = replay_hooks(self._stored, self._clock, self._model, self._metadata)
         replaying = replace(
             plan,
             model=model,
@@ -136,7 +148,6 @@ class _Replaying:
             hooks=(*self._hooks.hooks(), *own),
             at_limit=AtLimit.STOP if plan.at_limit == AtLimit.RAISE else plan.at_limit,
         )
-        self._ledger.tools = Tools(plan.tools)
         return Agent.from_plan(replaying)
 
     async def run(self) -> Replay:
@@ -156,7 +167,9 @@ class _Replaying:
             reached = await self._segment(answered)
         self._note_subagents()
         self._notes += self._hooks.notes()
-        has_changed = self._execution.definition_hash != self._registered.definition_hash
+        has_changed = has_other_definition(
+            self._execution.definition_hash, self._registered.definition_hash
+        )
         return Replay(
             execution_id=self._execution.id,
             agent_type=self._execution.agent_type,
@@ -169,7 +182,7 @@ class _Replaying:
     async def _segment(self, state: AgentState) -> AgentState:
         """Run until it ends, waits, or all that is stored is replayed."""
         known = state.step_count
-        states = self._agent.loop.iterator(state)
+        states = self._agent.loop.iterator(state, context=self._context)
         try:
             async for reached in states:
                 for step in reached.steps[known:]:
@@ -213,8 +226,8 @@ class _Replaying:
             last = self._stored.steps[-1].outcome if self._stored.steps else None
             if final.outcome is not None and final.outcome != last:
                 differences += outcome_differences(final.outcome, reached.outcome)
-        told = {"pending", "running", str(final.status)}
-        if str(self._execution.status) not in told:
+        expected = {"pending", "running", str(final.status)}
+        if str(self._execution.status) not in expected:
             self._notes.append(
                 f"it is {self._execution.status} since: that was decided outside of its loop"
             )

@@ -103,7 +103,7 @@ class ReplaySource:
         return self._said.get(number, ())
 
     def end_from_outside(self) -> list[StopSignal]:
-        """The wishes to stop with which nobody in the agent ended it behind its last step."""
+        """The stop signals from outside the agent after its last step."""
         return outside_signals(self.final.outcome, self.left_out)
 
     def elapsed_seconds(self, number: int) -> tuple[float, float]:

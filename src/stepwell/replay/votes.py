@@ -1,4 +1,4 @@
-"""Votes of a stored outcome that nobody in a replay casts anew: a person's, the deadline's, a tool
+"""Votes of a stored outcome that no criterion of a replay casts: a person's, the deadline's, a tool
 call's, and those of hooks that ask models. Pure.
 """
 
@@ -47,8 +47,8 @@ def with_votes_of(
         if vote.criterion in there or not left_out.is_theirs(vote):
             continue
         if vote.decision is ContinuationDecision.REQUEST:
-            wish = ContinueRequest(source=vote.criterion, message=vote.reason)
-            state = state.with_continue_request(wish)
+            request = ContinueRequest(source=vote.criterion, message=vote.reason)
+            state = state.with_continue_request(request)
         elif _is_forbidden(vote):
             state = state.with_signal(_signal(vote))
     return state
@@ -57,7 +57,7 @@ def with_votes_of(
 def outside_signals(
     outcome: ContinuationOutcome | None, left_out: OmittedHooks | None = None
 ) -> list[StopSignal]:
-    """The wishes to stop among the votes that came from nobody in the agent: a person's, the
+    """The stop signals among the votes that came from outside the agent: a person's, the
     deadline's, and those of hooks that a replay goes without."""
     votes = () if outcome is None else outcome.evaluations
     return [
@@ -79,7 +79,7 @@ def _is_from_outside(vote: ContinuationEvaluation) -> bool:
 
 
 def signal_of_call(outcome: ContinuationOutcome, ran: ToolExecution) -> StopSignal | None:
-    """The wish to stop that a call came with: it waits for an answer, or ended the run."""
+    """The stop signal that a call came with: it waits for an answer, or ended the run."""
     for vote in outcome.evaluations:
         is_forbidden = vote.decision is ContinuationDecision.FORBID
         if not is_forbidden or vote.criterion != ran.call.name or _is_from_outside(vote):

@@ -1,10 +1,10 @@
-"""Confinement for whatever starts a process: policies, the sandboxes, and the choice of one.
+"""Confinement for processes: execution policies, sandboxes, and the choice of a sandbox.
 
-The sandboxes themselves are imported from their modules (bubblewrap, sandlock, containers,
-unconfined); this door loads none of them.
+Import the sandboxes from their modules (bubblewrap, sandlock, containers, unconfined); this package
+loads none of them.
 """
 
-from stepwell.sandbox.choice import confinement, default_sandbox, given_or_default, proven
+from stepwell.sandbox.choice import confinement, default_sandbox, proven, sandbox_or_default
 from stepwell.sandbox.environment import interpreter_paths
 from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.sandbox import Channel, Ending, OutputListener, Sandbox, SandboxResult
@@ -18,7 +18,7 @@ __all__ = [
     "SandboxResult",
     "confinement",
     "default_sandbox",
-    "given_or_default",
     "interpreter_paths",
     "proven",
+    "sandbox_or_default",
 ]

@@ -1,5 +1,5 @@
-"""What bubblewrap is told: which parts of the system a command sees, which of them it may write,
-and what it is given instead of the rest.
+"""The arguments of bubblewrap: which parts of the system a command sees and may write, and what
+replaces the rest.
 """
 
 import os
@@ -15,10 +15,10 @@ from stepwell.sandbox.seccomp import syscall_filter
 HOME = "/home/sandbox"
 TEMPORARY = "/tmp"
 PRIVATE_BYTES = 512 * MEBIBYTE
-"""How much fits into a private folder, if the policy does not allow less memory."""
+"""Size limit of a private folder, unless the policy allows less memory."""
 FIRST_USER = 1000
-"""Who a command is where this process is root: programs act differently as root, and it has no
-more rights inside than anyone."""
+"""The user of a command if this process is root: programs behave differently as root, and it would
+have no more rights inside."""
 
 _PROGRAMS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SETTINGS = (
@@ -29,21 +29,21 @@ _SETTINGS = (
     *("python3", "python3.11", "python3.12", "python3.13", "python3.14", "services"),
     *("ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone"),
 )
-"""What programs look up in /etc and what holds no secrets; those that need the rest are few."""
+"""What programs commonly read in /etc and what contains no secrets."""
 _NETWORK_SETTINGS = ("gai.conf", "host.conf", "hosts", "nsswitch.conf", "resolv.conf")
 _LOCAL_HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
 _LOCAL_NAMES = b"passwd: files\ngroup: files\nhosts: files\n"
 
 
 def arguments(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
-    """Everything but the command itself, and the pipes by which it is watched."""
+    """Yield all arguments except the command and the pipes for status and start."""
     yield from _namespaces(policy)
     yield from _variables(policy)
     yield from _system()
     yield from _settings(policy, handover)
     yield from _private_folders(policy)
-    yield from _opened(policy, handover)
-    # Only now: the mounts above made their folders in it.
+    yield from _policy_paths(policy, handover)
+    # Last, because the mounts above create folders in it.
     yield from ("--remount-ro", "/", "--chdir", str(policy.directory))
 
 
@@ -57,8 +57,8 @@ def _namespaces(policy: ExecutionPolicy) -> Iterator[str]:
     yield from ("--uid", str(user), "--gid", str(group))
 
 
-def syscall_filtering(handover: Handover) -> tuple[str, ...]:
-    """The filter of system calls; where there is none, at least no nested user namespaces."""
+def syscall_filter_arguments(handover: Handover) -> tuple[str, ...]:
+    """Return the arguments for the syscall filter; without one, deny nested user namespaces."""
     program = syscall_filter()
     if program is None:
         return ("--disable-userns",)
@@ -79,16 +79,16 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", os.readlink(folder), str(folder))
         elif folder.is_dir():
             yield from ("--ro-bind", str(folder), str(folder))
-    # Root's own numbers may write settings of the kernel in a /proc that is not read-only.
+    # The uid of root may write kernel settings in a /proc that is not read-only.
     yield from ("--proc", "/proc", "--remount-ro", "/proc")
     yield from ("--dev", "/dev", "--remount-ro", "/dev")
 
 
 def _settings(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
     for name in (*_SETTINGS, *(_NETWORK_SETTINGS if policy.network else ())):
-        there = Path("/etc", name)
-        if there.exists():
-            yield from ("--ro-bind", str(there.resolve()), str(there))
+        path = Path("/etc", name)
+        if path.exists():
+            yield from ("--ro-bind", str(path.resolve()), str(path))
     user, group = _user()
     files = {
         "passwd": f"sandbox:x:{user}:{group}::{HOME}:/bin/sh\n".encode(),
@@ -107,9 +107,9 @@ def _private_folders(policy: ExecutionPolicy) -> Iterator[str]:
     yield from ("--symlink", "/run", "/var/run", "--dir", HOME)
 
 
-def _opened(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
-    """The paths of the policy, and those in them that are protected or hidden. What lies deeper
-    comes later, and so decides for itself."""
+def _policy_paths(policy: ExecutionPolicy, handover: Handover) -> Iterator[str]:
+    """Yield mounts for the policy's paths and for protected and hidden ones. Deeper paths come
+    later and so take precedence."""
     protection = protect(policy)
     read_only = dict.fromkeys((*policy.readable, *protection.read_only))
     paths = [(path, "--ro-bind-fd") for path in read_only]

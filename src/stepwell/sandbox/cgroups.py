@@ -1,5 +1,5 @@
-"""Control groups of the kernel, versions 1 and 2: memory and processes of a command and all that it
-starts are counted together. One group per command, gone with it.
+"""Control groups, versions 1 and 2, which limit memory and processes of a command and all it
+starts. One group per command, removed with it.
 """
 
 import asyncio
@@ -28,86 +28,86 @@ _numbers = count(1)
 
 
 class ControlGroup:
-    """The group of one command: it holds the limits that this machine lets us set."""
+    """The group of one command, with the limits that can be set on this machine."""
 
     def __init__(self, folders: tuple[Path, ...], enforced: frozenset[str]) -> None:
         self._folders = folders
         self.enforced = enforced
-        """The parts of the policy that it enforces, by name."""
+        """Names of the policy's fields that it enforces."""
         self.out_of_memory = False
-        """Known once it was removed: whether the kernel ended a process for its memory."""
+        """Whether the kernel killed a process for its memory use; known after the removal."""
 
     @property
     def join_files(self) -> tuple[Path, ...]:
-        """The files that a process writes its pid to in order to belong to the group."""
+        """The files to which a process writes its pid to join the group."""
         return tuple(folder / "cgroup.procs" for folder in self._folders)
 
     def add(self, pid: int) -> None:
-        """Make a process belong to it, with whatever it starts from then on."""
+        """Add a process, and whatever it starts from then on."""
         for file in self.join_files:
             try:
                 _write(file, str(pid))
             except OSError as error:
                 raise SandboxError(
                     f"the command can't be put under its limits ({file}: {error.strerror}); set "
-                    "max_memory=None and max_processes=None to do without"
+                    "max_memory=None and max_processes=None to run without them"
                 ) from error
 
     def remove_empty(self) -> None:
-        """Remove it before anyone was in it."""
+        """Remove it before any process joined."""
         for folder in self._folders:
-            _removed(folder)
+            _remove(folder)
 
     async def remove(self) -> None:
-        """End whoever is in it, and remove it."""
+        """Kill the processes in it and remove it."""
         self.out_of_memory = any(_oom_kills(folder) for folder in self._folders)
         for folder in self._folders:
             for _ in range(REMOVAL_ROUNDS):
-                if _removed(folder):
+                if _remove(folder):
                     break
                 await asyncio.sleep(ROUND_SECONDS)
 
 
-def memory_told(result: SandboxResult, group: ControlGroup | None) -> SandboxResult:
-    """The result of a command whose group was removed, with what the kernel ended for memory."""
+def with_memory_outcome(result: SandboxResult, group: ControlGroup | None) -> SandboxResult:
+    """Set ``out_of_memory`` on the result if the removed group had it."""
     ran_out = group is not None and group.out_of_memory
     return replace(result, out_of_memory=True) if ran_out else result
 
 
 def control_group(policy: ExecutionPolicy, *, spare_processes: int = 0) -> ControlGroup | None:
-    """A new group with the limits of the policy; None if there is none to set, or no way to.
+    """Create a group with the limits of the policy; None if it has none, or none can be set.
 
-    ``spare_processes`` is how many of its processes are the sandbox's own.
+    ``spare_processes`` is the number of processes that are the sandbox's own.
     """
-    wanted: dict[str, int] = {}
+    limits: dict[str, int] = {}
     if policy.max_memory is not None:
-        wanted[MEMORY] = policy.max_memory
+        limits[MEMORY] = policy.max_memory
     if policy.max_processes is not None:
-        wanted[PIDS] = policy.max_processes + spare_processes
+        limits[PIDS] = policy.max_processes + spare_processes
     folders: list[Path] = []
     enforced: set[str] = set()
     try:
-        for parent, controllers in _by_parent(wanted):
+        for parent, controllers in _group_by_parent(limits):
             folder = parent / _new_name()
             folder.mkdir()
             folders.append(folder)
             for controller in controllers:
-                _limit(folder, controller, wanted[controller])
+                _limit(folder, controller, limits[controller])
                 enforced.add(_PARTS[controller])
     except OSError as error:
         for folder in folders:
-            _removed(folder)
+            _remove(folder)
         raise SandboxError(
             f"a limit can't be set ({error.filename}: {error.strerror}); set max_memory=None and "
-            "max_processes=None to do without"
+            "max_processes=None to run without limits"
         ) from error
     return ControlGroup(tuple(folders), frozenset(enforced)) if folders else None
 
 
-def _by_parent(wanted: Mapping[str, int]) -> Iterator[tuple[Path, list[str]]]:
-    """Where to make groups, and for which controllers: one for all of them in version 2."""
+def _group_by_parent(limits: Mapping[str, int]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield where to create groups and for which controllers; in version 2 one for all."""
     found: dict[Path, list[str]] = {}
-    for controller in wanted:
+    for controller in limits:
         parent = _parent(controller)
         if parent is not None:
             found.setdefault(parent, []).append(controller)
@@ -128,17 +128,17 @@ def _parent(controller: str) -> Path | None:
 
 
 def find_parent(controller: str, mounts: str, own: str) -> Path | None:
-    """The folder in which this process may make groups with that controller.
+    """Find the folder in which this process may create groups with that controller.
 
-    ``mounts`` and ``own`` are what the kernel says in ``mountinfo`` and ``cgroup`` of the process.
-    Version 2 allows groups beside that of the process, not below: one that has processes can't have
-    controlled groups. So the nearest ancestor is taken that lets us.
+    ``mounts`` and ``own`` are the content of the process's ``mountinfo`` and ``cgroup``. In version
+    2 a group with processes can't have child groups with controllers, so the nearest ancestor that
+    allows it is used.
     """
     found = _own_folder(controller, mounts, own)
     if found is None:
         return None
     top, folder, has_version_2 = found
-    while not _takes_groups(folder, controller if has_version_2 else None):
+    while not _accepts_groups(folder, controller if has_version_2 else None):
         if folder == top or not has_version_2:
             return None
         folder = folder.parent
@@ -146,7 +146,7 @@ def find_parent(controller: str, mounts: str, own: str) -> Path | None:
 
 
 def _own_folder(controller: str, mounts: str, own: str) -> tuple[Path, Path, bool] | None:
-    """Where the hierarchy is mounted, the group of this process in it, and if it is version 2."""
+    """Return the mount point, the group of this process, and whether it is version 2."""
     paths = {names: path for _, names, path in (line.split(":", 2) for line in own.splitlines())}
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
@@ -165,10 +165,10 @@ def _own_folder(controller: str, mounts: str, own: str) -> tuple[Path, Path, boo
     return None
 
 
-def _takes_groups(folder: Path, controller: str | None) -> bool:
+def _accepts_groups(folder: Path, controller: str | None) -> bool:
     if controller is not None and not _has(folder, "cgroup.subtree_control", controller):
         return False
-    # To move a process, one must be allowed to write where it comes from and goes to.
+    # Moving a process needs write access to its old and its new group.
     if not os.access(folder / "cgroup.procs", os.W_OK):
         return False
     trial = folder / _new_name()
@@ -193,7 +193,7 @@ def _limit(folder: Path, controller: str, value: int) -> None:
         return
     has_version_2 = (folder / "memory.max").exists()
     _write(folder / ("memory.max" if has_version_2 else "memory.limit_in_bytes"), str(value))
-    # Else what does not fit would go on in swap space, where there is some.
+    # Otherwise what does not fit would use swap space, if there is any.
     swap = folder / ("memory.swap.max" if has_version_2 else "memory.memsw.limit_in_bytes")
     if swap.exists():
         _write(swap, "0" if has_version_2 else str(value))
@@ -207,11 +207,11 @@ def _oom_kills(folder: Path) -> int:
     return 0
 
 
-def _removed(folder: Path) -> bool:
-    """Whether the group is gone, once those in it were killed."""
+def _remove(folder: Path) -> bool:
+    """Kill the processes in a group, try to remove it, and return whether it is gone."""
     with suppress(OSError):
         for pid in (folder / "cgroup.procs").read_text(encoding="utf-8").split():
-            # Zero is how one of a namespace outside of ours is told, and a kill of it is of us.
+            # Zero stands for a process outside our pid namespace; kill(0) would hit ourselves.
             if int(pid) > 0:
                 os.kill(int(pid), signal.SIGKILL)
     try:
@@ -224,15 +224,15 @@ def _removed(folder: Path) -> bool:
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Remove the groups of processes of Stepwell that died before they could."""
+    """Remove groups of Stepwell processes that died before they could."""
     namespace, pid, _ = _identity()
     for folder in parent.glob("stepwell-*"):
         name = _NAME.fullmatch(folder.name)
-        # Pids mean nothing outside of their namespace.
+        # Pids are only valid in their namespace.
         if name is None or name["namespace"] != namespace or name["pid"] == pid:
             continue
-        if _start_of(name["pid"]) != name["start"]:
-            _removed(folder)
+        if _start_time(name["pid"]) != name["start"]:
+            _remove(folder)
 
 
 def _new_name() -> str:
@@ -240,12 +240,12 @@ def _new_name() -> str:
 
 
 def _identity() -> tuple[str, str, str]:
-    """What tells this process from all others: its pid namespace, its pid and when it started."""
+    """Return what identifies this process: its pid namespace, its pid and its start time."""
     pid = str(os.getpid())
-    return str(os.stat("/proc/self/ns/pid").st_ino), pid, _start_of(pid) or "0"
+    return str(os.stat("/proc/self/ns/pid").st_ino), pid, _start_time(pid) or "0"
 
 
-def _start_of(pid: str) -> str | None:
+def _start_time(pid: str) -> str | None:
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:
@@ -257,6 +257,6 @@ def _write(file: Path, text: str) -> None:
         with file.open("w", encoding="ascii") as opened:
             opened.write(text)
     except OSError as error:
-        # Where the kernel refuses what is written, it does not say to which file.
+        # If the kernel refuses the written value, the error has no file name.
         error.filename = error.filename or str(file)
         raise

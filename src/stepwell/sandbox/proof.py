@@ -1,5 +1,5 @@
-"""Whether a sandbox confines, found out by trying: a command in it attempts what it must not be
-able to do, and what came of it is looked at from outside.
+"""Proves that a sandbox confines: a command in it attempts what it must not be able to do, and the
+effects are checked from outside.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.sandbox import Ending, Sandbox, SandboxResult
 
-PATIENCE_SECONDS, LONG_PATIENCE_SECONDS = 0.3, 10.0
-"""How long the attempts may take before they are timed out; the second if the first was too short,
-on a busy machine or with a sandbox that is slow to start."""
+SHORT_TIMEOUT, LONG_TIMEOUT = 0.3, 10.0
+"""Timeouts of the attempts, in seconds; the second is used if the first was too short, on a busy
+machine or for a sandbox that starts slowly."""
 HEARTBEAT_SECONDS = 0.15
 _READY = "all was tried"
 _VARIABLES = "the variables are"
@@ -50,10 +50,10 @@ sleep 60
 
 
 async def prove(sandbox: Sandbox) -> None:
-    """Raises ``SandboxError``, with all that it let through, if a sandbox does not confine.
+    """Raise ``SandboxError``, with everything it let through, if a sandbox does not confine.
 
-    A command in it tries to read and to write outside, to see variables of this process, to open a
-    connection to it, and to leave processes behind that live on when it is out of time.
+    A command in it tries to read and write outside, to see variables of this process, to open a
+    connection to it, and to leave processes behind that survive the timeout.
     """
     async with private_folder("stepwell-proof-") as folder:
         inside, outside = folder / "inside", folder / "outside"
@@ -62,7 +62,7 @@ async def prove(sandbox: Sandbox) -> None:
         canary = new_id()
         (outside / "canary").write_text(canary, encoding="ascii")
         connections: list[object] = []
-        result = await _attempted(sandbox, inside, outside, connections)
+        result = await _run_attempts(sandbox, inside, outside, connections)
         faults = [
             *_leaks(result.stdout, canary, ExecutionPolicy.in_(inside)),
             *(["it wrote a file outside"] if any(outside.glob("written")) else []),
@@ -73,23 +73,23 @@ async def prove(sandbox: Sandbox) -> None:
             raise SandboxError(f"{sandbox.name} does not confine here: {'; '.join(faults)}")
 
 
-async def _attempted(
+async def _run_attempts(
     sandbox: Sandbox, inside: Path, outside: Path, connections: list[object]
 ) -> SandboxResult:
-    """What came of the attempts, made with more patience until there is time for all of them."""
+    """Run the attempts, with a longer timeout if there was no time for all of them."""
 
-    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connection(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(writer)
         writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
     try:
         port = server.sockets[0].getsockname()[1]
         argv = ["sh", "-c", _ATTEMPTS, "proof", str(outside), str(port)]
-        result = await sandbox.run(argv, ExecutionPolicy.in_(inside, timeout=PATIENCE_SECONDS))
+        result = await sandbox.run(argv, ExecutionPolicy.in_(inside, timeout=SHORT_TIMEOUT))
         if _READY not in result.stdout and result.ending is Ending.TIMED_OUT:
-            patient = ExecutionPolicy.in_(inside, timeout=LONG_PATIENCE_SECONDS)
-            result = await sandbox.run(argv, patient)
+            policy = ExecutionPolicy.in_(inside, timeout=LONG_TIMEOUT)
+            result = await sandbox.run(argv, policy)
         _check_worked(sandbox, inside, result)
         return result
     finally:
@@ -98,11 +98,11 @@ async def _attempted(
 
 
 def _check_worked(sandbox: Sandbox, inside: Path, result: SandboxResult) -> None:
-    """What it must allow, it must allow; and an attempt that could not be made proves nothing."""
+    """Raise if the sandbox blocks what it must allow, or if an attempt could not be made."""
     if _READY not in result.stdout:
-        raise SandboxError(f"{sandbox.name} does not work here: {_words(result)}")
+        raise SandboxError(f"{sandbox.name} does not work here: {_describe(result)}")
     if result.ending is not Ending.TIMED_OUT:
-        raise SandboxError(f"{sandbox.name} does not end what is out of time: {_words(result)}")
+        raise SandboxError(f"{sandbox.name} does not enforce the timeout: {_describe(result)}")
     if not (inside / "works").is_file():
         raise SandboxError(f"{sandbox.name} does not work here: it could not write where it may")
     if not (inside / "socket").is_file():
@@ -134,7 +134,7 @@ def _beats(inside: Path) -> list[int]:
     return [os.path.getsize(inside / name) for name in ("detached", "ignoring")]
 
 
-def _words(result: SandboxResult) -> str:
-    """The last it said, for a message."""
-    said = (result.stderr.strip() or result.stdout.strip() or "it said nothing")[-300:]
-    return f"{said} (exit code {result.exit_code}, {result.ending})"
+def _describe(result: SandboxResult) -> str:
+    """Describe the end of the output, for a message."""
+    output = (result.stderr.strip() or result.stdout.strip() or "no output")[-300:]
+    return f"{output} (exit code {result.exit_code}, {result.ending})"

@@ -1,4 +1,4 @@
-"""What a sandbox is to those who run commands in one, and what comes of a command."""
+"""The sandbox protocol and the result of a command."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -10,7 +10,7 @@ from stepwell.sandbox.policy import ExecutionPolicy
 
 
 class Channel(StrEnum):
-    """Which output of a command."""
+    """An output stream of a command."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -22,17 +22,17 @@ class Ending(StrEnum):
     EXITED = "exited"
     TIMED_OUT = "timed_out"
     IDLE = "idle"
-    """It gave no output for longer than the policy allows."""
+    """Killed after no output for longer than the policy allows."""
 
 
 OutputListener = Callable[[Channel, str], None]
 
 
 class SandboxResult(Struct, frozen=True, kw_only=True):
-    """What a command said and how it ended.
+    """The output of a command and how it ended.
 
-    ``stdout_bytes`` and ``stderr_bytes`` count all output. Of more than the policy keeps,
-    ``stdout`` and ``stderr`` are the last part.
+    ``stdout_bytes`` and ``stderr_bytes`` count all output. If it exceeds the policy's limit,
+    ``stdout`` and ``stderr`` hold the end.
     """
 
     exit_code: int
@@ -43,18 +43,18 @@ class SandboxResult(Struct, frozen=True, kw_only=True):
     stderr_bytes: int = 0
     duration_seconds: float = 0.0
     out_of_memory: bool = False
-    """Whether a process of it was ended for the memory that they all used, as far as is known."""
+    """Whether one of its processes was killed for their total memory use, as far as known."""
 
 
 class Sandbox(Protocol):
-    """Runs commands under a policy, or refuses: it never runs one with less confinement.
+    """Runs commands under a policy, or refuses; never runs one with less confinement.
 
-    Whatever ends the command, also a cancellation of ``run``, no process it started lives on.
+    However the command ends, even by a cancellation of ``run``, no process it started survives.
     """
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name for messages."""
         ...
 
     async def run(
@@ -67,7 +67,7 @@ class Sandbox(Protocol):
     ) -> SandboxResult:
         """Run a command to its end.
 
-        A program that does not exist gives exit code 127 and a text. Raises ``SandboxError`` if
-        this sandbox can't enforce a part of the policy, or does not work here.
+        A missing program gives exit code 127 and a text. Raises ``SandboxError`` if this sandbox
+        can't enforce a part of the policy, or does not work here.
         """
         ...

@@ -1,6 +1,7 @@
-"""Commands confined by Landlock and seccomp, with the ``sandlock`` wheel: no namespaces needed.
+"""Confines commands with Landlock and seccomp through the ``sandlock`` wheel, without namespaces.
 
-The host starts the program in ``sandlock_child``, which confines the command and ends all of it.
+The host starts the program in ``sandlock_child``, which confines the command and kills all of it at
+the end.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepwell.errors import SandboxError
-from stepwell.sandbox.cgroups import ControlGroup, control_group, memory_told
+from stepwell.sandbox.cgroups import ControlGroup, control_group, with_memory_outcome
 from stepwell.sandbox.environment import command_environment
 from stepwell.sandbox.handover import check_in_place
 from stepwell.sandbox.host.import_guard import guard_imports
@@ -26,11 +27,11 @@ from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.private_folder import private_folder
 from stepwell.sandbox.processes import Launch, check_command, run_process
 from stepwell.sandbox.sandbox import OutputListener, SandboxResult
-from stepwell.sandbox.waiting import readable
+from stepwell.sandbox.waits import wait_readable
 
-CREATE_RULESET_CALL, ASK_FOR_VERSION = 444, 1
-NEEDED_LANDLOCK = 6
-"""The version that can also keep signals and abstract unix sockets inside."""
+CREATE_RULESET_CALL, GET_VERSION = 444, 1
+MIN_LANDLOCK = 6
+"""The first version that also restricts signals and abstract unix sockets."""
 END_SECONDS = 10.0
 MACHINES = ("x86_64", "aarch64")
 ENVIRONMENT_PREFIX = "STEPWELL_COMMAND_"
@@ -39,7 +40,7 @@ PROGRAM = (
     "from sandlock_child.keeper import main; main(sys.argv[1:])"
 )
 
-# What programs of the system need. Of /etc only what is public by nature: no keys, no shadow.
+# What system programs need. Of /etc only public files: no keys, no shadow.
 SYSTEM_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
@@ -56,10 +57,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 
 
 class SandlockSandbox:
-    """Confines commands with Landlock and seccomp, as root and as a normal user.
+    """Confines commands with Landlock and seccomp, as root or as a normal user.
 
-    Commands see the real file system but can use only what the policy names. There is no
-    ``/dev/shm``, and temporary files go to a directory of the run's own, which ``TMPDIR`` names.
+    Commands see the real file system but can access only what the policy names. There is no
+    ``/dev/shm``, and temporary files go to a private directory named by ``TMPDIR``.
 
     >>> SandlockSandbox().name
     'sandlock'
@@ -67,19 +68,20 @@ class SandlockSandbox:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The name for messages."""
         return "sandlock"
 
     def unavailable(self) -> str | None:
-        """Why it can't be used on this machine, if so; a cheap look that starts nothing."""
+        """Return why it can't be used on this machine, or None; a cheap check that starts
+        nothing."""
         if sys.platform != "linux":
             return f"sandlock needs Linux, and this is {sys.platform}"
         if platform.machine() not in MACHINES:
             return f"sandlock needs one of {', '.join(MACHINES)}, and this is {platform.machine()}"
         version = _landlock_version()
-        if version < NEEDED_LANDLOCK:
+        if version < MIN_LANDLOCK:
             return (
-                f"sandlock needs Landlock {NEEDED_LANDLOCK} (Linux 6.12 with landlock among its "
+                f"sandlock needs Landlock {MIN_LANDLOCK} (Linux 6.12 with landlock among its "
                 f"security modules), and this kernel has {max(version, 0) or 'none'}"
             )
         if _library() is None:
@@ -94,13 +96,13 @@ class SandlockSandbox:
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
-        """Run a command to its end. Raises ``SandboxError`` if it can't be confined so."""
+        """Run a command to its end; see ``Sandbox.run``."""
         check_command(argv)
-        _refuse_unsayable(argv)
+        _check_utf8(argv)
         reason = self.unavailable()
         if reason is not None:
             raise SandboxError(f"{reason}; or choose another sandbox")
-        _refuse_unenforceable(policy)
+        _check_enforceable(policy)
         guard_imports(policy)
         keeper = _Keeper()
         try:
@@ -108,15 +110,15 @@ class SandlockSandbox:
                 environment = command_environment(
                     policy, home=str(temporary), temporary=str(temporary)
                 )
-                # Last of all that may fail, since from here on run_process sees to its removal.
+                # Created last: from here on run_process removes it, whatever fails.
                 keeper.reserve(policy)
                 result = await run_process(
                     _launch(argv, policy, temporary, environment, keeper),
                     policy,
                     stdin=stdin,
                     on_output=on_output,
-                    on_start=keeper.started,
-                    sweep=keeper.gone,
+                    on_start=keeper.on_start,
+                    sweep=keeper.wait_gone,
                 )
         finally:
             keeper.close()
@@ -125,87 +127,88 @@ class SandlockSandbox:
                 f"sandlock can't confine this command, so it was not run: {keeper.refusal}; "
                 "choose another sandbox"
             )
-        return memory_told(result, keeper.group)
+        return with_memory_outcome(result, keeper.group)
 
 
 class _Keeper:
-    """Our end of a pipe that the keeper of a run holds until nothing of the command lives, and the
-    control group of the command."""
+    """Our end of a pipe that the keeper of a run holds until all processes of the command are gone,
+    and the command's control group."""
 
     def __init__(self) -> None:
         try:
-            self._reading, self.descriptor = os.pipe()
+            self._read_end, self.write_end = os.pipe()
         except OSError as error:
             raise SandboxError(f"no process could be started: {error.strerror}") from error
-        os.set_blocking(self._reading, False)
+        os.set_blocking(self._read_end, False)
         self.refusal = ""
         self.group: ControlGroup | None = None
 
     def reserve(self, policy: ExecutionPolicy) -> None:
-        """Make the control group that limits memory, where one can be made."""
-        # Processes are counted by sandlock: a group would count their threads as well.
+        """Create the control group that limits memory, if possible."""
+        # sandlock counts processes; a group would count their threads as well.
         self.group = control_group(replace(policy, max_processes=None))
 
-    async def started(self, _: int) -> None:
-        """Leave the other end to the keeper: a fork of this process would hold it as well."""
-        self._close_writing()
+    async def on_start(self, _: int) -> None:
+        """Close the write end, which is the keeper's: a fork of this process would hold it as
+        well."""
+        self._close_write_end()
 
-    async def gone(self) -> None:
-        """Wait until the keeper is gone, and remove the group."""
-        self._close_writing()
+    async def wait_gone(self) -> None:
+        """Wait until the keeper is gone, then remove the group."""
+        self._close_write_end()
         try:
-            await self._listened()
+            await self._read_refusal()
         finally:
             if self.group is not None:
                 await self.group.remove()
 
-    async def _listened(self) -> None:
+    async def _read_refusal(self) -> None:
         try:
             async with asyncio.timeout(END_SECONDS):
-                while said := await self._heard():
-                    self.refusal += said.decode(errors="replace")
+                while text := await self._read():
+                    self.refusal += text.decode(errors="replace")
         except TimeoutError as error:
             raise SandboxError(
-                "what the command started can't be ended: some of it is still there after "
+                "the command's processes can't be killed: some still exist after "
                 f"{END_SECONDS:.0f} seconds"
             ) from error
 
-    async def _heard(self) -> bytes:
-        await readable(self._reading)
-        return os.read(self._reading, 4096)
+    async def _read(self) -> bytes:
+        await wait_readable(self._read_end)
+        return os.read(self._read_end, 4096)
 
     def close(self) -> None:
-        """Let go of the pipe."""
-        self._close_writing()
-        os.close(self._reading)
+        """Close the pipe."""
+        self._close_write_end()
+        os.close(self._read_end)
 
-    def _close_writing(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    def _close_write_end(self) -> None:
+        if self.write_end >= 0:
+            os.close(self.write_end)
+            self.write_end = -1
 
 
-def _refuse_unsayable(argv: Sequence[str]) -> None:
+def _check_utf8(argv: Sequence[str]) -> None:
     for word in argv:
         if any("\udc80" <= character <= "\udcff" for character in word):
             raise SandboxError(
-                f"sandlock can only be given words that are UTF-8, not {word!r:.80}; use bubblewrap"
+                f"sandlock accepts only UTF-8 arguments, not {word!r:.80}; use bubblewrap"
             )
 
 
-def _refuse_unenforceable(policy: ExecutionPolicy) -> None:
-    written = (policy.directory, *policy.writable)
-    check_in_place(*written, *policy.readable)
+def _check_enforceable(policy: ExecutionPolicy) -> None:
+    writable_paths = (policy.directory, *policy.writable)
+    check_in_place(*writable_paths, *policy.readable)
     for path in policy.readable:
-        for root in written:
+        for root in writable_paths:
             if root in path.parents:
                 raise SandboxError(
                     f"sandlock can't keep the readable path {path} read-only, because it lies in "
                     f"the writable {root}; leave it out of readable, or use bubblewrap"
                 )
-    if unprotected := protect(policy).read_only:
+    if protected := protect(policy).read_only:
         raise SandboxError(
-            f"sandlock can't keep {unprotected[0]} read-only, because it lies in a writable path; "
+            f"sandlock can't keep {protected[0]} read-only, because it lies in a writable path; "
             "use bubblewrap, work in another directory, or allow commands to write it with "
             "protected=[...] (for names) or protect_host=False (for what this process executes) in "
             "the policy"
@@ -233,18 +236,18 @@ def _launch(
             *_options(policy, temporary, keeper),
             *("--", *argv),
         ),
-        # Renamed, so that none of them (LD_PRELOAD, say) works on what is not confined.
+        # Renamed, so that none of them (such as LD_PRELOAD) affects unconfined processes.
         environment={ENVIRONMENT_PREFIX + name: value for name, value in environment.items()},
         directory=policy.directory,
-        pass_fds=(keeper.descriptor,),
-        # The keeper sees to it that nothing lives on.
+        pass_fds=(keeper.write_end,),
+        # The keeper makes sure that nothing survives.
         supervised=False,
     )
 
 
 def _options(policy: ExecutionPolicy, temporary: Path, keeper: _Keeper) -> Iterator[str]:
     yield from ("--library", str(_library()), "--host", str(os.getpid()))
-    yield from ("--alive", str(keeper.descriptor))
+    yield from ("--alive", str(keeper.write_end))
     for file in keeper.group.join_files if keeper.group is not None else ():
         yield from ("--join", str(file))
     yield from ("--directory", str(policy.directory))
@@ -265,14 +268,14 @@ def _options(policy: ExecutionPolicy, temporary: Path, keeper: _Keeper) -> Itera
 @cache
 def _library() -> Path | None:
     spec = find_spec("sandlock")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for library in Path(place).glob("libsandlock_ffi*.so"):
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for library in Path(folder).glob("libsandlock_ffi*.so"):
             return library
     return None
 
 
 @cache
 def _landlock_version() -> int:
-    """Asks the kernel directly: loading the wheel for it would take long."""
+    """Ask the kernel directly, because loading the wheel takes long."""
     call = ctypes.CDLL(None).syscall
-    return call(CREATE_RULESET_CALL, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_FOR_VERSION))
+    return call(CREATE_RULESET_CALL, None, ctypes.c_size_t(0), ctypes.c_uint32(GET_VERSION))

@@ -1,9 +1,8 @@
-"""A filter of system calls for commands: what the namespaces do not cover and no command needs.
+"""A seccomp filter against system calls that namespaces do not cover and no command needs.
 
-It keeps commands from kernel keyrings, which are not confined, from nested user namespaces, from
-sockets that a network namespace does not hold (such as those to the host of a virtual machine),
-from leaving programs behind that run with their owner's rights, and from rarely used doors into the
-kernel. It is a second wall: the namespaces confine without it.
+It denies kernel keyrings, which have no namespace, nested user namespaces, sockets outside network
+namespaces (such as those to the host of a virtual machine), setuid and setgid files, and rarely
+used kernel interfaces. It is a second layer: the namespaces confine without it.
 """
 
 import errno
@@ -18,15 +17,15 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _NEW_USER_NAMESPACE = 0x10000000
 _X32_BIT = 0x40000000
-_ORDINARY_SOCKETS = (1, 2, 10, 16)
+_COMMON_FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
 _TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type into the terminal of others."""
+"""TIOCSTI and TIOCLINUX, which type into another terminal."""
 
-_CREATES = 0x400040
-"""O_CREAT and O_TMPFILE: without them the mode that is given to an open has no meaning."""
-_OWNERS_RIGHTS = 0o6000
-_GIVES_MODE = {
+_CREATE_FLAGS = 0x400040
+"""O_CREAT and O_TMPFILE: without them the mode argument of an open has no meaning."""
+_SETID_BITS = 0o6000
+_MODE_ARGUMENTS = {
     "chmod": _SECOND_ARGUMENT,
     "fchmod": _SECOND_ARGUMENT,
     "creat": _SECOND_ARGUMENT,
@@ -35,11 +34,11 @@ _GIVES_MODE = {
     "fchmodat2": _THIRD_ARGUMENT,
     "mknodat": _THIRD_ARGUMENT,
 }
-_OPENS = {
+_OPEN_ARGUMENTS = {
     "open": (_SECOND_ARGUMENT, _THIRD_ARGUMENT),
     "openat": (_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
 }
-"""Where the flags and where the mode are."""
+"""The arguments with the flags and the mode."""
 
 _MACHINES = {
     "x86_64": (
@@ -95,62 +94,62 @@ _MACHINES = {
 
 @cache
 def syscall_filter() -> bytes | None:
-    """The filter as the kernel wants it, None for a machine it is not written for."""
+    """Return the filter as BPF code, or None for an unsupported machine."""
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return None
     architecture, numbers, denied = machine
     program = [_step(_LOAD, value=_ARCHITECTURE)]
-    # Another architecture's calls, such as 32 bit ones, have other numbers.
+    # Calls of another architecture, such as 32-bit calls, have other numbers.
     program += [_step(_JUMP_IF_EQUAL, 1, 0, architecture), _fail(errno.ENOSYS)]
     program += [_step(_LOAD, value=_NUMBER)]
     program += [_step(_JUMP_IF_AT_LEAST, 0, 1, _X32_BIT), _fail(errno.ENOSYS)]
     for number in denied:
         program += [_step(_JUMP_IF_EQUAL, 0, 1, number), _fail(errno.EPERM)]
-    # What they are to do is behind a pointer, which a filter can't follow; programs then use the
+    # Their arguments are behind a pointer, which a filter can't follow; programs fall back to the
     # older calls.
     for name in ("clone3", "openat2"):
         program += [_step(_JUMP_IF_EQUAL, 0, 1, numbers[name]), _fail(errno.ENOSYS)]
     for name in ("clone", "unshare"):
-        program += _when(numbers[name], _FIRST_ARGUMENT, _none_of(_NEW_USER_NAMESPACE))
-    for name, mode in _GIVES_MODE.items():
+        program += _rule(numbers[name], _FIRST_ARGUMENT, _deny_bits(_NEW_USER_NAMESPACE))
+    for name, mode in _MODE_ARGUMENTS.items():
         if name in numbers:
-            program += _when(numbers[name], mode, _none_of(_OWNERS_RIGHTS))
-    for name, (flags, mode) in _OPENS.items():
+            program += _rule(numbers[name], mode, _deny_bits(_SETID_BITS))
+    for name, (flags, mode) in _OPEN_ARGUMENTS.items():
         if name in numbers:
-            program += _when(numbers[name], flags, _new_files_with(mode))
-    program += _when(numbers["socket"], _FIRST_ARGUMENT, _only_ordinary_sockets())
-    program += _when(numbers["ioctl"], _SECOND_ARGUMENT, _no_terminal_input())
+            program += _rule(numbers[name], flags, _deny_privileged_files(mode))
+    program += _rule(numbers["socket"], _FIRST_ARGUMENT, _allow_common_sockets())
+    program += _rule(numbers["ioctl"], _SECOND_ARGUMENT, _deny_terminal_input())
     return b"".join([*program, _step(_RETURN, value=_ALLOW)])
 
 
-def _when(number: int, argument: int, then: list[bytes]) -> list[bytes]:
-    """For that call, load that argument and decide by it; ``then`` always returns."""
+def _rule(number: int, argument: int, then: list[bytes]) -> list[bytes]:
+    """For this call, load this argument and decide by it; ``then`` always returns."""
     body = [_step(_LOAD, value=argument), *then]
     return [_step(_JUMP_IF_EQUAL, 0, len(body), number), *body]
 
 
-def _none_of(bits: int) -> list[bytes]:
+def _deny_bits(bits: int) -> list[bytes]:
     return [_step(_JUMP_IF_ANY, 0, 1, bits), _fail(errno.EPERM), _step(_RETURN, value=_ALLOW)]
 
 
-def _new_files_with(mode: int) -> list[bytes]:
+def _deny_privileged_files(mode: int) -> list[bytes]:
     return [
-        _step(_JUMP_IF_ANY, 1, 0, _CREATES),
+        _step(_JUMP_IF_ANY, 1, 0, _CREATE_FLAGS),
         _step(_RETURN, value=_ALLOW),
         _step(_LOAD, value=mode),
-        *_none_of(_OWNERS_RIGHTS),
+        *_deny_bits(_SETID_BITS),
     ]
 
 
-def _only_ordinary_sockets() -> list[bytes]:
+def _allow_common_sockets() -> list[bytes]:
     steps: list[bytes] = []
-    for family in _ORDINARY_SOCKETS:
+    for family in _COMMON_FAMILIES:
         steps += [_step(_JUMP_IF_EQUAL, 0, 1, family), _step(_RETURN, value=_ALLOW)]
     return [*steps, _fail(errno.EAFNOSUPPORT)]
 
 
-def _no_terminal_input() -> list[bytes]:
+def _deny_terminal_input() -> list[bytes]:
     steps: list[bytes] = []
     for request in _TERMINAL_INPUT:
         steps += [_step(_JUMP_IF_EQUAL, 0, 1, request), _fail(errno.EPERM)]

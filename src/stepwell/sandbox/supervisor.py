@@ -1,8 +1,8 @@
-"""The process between this one and a command that no namespace holds: a program of its own, with
-the standard library only. It adopts whatever the command leaves behind, and ends all of it when the
-command is over, when it is told to, and when the process that started it is gone.
+"""The process between this one and a command without a pid namespace: a program of its own that
+uses only the standard library. It adopts what the command leaves behind, and kills all of it when
+the command is over, on request, and when the process that started it is gone.
 
-It starts for each command, so it imports little.
+It runs once per command, so it imports little.
 """
 
 import ctypes
@@ -15,36 +15,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # what the public one adds takes 5 ms to load
+    import _signal as signal  # the public module takes 5 ms longer to load
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-PATIENCE_ROUNDS = 500
+MAX_KILL_ROUNDS = 500
 ROUND_SECONDS = 0.01
 ALL_ENDED = b"all ended"
-"""What the other side is told last; without it something may live on."""
+"""The last message to the other side; without it something may have survived."""
 PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import supervisor; supervisor.main()"
-"""Imported, not run as a script: those are compiled anew at every start."""
+"""Imports the module instead of running it as a script, which is compiled again at every start."""
 
 Orders = tuple[list[bytes], list[bytes], list[bytes], list[bytes]]
-"""What to run, its environment, limits by the numbers of ``resource`` (both with ``=`` between name
-and value), ``cgroup.procs`` files to join."""
+"""The command, its environment, limits by the numbers of ``resource`` (both as ``name=value``), and
+``cgroup.procs`` files to join."""
 
 
-def written(orders: Orders) -> bytes:
-    """Orders as they are handed over: each list behind its length, a NUL after each field.
+def encode_orders(orders: Orders) -> bytes:
+    """Encode orders: each list after its length, a NUL after each field.
 
-    >>> written(([b"echo", b""], [b"A=1"], [], []))
+    >>> encode_orders(([b"echo", b""], [b"A=1"], [], []))
     b'2\\x00echo\\x00\\x001\\x00A=1\\x000\\x000\\x00'
     """
     fields = [field for part in orders for field in (b"%d" % len(part), *part)]
     return b"".join(field + b"\0" for field in fields)
 
 
-def read(data: bytes) -> Orders:
-    """The orders again.
+def decode_orders(data: bytes) -> Orders:
+    """Decode orders.
 
-    >>> read(written(([b"echo", b""], [b"A=1"], [], [])))
+    >>> decode_orders(encode_orders(([b"echo", b""], [b"A=1"], [], [])))
     ([b'echo', b''], [b'A=1'], [], [])
     """
     fields = iter(data.split(b"\0"))
@@ -56,34 +56,35 @@ def read(data: bytes) -> Orders:
 
 
 def main() -> None:
-    """Take what to run from one descriptor, run it, and end everything, also if told by another."""
-    control, ordered = int(sys.argv[1]), int(sys.argv[2])
+    """Read the orders from one descriptor, run the command, and kill everything at the end, or
+    earlier if the other descriptor says so."""
+    control, orders_descriptor = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(control, False)
-    with open(ordered, "rb") as file:
-        orders = read(file.read())
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, _ignored)
-    signal.signal(signal.SIGTERM, _ignored)
-    signal.set_wakeup_fd(wake)
+    with open(orders_descriptor, "rb") as file:
+        orders = decode_orders(file.read())
+    wakeup, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.signal(signal.SIGCHLD, _ignore_signal)
+    signal.signal(signal.SIGTERM, _ignore_signal)
+    signal.set_wakeup_fd(wakeup_write)
     _adopt_orphans()
-    if select.select([control], [], [], 0)[0]:  # nobody wants it any more
-        _tell(control)
+    if select.select([control], [], [], 0)[0]:  # no longer wanted
+        _report_end(control)
         os._exit(128 + signal.SIGKILL)
     command = os.fork()
     if command == 0:
         _become(orders)
-    # A pipe that only this process still held would hide from the other end that all are gone.
+    # A pipe held only by this process would hide from the reader that all others are gone.
     for stream in (0, 1, 2):
         os.close(stream)
-    status = _watch(command, control, woken)
+    status = _watch(command, control, wakeup)
     if _end_descendants(command):
-        _tell(control)
+        _report_end(control)
     os._exit(status)
 
 
-def _ignored(*_: object) -> None:
-    """A handler is there so that the signal wakes the watch."""
+def _ignore_signal(*_: object) -> None:
+    """Do nothing; a handler is needed so that the signal wakes the watch."""
 
 
 def _adopt_orphans() -> None:
@@ -121,7 +122,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """As ``os.execvpe``, which imports more than it takes to find a program."""
+    """Search the PATH and execute, like ``os.execvpe`` but with fewer imports."""
     if b"/" in argv[0]:
         os.execve(argv[0], argv, environment)
     places = environment.get(b"PATH", b"/usr/bin:/bin").split(b":") if argv[0] else []
@@ -136,8 +137,8 @@ def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
     raise failure
 
 
-def _watch(command: int, control: int, woken: int) -> int:
-    """Wait until the command is over, or until all shall end."""
+def _watch(command: int, control: int, wakeup: int) -> int:
+    """Wait until the command ends or everything must be killed, and return the exit code."""
     while True:
         while True:
             try:
@@ -149,34 +150,35 @@ def _watch(command: int, control: int, woken: int) -> int:
                 return code if code >= 0 else 128 - code
             if pid == 0:
                 break
-        ready, _, _ = select.select([control, woken], [], [])
-        # Nothing is ever sent after the orders: the other side is done with us, or gone.
-        if control in ready or signal.SIGTERM in os.read(woken, 4096):
+        ready, _, _ = select.select([control, wakeup], [], [])
+        # Nothing is sent after the orders, so the other side is done or gone.
+        if control in ready or signal.SIGTERM in os.read(wakeup, 4096):
             return 128 + signal.SIGKILL
 
 
 def _end_descendants(command: int) -> bool:
-    """Whether all are gone. All are stopped first, so that none starts another meanwhile."""
+    """Kill all descendants and return whether all are gone. They are stopped first, so that none
+    starts another meanwhile."""
     if sys.platform != "linux":
         _signal(-command, signal.SIGKILL)
-    if _reaped():
+    if _reap():
         return True
     stopped: set[int] = set()
-    while fresh := _descendants() - stopped:
-        for pid in fresh:
+    while unstopped := _descendants() - stopped:
+        for pid in unstopped:
             _signal(pid, signal.SIGSTOP)
-        stopped |= fresh
-    for _ in range(PATIENCE_ROUNDS):
+        stopped |= unstopped
+    for _ in range(MAX_KILL_ROUNDS):
         for pid in _descendants():
             _signal(pid, signal.SIGKILL)
-        if _reaped():
+        if _reap():
             return True
         select.select([], [], [], ROUND_SECONDS)
     return False
 
 
-def _reaped() -> bool:
-    """Whether no child is left, once those that ended are gone."""
+def _reap() -> bool:
+    """Reap ended children and return whether none is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -185,11 +187,11 @@ def _reaped() -> bool:
     return False
 
 
-def _tell(control: int) -> None:
+def _report_end(control: int) -> None:
     try:
         os.write(control, ALL_ENDED)
     except OSError:
-        return  # nobody is left to hear it
+        return  # nobody is listening
 
 
 def _signal(pid: int, number: int) -> None:
@@ -200,16 +202,16 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _descendants() -> set[int]:
-    """Everything below this process, by the parents that the system names."""
+    """Return all descendants of this process, according to the parents in ``/proc``."""
     children: dict[int, list[int]] = {}
     for pid, parent in _parents():
         children.setdefault(parent, []).append(pid)
     found: set[int] = set()
-    below = [os.getpid()]
-    while below:
-        for pid in children.get(below.pop(), ()):
+    queue = [os.getpid()]
+    while queue:
+        for pid in children.get(queue.pop(), ()):
             found.add(pid)
-            below.append(pid)
+            queue.append(pid)
     return found
 
 

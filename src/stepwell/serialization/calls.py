@@ -12,9 +12,9 @@ from stepwell.continuation import StopSignal
 from stepwell.errors import SerializationError
 from stepwell.messages import ToolCall, Usage
 from stepwell.models import ModelResponse
-from stepwell.serialization.reading import RESTORED
+from stepwell.serialization.reader import VALUE_READER
 from stepwell.serialization.values import Misfit
-from stepwell.serialization.writing import DATA, stored_pending
+from stepwell.serialization.writer import VALUE_WRITER, write_pending
 from stepwell.state import ErrorInfo, Pending, ToolExecution, ToolOutcome
 from stepwell.tools.results import Finished
 
@@ -46,12 +46,12 @@ def finished_to_json(finished: Finished) -> str:
             started_at=ran.started_at,
             completed_at=ran.completed_at,
             duration_seconds=ran.duration_seconds,
-            value=DATA.stored(ran.value),
+            value=VALUE_WRITER.write(ran.value),
             error=ran.error,
             usage=ran.usage,
             cost=ran.cost,
-            metadata=DATA.stored(finished.metadata),
-            waits_for=None if finished.waits_for is None else stored_pending(finished.waits_for),
+            metadata=VALUE_WRITER.write(finished.metadata),
+            waits_for=None if finished.waits_for is None else write_pending(finished.waits_for),
             signal=finished.signal,
         )
         return json.encode(stored).decode()
@@ -64,7 +64,7 @@ def finished_to_json(finished: Finished) -> str:
 def finished_from_json(text: str | bytes) -> Finished:
     """What ``finished_to_json`` wrote; of what a tool raised only the text is known."""
     try:
-        stored = convert(RESTORED.restored(json.decode(text)), _StoredCall)
+        stored = convert(VALUE_READER.read(json.decode(text)), _StoredCall)
     except Misfit as misfit:
         raise misfit.error() from None
     except ValueError as error:

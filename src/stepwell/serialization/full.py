@@ -13,18 +13,18 @@ from stepwell.serialization.document import (
     StoredChange,
     StoredState,
 )
-from stepwell.serialization.reading import RESTORED, Rebuilding, restored_state
-from stepwell.serialization.sealed import (
-    Opened,
+from stepwell.serialization.frame import (
+    OpenedBody,
     Text,
-    opened_data,
-    opened_text,
-    sealed_data,
-    sealed_text,
+    open_data,
+    open_text,
+    seal_data,
+    seal_text,
 )
+from stepwell.serialization.reader import VALUE_READER, StateBuilder, read_state
 from stepwell.serialization.values import Misfit
-from stepwell.serialization.versions import migrated
-from stepwell.serialization.writing import stored_change, stored_state
+from stepwell.serialization.versions import migrate
+from stepwell.serialization.writer import write_change, write_state
 from stepwell.state import AgentState
 
 P = ParamSpec("P")
@@ -53,55 +53,55 @@ class AgentStateSerializer:
 
     def to_json(self, state: AgentState) -> bytes:
         """The whole state, as JSON text in UTF-8."""
-        return sealed_text(WHOLE, SCHEMA_VERSION, _stored(stored_state, state))
+        return seal_text(WHOLE, SCHEMA_VERSION, _write_body(write_state, state))
 
     def from_json(self, document: Text) -> AgentState:
         """The state that ``to_json`` wrote, in this or an older version."""
-        return restored_state(_body(opened_text(document, WHOLE), WHOLE, StoredState))
+        return read_state(_body(open_text(document, WHOLE), WHOLE, StoredState))
 
     def serialize(self, state: AgentState, /) -> dict[str, Any]:
         """The whole state, as JSON-ready data."""
-        return sealed_data(WHOLE, SCHEMA_VERSION, _stored(stored_state, state))
+        return seal_data(WHOLE, SCHEMA_VERSION, _write_body(write_state, state))
 
     def deserialize(self, data: Mapping[str, Any], /) -> AgentState:
-        """The state that ``serialize`` told, in this or an older version."""
-        return restored_state(_body(opened_data(data, WHOLE), WHOLE, StoredState))
+        """Return the state from the output of ``serialize``, of this or an older version."""
+        return read_state(_body(open_data(data, WHOLE), WHOLE, StoredState))
 
     def increment_to_json(self, before: AgentState, state: AgentState) -> bytes:
         """What the state has that ``before`` has not; its size and cost are those of the addition.
 
         ``before`` is the state that was stored last: increments that don't follow one another
-        can't be loaded. Written anew each time are metadata values that changed, and what a
+        can't be loaded. Metadata values that changed are written each time, and what a
         paused run waits for.
         """
-        return sealed_text(INCREMENT, SCHEMA_VERSION, _stored(stored_change, before, state))
+        return seal_text(INCREMENT, SCHEMA_VERSION, _write_body(write_change, before, state))
 
     def from_increments(self, whole: Text, increments: Iterable[Text]) -> AgentState:
         """The state after the last of the increments, which follow the whole one in order."""
-        *_, last = _rebuilt(whole, increments)
+        *_, last = _rebuild(whole, increments)
         return last.state()
 
     def each_of_increments(self, whole: Text, increments: Iterable[Text]) -> Iterator[AgentState]:
         """The state that is whole, and the one after each increment, in one pass."""
-        for rebuilding in _rebuilt(whole, increments):
+        for rebuilding in _rebuild(whole, increments):
             state = rebuilding.state()
             yield structs.replace(state, metadata=dict(state.metadata))
 
 
-def _rebuilt(whole: Text, increments: Iterable[Text]) -> Iterator[Rebuilding]:
+def _rebuild(whole: Text, increments: Iterable[Text]) -> Iterator[StateBuilder]:
     """The same one each time, as it goes on."""
-    rebuilding = Rebuilding(_body(opened_text(whole, WHOLE), WHOLE, StoredState))
+    rebuilding = StateBuilder(_body(open_text(whole, WHOLE), WHOLE, StoredState))
     yield rebuilding
     for number, increment in enumerate(increments, 1):
         try:
-            opened = opened_text(increment, INCREMENT)
+            opened = open_text(increment, INCREMENT)
             rebuilding.apply(_body(opened, INCREMENT, StoredChange))
         except SerializationError as error:
             raise SerializationError(f"increment {number}: {error}") from error
         yield rebuilding
 
 
-def _stored(write: Callable[P, Body], *args: P.args, **kwargs: P.kwargs) -> Body:
+def _write_body(write: Callable[P, Body], *args: P.args, **kwargs: P.kwargs) -> Body:
     try:
         return write(*args, **kwargs)
     except Misfit as misfit:
@@ -110,15 +110,15 @@ def _stored(write: Callable[P, Body], *args: P.args, **kwargs: P.kwargs) -> Body
         raise SerializationError("the state is nested too deep to be stored") from None
 
 
-def _body(opened: Opened, format: str, shape: type[Body]) -> Body:
+def _body(opened: OpenedBody, format: str, shape: type[Body]) -> Body:
     text = opened.text
     try:
         if text is None or opened.version != SCHEMA_VERSION:
             data = opened.data if text is None else json.decode(text)
-            return convert(RESTORED.restored(migrated(data, format, opened.version)), shape)
+            return convert(VALUE_READER.read(migrate(data, format, opened.version)), shape)
         if not opened.has_tags:
             return _DECODERS[shape].decode(text)
-        return _with_tags(text, shape)
+        return _decode_tagged(text, shape)
     except Misfit as misfit:
         raise misfit.error() from None
     except ValueError as error:
@@ -127,14 +127,14 @@ def _body(opened: Opened, format: str, shape: type[Body]) -> Body:
         raise SerializationError("the document is nested too deep") from None
 
 
-def _with_tags(text: Raw, shape: type[Body]) -> Body:
+def _decode_tagged(text: Raw, shape: type[Body]) -> Body:
     """Field by field: as a rule only one has tags, and it is the quick way for the others."""
     fields = {field.encode_name: field.type for field in structs.fields(shape)}
     parts = json.decode(text, type=dict[str, Raw])
     data = {
         name: json.decode(part, type=fields[name])
         if name in fields and b'{"$' not in bytes(part)
-        else RESTORED.restored(json.decode(part))
+        else VALUE_READER.read(json.decode(part))
         for name, part in parts.items()
     }
     return convert(data, shape)

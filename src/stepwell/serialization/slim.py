@@ -10,10 +10,11 @@ from typing import Any
 from stepwell.errors import ConfigurationError
 from stepwell.messages import Usage
 from stepwell.serialization.slim_config import SlimSerializationConfig
-from stepwell.serialization.slim_loading import loaded_state
 from stepwell.serialization.slim_messages import message_entries
-from stepwell.serialization.slim_values import encodable, name, shown_mapping
+from stepwell.serialization.slim_reader import read_state
+from stepwell.serialization.slim_values import clip_name, mapping_to_json
 from stepwell.state import AgentState, StepExecution
+from stepwell.text import replace_half_characters
 
 _DEFAULTS = SlimSerializationConfig()
 
@@ -47,8 +48,8 @@ class SlimAgentStateSerializer:
         parent = state.parent_agent_id
         waiting = [asked.call_id for asked in state.pending if asked.call_id is not None]
         return {
-            "agent_id": encodable(state.agent_id),
-            "parent_agent_id": None if parent is None else encodable(parent),
+            "agent_id": replace_half_characters(state.agent_id),
+            "parent_agent_id": None if parent is None else replace_half_characters(parent),
             "status": state.status.value,
             "step_count": state.step_count,
             "usage": _usage(state.usage),
@@ -56,7 +57,7 @@ class SlimAgentStateSerializer:
             "messages": message_entries(state.messages, config, waiting),
             "steps": self._steps(state),
             "last_continuation": _decision(state) if config.include_continuation_trace else None,
-            "metadata": shown_mapping(state.metadata, config.max_content_length),
+            "metadata": mapping_to_json(state.metadata, config.max_content_length),
         }
 
     def deserialize(self, data: Mapping[str, Any], /) -> AgentState:
@@ -64,7 +65,7 @@ class SlimAgentStateSerializer:
 
         Raises ``SerializationError``, which names the field, for data that are no such document.
         """
-        return loaded_state(data)
+        return read_state(data)
 
     def _steps(self, state: AgentState) -> list[dict[str, Any]]:
         steps, most = state.steps, self.config.max_steps
@@ -86,7 +87,7 @@ def _usage(usage: Usage) -> dict[str, int]:
 def _execution(state: AgentState) -> dict[str, Any]:
     execution = state.execution
     return {
-        "id": None if execution is None else encodable(execution.id),
+        "id": None if execution is None else replace_half_characters(execution.id),
         "count": state.execution_count,
         "created_at": _time(state.created_at),
         "started_at": _time(state.created_at if execution is None else execution.started_at),
@@ -106,7 +107,8 @@ def _step(record: StepExecution) -> dict[str, Any]:
         "usage": {"total": step.usage.total_tokens},
         "duration_ms": round(_finite(record.duration_seconds) * 1000, 3),
         "tool_calls": [
-            {"id": encodable(call.id), "name": name(call.name)} for call in step.tool_calls
+            {"id": replace_half_characters(call.id), "name": clip_name(call.name)}
+            for call in step.tool_calls
         ],
     }
 
@@ -118,7 +120,7 @@ def _decision(state: AgentState) -> dict[str, Any] | None:
     return {
         "should_continue": outcome.should_continue,
         "stop_reason": None if outcome.stop_reason is None else outcome.stop_reason.value,
-        "resolved_by": name(outcome.resolved_by),
+        "resolved_by": clip_name(outcome.resolved_by),
     }
 
 

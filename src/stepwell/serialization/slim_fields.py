@@ -119,11 +119,11 @@ class Fields(Struct, frozen=True):
 
 
 def _refuse(path: str, value: Any, expected: str) -> NoReturn:
-    is_what = "missing" if value is _MISSING else _quoted(value)
+    is_what = "missing" if value is _MISSING else _quote(value)
     raise SerializationError(f"{path} is {is_what}; expected {expected}")
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     try:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):  # a number with too many digits, or nested too deep

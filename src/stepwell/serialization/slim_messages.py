@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from stepwell.messages import FilePart, ImagePart, Message, TextPart, ToolCall, ToolResult
 from stepwell.serialization.slim_config import SlimSerializationConfig
-from stepwell.serialization.slim_values import clipped, encodable, name, shown, shown_mapping
+from stepwell.serialization.slim_values import clip, clip_name, mapping_to_json, value_to_json
+from stepwell.text import replace_half_characters
 
 OMITTED = "[tool result omitted]"
 REDACTED = "[redacted]"
@@ -19,8 +20,8 @@ def message_entries(
 ) -> list[dict[str, Any]]:
     """The newest messages, as the configuration wants them shown; ``waiting`` are the calls that
     wait for a person, whose results only say so."""
-    each = [single for message in messages for single in _one_result_each(message)]
-    first = cut(each, config.max_messages)
+    each = [single for message in messages for single in _split_results(message)]
+    first = first_shown(each, config.max_messages)
     entries = [_entry(message, config) for message in each[first:]]
     left = set(waiting)
     for message, entry in zip(reversed(each[first:]), reversed(entries), strict=True):
@@ -31,13 +32,13 @@ def message_entries(
     return entries
 
 
-def cut(messages: Sequence[Message], most: int) -> int:
+def first_shown(messages: Sequence[Message], most: int) -> int:
     """How many of the oldest messages to leave out, so that at most ``most`` remain and no call is
     parted from its results. Where even the newest group is larger, that group remains.
 
     >>> asks = Message.assistant("", [ToolCall(id="c", name="read")])
     >>> result = Message.tool(ToolResult(call_id="c", tool_name="read", content="text"))
-    >>> cut([Message.user("Go"), asks, result, Message.assistant("Done")], 2)
+    >>> first_shown([Message.user("Go"), asks, result, Message.assistant("Done")], 2)
     3
     """
     if not most:
@@ -66,7 +67,7 @@ def _last_results(messages: Sequence[Message]) -> dict[int, int]:
     return last
 
 
-def _one_result_each(message: Message) -> Iterator[Message]:
+def _split_results(message: Message) -> Iterator[Message]:
     """The schema knows one result per message."""
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     if len(results) < 2:
@@ -81,22 +82,22 @@ def _entry(message: Message, config: SlimSerializationConfig) -> dict[str, Any]:
     limit = config.max_content_length
     calls, result = message.tool_calls, message.tool_result
     noted_calls = message.metadata.get("tool_calls")
-    metadata = shown_mapping(message.metadata, limit)
-    content = clipped(_content(message), limit)
+    metadata = mapping_to_json(message.metadata, limit)
+    content = clip(_content(message), limit)
     if calls:
         metadata["tool_calls"] = [_call(call, config) for call in calls]
     elif noted_calls is not None and config.redact_tool_args:
-        metadata["tool_calls"] = _redacted(noted_calls)
+        metadata["tool_calls"] = _redact_calls(noted_calls)
     if message.is_tool() and result is not None:
         metadata |= {
-            "tool_call_id": encodable(result.call_id),
-            "tool_name": name(result.tool_name),
+            "tool_call_id": replace_half_characters(result.call_id),
+            "tool_name": clip_name(result.tool_name),
             "is_error": result.is_error,
         }
     if not config.include_tool_results and (message.is_tool() or result is not None):
         content = OMITTED
     entry = {
-        "id": encodable(message.id),
+        "id": replace_half_characters(message.id),
         "role": message.role.value,
         "content": content,
         "metadata": metadata,
@@ -123,25 +124,32 @@ def _content(message: Message) -> str:
 def _placeholder(part: ImagePart | FilePart) -> str:
     """No address: it may be the data itself, or signed."""
     kind, title = ("image", None) if isinstance(part, ImagePart) else ("file", part.name)
-    described = [kind, *(name(text) for text in (title, part.media_type) if text)]
+    described = [kind, *(clip_name(text) for text in (title, part.media_type) if text)]
     return f"[{' '.join(described)}]"
 
 
 def _call(call: ToolCall, config: SlimSerializationConfig) -> dict[str, Any]:
-    who = {"id": encodable(call.id), "name": name(call.name)}
+    who = {"id": replace_half_characters(call.id), "name": clip_name(call.name)}
     if config.redact_tool_args:
         return who
     limit = config.max_content_length
-    made = {**who, "arguments": shown_mapping(call.arguments, limit)}
-    return made if call.malformed is None else {**made, "malformed": shown(call.malformed, limit)}
+    made = {**who, "arguments": mapping_to_json(call.arguments, limit)}
+    return (
+        made
+        if call.malformed is None
+        else {**made, "malformed": value_to_json(call.malformed, limit)}
+    )
 
 
-def _redacted(noted: Any) -> Any:
+def _redact_calls(noted: Any) -> Any:
     """Calls that an application noted, in whatever shape, without their arguments."""
     if not isinstance(noted, list | tuple):
         return REDACTED
     return [
-        {"id": _text_or_none(_mapping(call).get("id")), "name": name(tool_name(_mapping(call)))}
+        {
+            "id": _text_or_none(_mapping(call).get("id")),
+            "name": clip_name(tool_name(_mapping(call))),
+        }
         for call in cast("Sequence[Any]", noted)
     ]
 
@@ -163,4 +171,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text_or_none(value: Any) -> str | None:
-    return name(value) if isinstance(value, str) else None
+    return clip_name(value) if isinstance(value, str) else None

@@ -13,12 +13,11 @@ from typing import Any, cast
 from msgspec import UNSET, Struct, structs
 
 from stepwell.messages import History
-from stepwell.models.secrets import ApiKey
+from stepwell.secrets import HIDDEN, Secret
 from stepwell.state import AgentState
-from stepwell.tools.formatting import json_value
-from stepwell.tools.secrets import HIDDEN
+from stepwell.text import replace_half_characters, truncate_after
+from stepwell.tools.result_text import json_value
 
-DOTS = "..."
 LONGEST_NAME = 200
 """Characters of a key or a tool's name: cutting them like content could make them collide."""
 
@@ -36,41 +35,35 @@ CIRCULAR = "[circular]"
 _LISTS = (list, tuple, set, frozenset, deque, History)
 
 
-def clipped(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
     """The text as it can be encoded, at most ``limit`` characters of it, then three dots.
 
-    >>> clipped("hello", 4), clipped("hell", 4)
+    >>> clip("hello", 4), clip("hell", 4)
     ('hell...', 'hell')
     """
-    text = encodable(text)
-    return text if len(text) <= limit else f"{text[:limit]}{DOTS}"
+    return truncate_after(replace_half_characters(text), limit)
 
 
-def encodable(text: str) -> str:
-    """The text with lone surrogates, as in odd file names, written out."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def name(text: str) -> str:
+def clip_name(text: str) -> str:
     """A key or a tool's name, of a length that fits one."""
-    return clipped(text, LONGEST_NAME)
+    return clip(text, LONGEST_NAME)
 
 
-def shown(value: Any, limit: int) -> Any:
+def value_to_json(value: Any, limit: int) -> Any:
     """The value as JSON data whose texts have at most ``limit`` characters.
 
-    >>> shown({"when": (1, float("nan")), "text": "hello"}, 4)
+    >>> value_to_json({"when": (1, float("nan")), "text": "hello"}, 4)
     {'when': [1, 'nan'], 'text': 'hell...'}
     """
-    return _Walk(limit).value(value)
+    return _Conversion(limit).value(value)
 
 
-def shown_mapping(values: Mapping[str, Any], limit: int) -> dict[str, Any]:
+def mapping_to_json(values: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """The same for a mapping, each of whose values has its own bound on size."""
-    return {_key(key): shown(value, limit) for key, value in values.items()}
+    return {_key(key): value_to_json(value, limit) for key, value in values.items()}
 
 
-class _Walk:
+class _Conversion:
     """One walk through one value; knows what it is inside of, and how much it has seen."""
 
     def __init__(self, limit: int) -> None:
@@ -82,15 +75,15 @@ class _Walk:
     def value(self, value: Any) -> Any:
         """The value as JSON data."""
         self._left -= 1
-        made = self._made(value)
+        made = self._convert(value)
         return self._text(made) if isinstance(made, str) else made
 
     def _text(self, text: str) -> str:
         """Placeholders are cut like any text, so that a snapshot of a restored state is the same;
         only a secret's must stay, since it is known again by it."""
-        return HIDDEN if text == HIDDEN else clipped(text, self._limit)
+        return HIDDEN if text == HIDDEN else clip(text, self._limit)
 
-    def _made(self, value: Any) -> Any:
+    def _convert(self, value: Any) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if _is_secret(value):
@@ -106,9 +99,9 @@ class _Walk:
             return float(value) if math.isfinite(value) else str(float(value))
         if isinstance(value, AgentState):  # what it says, never what it is
             return self.value(value.final_response)
-        return self._nested(value)
+        return self._convert_nested(value)
 
-    def _nested(self, value: Any) -> Any:
+    def _convert_nested(self, value: Any) -> Any:
         if any(value is outer for outer in self._inside):
             return CIRCULAR
         if len(self._inside) >= DEEPEST:
@@ -125,7 +118,7 @@ class _Walk:
         if isinstance(value, _LISTS):
             return self._list(cast("Iterable[Any]", value))
         if isinstance(value, type | Iterator):  # reading an iterator would use it up
-            return _named(value)
+            return _class_name(value)
         if isinstance(value, Struct):
             fields = structs.fields(value)
             return self._mapping((f.encode_name, getattr(value, f.name, UNSET)) for f in fields)
@@ -158,15 +151,15 @@ class _Walk:
 
         try:
             if isinstance(value, BaseModel):
-                # As Python data, in which secrets are still to be told from other texts.
+                # As Python data, in which secrets can still be distinguished from other texts.
                 return self.value(value.model_dump(by_alias=True, warnings=False))
             public = _public(value)
             if not public:
                 return self.value(json_value(value))
         except (ValueError, TypeError, RecursionError):  # bytes that are no text, odd serializers
-            return _named(value)
+            return _class_name(value)
         if self._is_in_object:  # objects lead to all the others of a program
-            return _named(value)
+            return _class_name(value)
         self._is_in_object = True
         try:
             return self._mapping(public.items())
@@ -175,9 +168,9 @@ class _Walk:
 
 
 def _is_secret(value: Any) -> bool:
-    """A key of a provider, or what pydantic marks: ``SecretStr``, ``SecretBytes``, ``Secret``."""
+    """Ours, such as a provider's key, or pydantic's: ``SecretStr``, ``SecretBytes``, ``Secret``."""
     kind = cast("type[object]", type(value))
-    return issubclass(kind, ApiKey) or hasattr(kind, "get_secret_value")
+    return issubclass(kind, Secret) or hasattr(kind, "get_secret_value")
 
 
 def _public(value: Any) -> dict[str, Any]:
@@ -188,9 +181,9 @@ def _public(value: Any) -> dict[str, Any]:
     return {key: item for key, item in given.items() if not key.startswith("_")}
 
 
-def _named(value: Any) -> str:
+def _class_name(value: Any) -> str:
     kind: type = value if isinstance(value, type) else type(value)
-    return f"[{name(kind.__name__)}]"
+    return f"[{clip_name(kind.__name__)}]"
 
 
 def _key(key: Any) -> str:
@@ -198,4 +191,4 @@ def _key(key: Any) -> str:
         key = key.value
     if _is_secret(key):
         return HIDDEN
-    return name(key if isinstance(key, str) else str(shown(key, LONGEST_NAME)))
+    return clip_name(key if isinstance(key, str) else str(value_to_json(key, LONGEST_NAME)))

@@ -33,7 +33,7 @@ class Misfit(Exception):
         return self
 
     def error(self) -> SerializationError:
-        """What the caller is told."""
+        """The message for the caller."""
         return SerializationError(f"{''.join(reversed(self.path)) or 'it'} {self}")
 
 
@@ -52,13 +52,13 @@ def is_flat(value: Any) -> bool:
     return True
 
 
-class StoredData:
+class ValueWriter:
     """Writes open data; ``write`` names the tag and the writer of more classes."""
 
     def __init__(self, write: Mapping[type[Any], tuple[str, Callable[[Any], Any]]]) -> None:
-        self._write = {**_WRITE, **write}
+        self._writers = {**_WRITE, **write}
 
-    def stored(self, value: Any) -> Any:
+    def write(self, value: Any) -> Any:
         """The value as JSON data: the very same object where it is JSON data already."""
         kind = type(value)  # pyright: ignore[reportUnknownVariableType] - it may be anything
         if kind in AS_IS:
@@ -66,23 +66,23 @@ class StoredData:
         if kind is float:
             return value if isfinite(value) else {"$float": repr(value)}
         if kind is dict:
-            return self._stored_dict(value)
+            return self._write_dict(value)
         if kind is list:
-            return self._stored_list(value)
-        return self._stored_otherwise(value)
+            return self._write_list(value)
+        return self._write_other(value)
 
-    def _stored_dict(self, value: dict[Any, Any]) -> Any:
+    def _write_dict(self, value: dict[Any, Any]) -> Any:
         changed: dict[str, Any] | None = None
         for key, item in value.items():
             if type(key) is not str:
-                return self._stored_odd_keys(value)
+                return self._write_odd_keys(value)
             if key.startswith("$"):
-                return {"$dict": self._stored_pairs(value)}
+                return {"$dict": self._write_pairs(value)}
             kind = type(item)  # pyright: ignore[reportUnknownVariableType] - as above
             if kind in AS_IS or (kind is float and isfinite(item)):
                 continue
             try:
-                kept = self.stored(item)
+                kept = self.write(item)
             except Misfit as misfit:
                 raise misfit.inside(f"[{key!r}]") from None
             if kept is not item:
@@ -90,11 +90,11 @@ class StoredData:
                 changed[key] = kept
         return value if changed is None else changed
 
-    def _stored_list(self, value: list[Any]) -> list[Any]:
+    def _write_list(self, value: list[Any]) -> list[Any]:
         changed: list[Any] | None = None
         for place, item in enumerate(value):
             try:
-                kept = self.stored(item)
+                kept = self.write(item)
             except Misfit as misfit:
                 raise misfit.inside(f"[{place}]") from None
             if kept is not item:
@@ -102,25 +102,25 @@ class StoredData:
                 changed[place] = kept
         return value if changed is None else changed
 
-    def _stored_odd_keys(self, value: dict[Any, Any]) -> Any:
+    def _write_odd_keys(self, value: dict[Any, Any]) -> Any:
         """Keys that extend str are texts; others make it a list of pairs."""
         if all(isinstance(key, str) for key in value):
-            return self._stored_dict({str.__str__(key): item for key, item in value.items()})
-        return {"$dict": self._stored_pairs(value)}
+            return self._write_dict({str.__str__(key): item for key, item in value.items()})
+        return {"$dict": self._write_pairs(value)}
 
-    def _stored_pairs(self, value: dict[Any, Any]) -> list[Any]:
-        return [self._stored_list([key, item]) for key, item in value.items()]
+    def _write_pairs(self, value: dict[Any, Any]) -> list[Any]:
+        return [self._write_list([key, item]) for key, item in value.items()]
 
-    def _stored_otherwise(self, value: Any) -> Any:
+    def _write_other(self, value: Any) -> Any:
         if isinstance(value, Enum) and isinstance(value, str | int):
             return value
         if isinstance(value, str):
             return str.__str__(value)
         if isinstance(value, tuple):
-            return {"$tuple": self._stored_list(list(cast("tuple[Any, ...]", value)))}
+            return {"$tuple": self._write_list(list(cast("tuple[Any, ...]", value)))}
         if isinstance(value, Mapping):
-            return self._stored_dict(dict(cast("Mapping[Any, Any]", value)))
-        tag, write = self._write.get(cast("Any", type(value)), (None, None))
+            return self._write_dict(dict(cast("Mapping[Any, Any]", value)))
+        tag, write = self._writers.get(cast("Any", type(value)), (None, None))
         if tag is None or write is None:
             instead = _INSTEAD.get(type(value).__name__, "JSON data made of it")
             instead = "model_dump(mode='json')" if hasattr(value, "model_dump") else instead
@@ -130,13 +130,13 @@ class StoredData:
         return {tag: write(value)}
 
 
-class RestoredData:
+class ValueReader:
     """Reads open data; ``read`` has the readers of more tags."""
 
     def __init__(self, read: Mapping[str, Callable[[Any], Any]]) -> None:
-        self._read = {**_READ, "$tuple": self._tuple, "$dict": self._pairs, **read}
+        self._readers = {**_READ, "$tuple": self._tuple, "$dict": self._pairs, **read}
 
-    def restored(self, value: Any) -> Any:
+    def read(self, value: Any) -> Any:
         """The value that ``stored`` made that JSON data of."""
         if type(value) is list:
             return self._items(cast("list[Any]", value))
@@ -145,11 +145,11 @@ class RestoredData:
         items = cast("dict[str, Any]", value)
         for key in items:
             if key.startswith("$"):
-                return self._untagged(key, items)
+                return self._read_tagged(key, items)
         made: dict[str, Any] = {}
         for key, item in items.items():
             try:
-                made[key] = self.restored(item)
+                made[key] = self.read(item)
             except Misfit as misfit:
                 raise misfit.inside(f".{key}") from None
         return made
@@ -158,13 +158,13 @@ class RestoredData:
         made: list[Any] = []
         for item in value:
             try:
-                made.append(self.restored(item))
+                made.append(self.read(item))
             except Misfit as misfit:
                 raise misfit.inside(f"[{len(made)}]") from None
         return made
 
-    def _untagged(self, tag: str, items: dict[str, Any]) -> Any:
-        read = self._read.get(tag)
+    def _read_tagged(self, tag: str, items: dict[str, Any]) -> Any:
+        read = self._readers.get(tag)
         if read is None or len(items) != 1:
             raise Misfit(f"has the unknown tag {tag!r:.40}; it was not written by this version")
         try:
@@ -173,13 +173,13 @@ class RestoredData:
             raise Misfit(f"is not a {tag}: {error}") from error
 
     def _tuple(self, body: Any) -> tuple[Any, ...]:
-        return tuple(self._items(_listed(body)))
+        return tuple(self._items(_check_list(body)))
 
     def _pairs(self, body: Any) -> dict[Any, Any]:
-        return dict(self._items(_listed(pair)) for pair in _listed(body))
+        return dict(self._items(_check_list(pair)) for pair in _check_list(body))
 
 
-def _listed(body: Any) -> list[Any]:
+def _check_list(body: Any) -> list[Any]:
     if type(body) is not list:
         raise ValueError(f"expected a list, got {body!r:.40}")
     return cast("list[Any]", body)

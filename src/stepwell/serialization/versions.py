@@ -25,7 +25,7 @@ def check_version(version: int) -> None:
         )
 
 
-def migrated(
+def migrate(
     data: dict[str, Any],
     format: str,
     version: int,

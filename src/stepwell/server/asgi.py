@@ -1,5 +1,5 @@
-"""The ASGI app: routes, limits and headers around the services. Mountable under any path of any
-other app; it builds nothing and starts nothing by itself."""
+"""The ASGI app: routes, limits and headers around the services. It can be mounted in any other app,
+and starts nothing by itself."""
 
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +13,8 @@ from stepwell.server.auth.origins import OriginGuard
 from stepwell.server.limits import BodyLimits, RateLimit
 from stepwell.server.live.client_connection import connection_of
 from stepwell.server.live.routes import live_router
+from stepwell.server.openai.error_shape import OpenAiErrors
+from stepwell.server.openai.routes import openai_router
 from stepwell.server.policy import check_policies
 from stepwell.server.problems import SECURITY_HEADERS, install_problems, problem
 from stepwell.server.routes import (
@@ -40,31 +42,32 @@ _ROUTERS: tuple[APIRouter, ...] = (
     page.router,
 )
 _TAGS = [
-    {"name": "sessions", "description": "Threads that people see."},
-    {"name": "messages", "description": "What is said in them."},
+    {"name": "sessions", "description": "Threads of messages that people see."},
+    {"name": "messages", "description": "The messages of sessions."},
     {"name": "executions", "description": "Runs of agents: read, steer, explain."},
-    {"name": "agents", "description": "What sessions can be made with."},
+    {"name": "agents", "description": "Registered agents."},
     {"name": "keys", "description": "API keys."},
     {"name": "channels", "description": "Signatures for live channels."},
+    {"name": "openai", "description": "OpenAI's API: the agents as models."},
     {"name": "operations", "description": "Health and metrics."},
 ]
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 def make_asgi(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
-    """The app over these services; ``lifespan`` starts and ends what runs beside it."""
+    """Return the app for these services; ``lifespan`` starts and stops what runs beside it."""
     app = FastAPI(
         title="Stepwell",
         version="1",
         summary="Sessions with tool-calling agents.",
         openapi_tags=_TAGS,
-        # The document is a route with a policy; the pages would load scripts from elsewhere.
+        # The document is a route with a policy; FastAPI's pages would load foreign scripts.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        # Its spans would hold whole addresses: tokens of streams, words that people search for.
+        # Its spans would contain whole URLs: stream tokens, search words.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     settings = services.settings
@@ -73,21 +76,23 @@ def make_asgi(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
     for router in _ROUTERS:
         app.include_router(router)
     app.include_router(live_router(services))
+    app.include_router(openai_router(services))
     install_problems(app)
-    # The last one added is the first to see a request.
+    # The middleware added last sees a request first.
     app.add_middleware(BodyLimits, settings=settings, metrics=services.metrics)
     app.add_middleware(
         OriginGuard,
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.allowed_origins,
     )
-    app.add_middleware(Answers, services=services)
+    app.add_middleware(OpenAiErrors)
+    app.add_middleware(ResponseHeaders, services=services)
     check_policies(app)
     return app
 
 
-class Answers:
-    """Puts the security headers on every answer, and counts it."""
+class ResponseHeaders:
+    """Adds security headers to every response, and counts it."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -103,7 +108,7 @@ class Answers:
             await self._app(scope, receive, send)
             return
         began = self._clock.monotonic()
-        # What raises is answered outside of here, as a defect.
+        # An exception becomes a 500 outside of here.
         status = 500
 
         async def send_with_headers(message: Message) -> None:
@@ -135,13 +140,13 @@ async def _refuse_full(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1013})
         return
-    detail = "The server has no connection left; try again later."
+    detail = "The server has no free connection; try again later."
     headers = {"Connection": "close", "Retry-After": "5"}
     await problem(503, "too_many_connections", detail, headers=headers)(scope, receive, send)
 
 
 def _labels(scope: MutableMapping[str, Any]) -> dict[str, str]:
-    """Method and path template; what clients make up becomes one word."""
+    """Return method and path template; unknown ones become one label."""
     method = scope["method"] if scope["method"] in _METHODS else "OTHER"
     route = getattr(scope.get("route"), "path", None)
     return {"method": method, "route": route or "(none)"}

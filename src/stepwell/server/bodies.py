@@ -1,5 +1,5 @@
-"""What clients send, as pydantic checks it. Unknown fields are refused, and so is text that
-PostgreSQL or JSON can't hold: what is accepted here can be stored."""
+"""Request bodies and queries, validated by pydantic. Unknown fields are refused, and so is text
+that PostgreSQL or JSON can't hold: what is accepted can be stored."""
 
 import math
 from typing import Annotated, Any, TypeVar, cast
@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.records import SessionStatus, WhenBusy
+from stepwell.text import HALF_CHARACTER, is_encodable, walk_json
 
 _LARGEST_INT = 2**63
 _MOST_UNKNOWN_FIELDS = 500
@@ -26,25 +27,18 @@ Value = TypeVar("Value")
 
 
 def storable(value: Value) -> Value:
-    """The same JSON value; raises if a text, a number or a name in it can't be stored."""
-    waiting: list[Any] = [value]
-    while waiting:
-        each = waiting.pop()
+    """Return the JSON value. Raise if a text, a number or a name in it can't be stored."""
+    for each in walk_json(value):
         if isinstance(each, str):
             _check_text(each)
         elif isinstance(each, int | float):
             _check_number(each)
-        elif isinstance(each, dict):
-            for name, member in cast("dict[str, Any]", each).items():
-                waiting += (name, member)
-        elif isinstance(each, list):
-            waiting += cast("list[Any]", each)
     return value
 
 
 def _check_number(number: float) -> None:
     if isinstance(number, float) and not math.isfinite(number):
-        raise PydanticCustomError("number", "NaN and Infinity are no JSON")
+        raise PydanticCustomError("number", "NaN and Infinity are not JSON")
     if isinstance(number, int) and not -_LARGEST_INT <= number < _LARGEST_INT:
         raise PydanticCustomError("number", "a whole number must fit 64 bits")
 
@@ -52,17 +46,15 @@ def _check_number(number: float) -> None:
 def _check_text(text: str) -> None:
     if "\0" in text:
         raise PydanticCustomError("text", "a text must not contain the character NUL")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError("text", "a text must not contain half characters") from None
+    if not is_encodable(text):
+        raise PydanticCustomError("text", f"a text must not contain {HALF_CHARACTER}")
 
 
 Storable = AfterValidator(storable)
 Title = Annotated[str, Field(max_length=200), Storable]
 Word = Annotated[str, Field(min_length=1, max_length=200), Storable]
 Text = Annotated[str, Field(min_length=1), Storable]
-"""Its length is a setting, so the route checks it."""
+"""The longest length is a setting, so the route checks it."""
 Url = Annotated[str, Field(min_length=1, max_length=2000), Storable]
 Metadata = Annotated[dict[str, JsonValue], Storable]
 Place = Annotated[str, Field(min_length=1, max_length=256)]
@@ -70,14 +62,14 @@ AnyJson = Annotated[JsonValue, Storable]
 
 
 class Body(BaseModel):
-    """What all bodies have in common."""
+    """The base of all bodies."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_many_unknown_fields(cls, data: Any) -> Any:
-        """One error instead of thousands, which would take long to write."""
+        """Raise one error instead of thousands."""
         if isinstance(data, dict):
             unknown = [
                 name for name in cast("dict[str, Any]", data) if name not in cls.model_fields
@@ -89,7 +81,7 @@ class Body(BaseModel):
 
 
 class ContextBody(Body):
-    """The thing of the application that this is about; checked by the application's resolver."""
+    """The object of the application that this is about; checked by its resolver."""
 
     related_type: Word | None = Field(default=None, examples=["invoice"])
     related_id: Word | None = Field(default=None, examples=["42"])
@@ -105,13 +97,18 @@ class SessionBody(ContextBody):
     title: Title | None = Field(default=None, examples=["Dunning letters"])
     when_busy: WhenBusy = Field(
         default=WhenBusy.ENQUEUE,
-        description="What happens to a message sent while an execution runs.",
+        description="What to do with a message that is sent while an execution runs.",
+    )
+    initial_context_url: Url | None = Field(
+        default=None,
+        description="The page where it began; the same as `context_url`.",
+        examples=["/invoices/42"],
     )
     metadata: Metadata = Field(default={}, examples=[{"project": "north"}])
 
 
 class SessionChanges(Body):
-    """What to change about a session; what is left out stays."""
+    """Changes of a session; fields that are left out stay."""
 
     title: Title | None = Field(default=None, examples=["Letters of March"])
     status: SessionStatus = Field(default=SessionStatus.ACTIVE, examples=["archived"])
@@ -127,14 +124,14 @@ class MessageBody(ContextBody):
 
 
 class FirstMessageBody(MessageBody):
-    """A message, and the session that is made for it. A session without a context of its own gets
-    that of the message."""
+    """A message and the session to create for it. A session without a context gets the
+    message's."""
 
     session: SessionBody = SessionBody()
 
 
 class CancelBody(Body):
-    """Why an execution is to end."""
+    """Why to cancel an execution."""
 
     reason: Annotated[str, Field(max_length=1000), Storable] = Field(
         default="", examples=["not needed"]
@@ -142,12 +139,12 @@ class CancelBody(Body):
 
 
 class ResumeBody(Body):
-    """More budget for a paused execution, or the word to go on."""
+    """A grant of budget for a paused execution, or a request to resume."""
 
     question_id: Word | None = Field(
         default=None,
-        description="The question for more budget that this grant answers. An execution that "
-        "waits for more takes no grant without it.",
+        description="The question that this grant answers; required if the execution waits for "
+        "budget.",
         examples=["q_1f2e3d4c5b6a79801f2e3d4c5b6a7980"],
     )
     steps: StrictInt = Field(default=0, ge=0, le=1_000_000, examples=[10])
@@ -155,29 +152,28 @@ class ResumeBody(Body):
     seconds: StrictFloat = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False)
     cost: StrictFloat = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False)
     accept_change: StrictBool = Field(
-        default=False, description="Go on although the agent's definition has changed."
+        default=False, description="Resume although the agent's definition has changed."
     )
 
 
 class AnswerBody(Body):
-    """What a person says to a question or an approval that an execution waits for."""
+    """The answer to a question or an approval."""
 
     question_id: Word | None = Field(
         default=None,
-        description="The `question_id` of what the person was shown; another one, or none, is "
-        "refused with 409 and what is asked now.",
+        description="The `question_id` that the person saw; any other, or none, is refused with "
+        "409 and the current question.",
         examples=["q_1f2e3d4c5b6a79801f2e3d4c5b6a7980"],
     )
     call_id: str | None = Field(
         default=None,
-        description="The call that asked. It names no question; if it is given, it has to be that "
-        "of the question.",
+        description="The call that asked. If given, it must be the call of the question.",
     )
     answer: AnyJson = Field(examples=["yes"])
 
 
 class ForkBody(Body):
-    """Where to branch off, and what to say there."""
+    """Where to fork, and a message to send there."""
 
     step_number: StrictInt | None = Field(
         default=None,
@@ -196,10 +192,14 @@ class KeyBody(Body):
         default=None, gt=0, le=36_500, allow_inf_nan=False, examples=[90]
     )
     user_id: Word | None = Field(
-        default=None, description="Whose key; only administrators can make keys for others."
+        default=None,
+        description="The owner; only administrators create keys for others.",
     )
-    is_admin: StrictBool = Field(
-        default=False, description="Only administrators can make such keys."
+    is_admin: StrictBool = Field(default=False, description="Only administrators create such keys.")
+    roles: list[Word] = Field(
+        default=[],
+        max_length=20,
+        description="Roles of the key: of one's own, or any for administrators.",
     )
 
 
@@ -210,6 +210,12 @@ class SessionQuery(Body):
     cursor: Place | None = None
     status: SessionStatus | None = None
     agent_type: Word | None = None
+    related_type: Word | None = Field(
+        default=None, description="Only sessions about objects of this type."
+    )
+    related_id: Word | None = Field(
+        default=None, description="Only sessions about the object with this id."
+    )
     search: Word | None = Field(
         default=None,
         description=(
@@ -218,12 +224,13 @@ class SessionQuery(Body):
         ),
     )
     user_id: Word | None = Field(
-        default=None, description="For administrators: whose; all of the tenant if left out."
+        default=None,
+        description="For administrators: the user; all of the tenant if left out.",
     )
 
 
 class MessageQuery(Body):
-    """Which messages to list; the last ones without a cursor."""
+    """Which messages to list; without a cursor the last ones."""
 
     limit: int | None = Field(default=None, ge=1, le=200)
     before: Place | None = None
@@ -249,17 +256,16 @@ class ExecutionQuery(PageQuery):
 
     status: ExecutionStatus | None = None
     agent_type: Word | None = None
-    waiting: bool = Field(
-        default=False, description="Only those that wait for a person: the inbox of approvals."
-    )
+    waiting: bool = Field(default=False, description="Only executions that wait for a person.")
     user_id: Word | None = Field(
-        default=None, description="For administrators: whose; all of the tenant if left out."
+        default=None,
+        description="For administrators: the user; all of the tenant if left out.",
     )
 
 
 class ChannelBody(Body):
-    """Which private channel a socket wants to join. Also taken as a form, as Pusher clients
-    send it."""
+    """The private channel that a socket joins. Also accepted as a form, as Pusher clients send
+    it."""
 
     socket_id: Annotated[str, Field(pattern=r"^\d{1,20}\.\d{1,20}$")] = Field(examples=["12.34"])
     channel_name: Word = Field(examples=["private-agent.session.0198c5a2-7b1e-7c3a-9d40-1f2e"])

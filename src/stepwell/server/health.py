@@ -1,5 +1,4 @@
-"""Whether the server can do its work: the database takes writes, and somebody takes
-up executions."""
+"""Readiness: whether the database accepts writes and a worker claims executions."""
 
 from datetime import datetime, timedelta
 
@@ -16,42 +15,46 @@ OK = "ok"
 NO_WORK_WAITS = "ok: no work waits"
 
 
-class Check(Struct, frozen=True):
-    """What was found about one thing, in words."""
+class ReadinessCheck(Struct, frozen=True):
+    """The result of one readiness check, in words."""
 
-    says: str = OK
-    lacks: bool = False
+    message: str = OK
+    is_failing: bool = False
 
 
-async def readiness(services: Services) -> dict[str, Check]:
-    """By name what was looked at. Checks of the app come last."""
-    found: dict[str, Check] = {}
+async def readiness(services: Services) -> dict[str, ReadinessCheck]:
+    """Return the results of all checks by name; those of the app come last."""
+    found: dict[str, ReadinessCheck] = {}
     try:
         fault = await services.write_probe.find_fault(services.store, services.clock)
-        found["database"] = Check() if fault is None else Check(fault, lacks=True)
+        found["database"] = _result(fault)
         found["worker"] = await services.store.read(lambda tx: _worker(tx, services))
         for name, check in services.checks.items():
             fault = await check()
-            found[name] = Check() if fault is None else Check(fault, lacks=True)
+            found[name] = _result(fault)
     except StoreUnavailableError as error:
-        found["database"] = Check(error.reason or "does not answer", lacks=True)
+        found["database"] = ReadinessCheck(error.reason or "does not answer", is_failing=True)
     return found
 
 
-async def _worker(tx: Transaction, services: Services) -> Check:
-    """A worker is missing if work waits too long while no execution is held by anybody."""
+def _result(fault: str | None) -> ReadinessCheck:
+    return ReadinessCheck() if fault is None else ReadinessCheck(fault, is_failing=True)
+
+
+async def _worker(tx: Transaction, services: Services) -> ReadinessCheck:
+    """Check for a worker: it is missing if work waits too long while nobody holds an execution."""
     now = services.clock.now()
     grace = timedelta(seconds=services.settings.worker_grace_seconds)
     free = await tx.claimable(now, limit=_LOOKED_AT)
     rows = [row for id in free if (row := await tx.execution(id)) is not None]
     if not any(now - _since(row) > grace for row in rows):
-        # Without work nobody can tell whether there is a worker.
-        return Check(OK if rows else NO_WORK_WAITS)
+        # Without work it is unknown whether there is a worker.
+        return ReadinessCheck(OK if rows else NO_WORK_WAITS)
     abandoned = sum(row.status is ExecutionStatus.RUNNING for row in rows)
     running = (await tx.count_by_status()).get(ExecutionStatus.RUNNING, 0)
     if running > abandoned:
-        return Check()
-    return Check("nobody takes up executions; is a worker running?", lacks=True)
+        return ReadinessCheck()
+    return ReadinessCheck("nobody claims executions; is a worker running?", is_failing=True)
 
 
 def _since(row: Execution) -> datetime:

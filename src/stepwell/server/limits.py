@@ -1,6 +1,5 @@
-"""What is refused before anything looks at it: bodies that are too large, too deep, no JSON by
-their own word or not UTF-8, too many query parameters, and users who send too fast. Pure ASGI, in
-front of the routes.
+"""Limits in front of the routes, as ASGI middleware: size, nesting, type and encoding of bodies,
+query parameters, and the rate of a user's sends.
 """
 
 import asyncio
@@ -32,17 +31,16 @@ _FORM_PATH = "/broadcasting/auth"
 _FORM_BYTES = 8 * 1024
 _QUERY_PARAMETERS = 100
 _NUMBER_DIGITS = 400
-"""In a row. The largest float has 309 digits; reading a long one takes time that grows with the
-square of its length."""
+"""The most digits in a row. The largest float has 309; parsing takes quadratic time."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A string as a whole, also one without an end, so that the search never starts over inside one."""
+"""A whole string, also an unterminated one, so that the search never restarts inside it."""
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DIGITS_AS_ZERO = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _UTF_8_NAMES = frozenset({"utf-8", "utf8"})
 
 
 class BodyLimits:
-    """Reads a body whole within its limits, and only then passes it on."""
+    """Reads the whole body within its limits before it passes the request on."""
 
     def __init__(self, app: AsgiApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
@@ -50,7 +48,7 @@ class BodyLimits:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, or refuse."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -76,7 +74,7 @@ class BodyLimits:
         if refusal is not None:
             await self._refuse(refusal, "json", scope, receive, send)
             return
-        await self._app(scope, _replayed(body, receive), send)
+        await self._app(scope, _replay(body, receive), send)
 
     def _refusal_of(self, body: bytes, headers: Headers, path: str) -> Response | None:
         content_type, _, parameters = headers.get("content-type", "").partition(";")
@@ -97,7 +95,7 @@ class BodyLimits:
 
     async def _refuse_large(self, scope: Scope, receive: Receive, send: Send) -> None:
         most = self._settings.max_body_bytes
-        # Closing on a client that still sends would take the answer away from it.
+        # A client that still sends would not see the response if the connection closed.
         with suppress(TimeoutError, _Left):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await _body(receive, most * _DRAINED_TIMES, keep=False)
@@ -111,7 +109,7 @@ class BodyLimits:
 
 
 def is_utf_8(body: bytes) -> bool:
-    """Whether a JSON parser reads the body as the UTF-8 that the limits were checked on.
+    """Whether a JSON parser reads the body as UTF-8, as the limits assume.
 
     Python's parser guesses UTF-16 and UTF-32 from byte order marks and NUL bytes, which no JSON
     text in UTF-8 has.
@@ -129,14 +127,14 @@ def is_utf_8(body: bytes) -> bool:
 
 
 def json_fault(body: bytes, most_depth: int, most_items: int) -> str | None:
-    """What is too much about a JSON text in UTF-8, judged without parsing it; None if nothing is.
+    """Return which limit a JSON text in UTF-8 exceeds, found without parsing it; None if none.
 
     >>> json_fault(b'{"a": ["[[[", 1]}', most_depth=2, most_items=10) is None
     True
     >>> json_fault(b"[[[1]]]", most_depth=2, most_items=10)
     'The body is nested more than 2 levels deep.'
     """
-    # Every item has at most a name and a text.
+    # An item has at most two strings: a name and a value.
     most_strings = (most_items + 1) * 2
     outside, strings = _STRING.subn(b"", body, count=most_strings + 1)
     items = outside.count(b",") + outside.count(b"[") + outside.count(b"{")
@@ -159,7 +157,7 @@ def _nesting_fault(brackets: bytes, most_depth: int) -> str | None:
 
 
 class _Left(Exception):
-    """The client went away before its request was whole, so it asked for nothing."""
+    """Raised when the client disconnects before its request is complete."""
 
 
 def _too_slow() -> Response:
@@ -178,7 +176,7 @@ def _too_many_parameters() -> Response:
 
 
 def _names_utf_8(parameters: str) -> bool:
-    """Whether the parameters of a Content-Type header leave the charset at UTF-8."""
+    """Whether the charset of a Content-Type header is UTF-8 or absent."""
     named = (each.partition("=") for each in parameters.split(";"))
     charsets = [value for name, _, value in named if name.strip().lower() == "charset"]
     return all(value.strip().strip('"').lower() in _UTF_8_NAMES for value in charsets)
@@ -190,7 +188,7 @@ def _declared_length(headers: Headers) -> int:
 
 
 async def _body(receive: Receive, most: int, *, keep: bool = True) -> bytes | None:
-    """All of it, counted as it comes; None if it is too large. Not kept, it is only read."""
+    """Read the body; None if it is too large. Without ``keep`` it is read and dropped."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -207,23 +205,22 @@ async def _body(receive: Receive, most: int, *, keep: bool = True) -> bytes | No
             return b"".join(chunks)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, then whatever else comes: a client that leaves, for example."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that gives the body as one message, then what else comes."""
     given = False
 
-    async def replay() -> Message:
+    async def receive_body() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay
+    return receive_body
 
 
 class RateLimit:
-    """A bucket of tokens per user that fills at a steady rate. In the memory of one process: with
-    several, each gives the rate."""
+    """A token bucket per user, in memory: each process has its own."""
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self._per_second = per_second
@@ -233,7 +230,7 @@ class RateLimit:
         self._swept_at = clock.monotonic()
 
     def take(self, tenant_id: str, user_id: str) -> None:
-        """Use one up; raises ``TooManyError`` if there is none."""
+        """Take a token. Raises ``TooManyError`` if there is none."""
         now = self._clock.monotonic()
         self._sweep(now)
         left, at = self._buckets.get((tenant_id, user_id), (self._burst, now))
@@ -248,7 +245,7 @@ class RateLimit:
         self._buckets[tenant_id, user_id] = (left - 1.0, now)
 
     def _sweep(self, now: float) -> None:
-        """Forget buckets that are full again, once in the time that an empty one takes to fill."""
+        """Drop full buckets, at most once in the time that an empty one takes to fill."""
         to_fill = self._burst / self._per_second
         if now - self._swept_at < to_fill:
             return
@@ -258,5 +255,5 @@ class RateLimit:
         }
 
     def __len__(self) -> int:
-        """Users whose buckets are not full."""
+        """The number of users whose buckets are not full."""
         return len(self._buckets)

@@ -1,6 +1,6 @@
-"""Counters, gauges and histograms, and how Prometheus reads them. No dependency, no global state.
+"""Counters, gauges and histograms in Prometheus' text format. No dependency, no global state.
 
-Labels come from code, never from what a client sends, so the number of series is bounded.
+Labels come from code, never from a client, so the number of series is bounded.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from stepwell.errors import ConfigurationError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds that suit requests and transactions."""
+"""Upper bounds of buckets for requests and transactions."""
 
 LabelValues = tuple[str, ...]
 
@@ -32,15 +32,15 @@ class _Family:
 
     def _series(self, values: LabelValues, *more: tuple[str, str]) -> str:
         pairs = [*zip(self.labels, values, strict=True), *more]
-        inner = ",".join(f'{label}="{_escaped(value)}"' for label, value in pairs)
+        inner = ",".join(f'{label}="{_escape(value)}"' for label, value in pairs)
         return f"{{{inner}}}" if inner else ""
 
     def samples(self) -> Iterator[str]:
-        """Its lines, without the head."""
+        """Yield its lines without the header."""
         raise NotImplementedError
 
     def lines(self) -> Iterator[str]:
-        """Its lines as Prometheus reads them."""
+        """Yield its lines in Prometheus' text format."""
         help = self.help.replace("\\", r"\\").replace("\n", r"\n")
         yield f"# HELP {self.name} {help}"
         yield f"# TYPE {self.name} {self.kind}"
@@ -48,7 +48,7 @@ class _Family:
 
 
 class Counter(_Family):
-    """Only grows."""
+    """A value that only grows."""
 
     kind = "counter"
 
@@ -57,16 +57,16 @@ class Counter(_Family):
         self._values: dict[LabelValues, float] = {}
 
     def add(self, amount: float = 1.0, /, **labels: str) -> None:
-        """Count."""
+        """Add to the counter."""
         key = self._key(labels)
         self._values[key] = self._values.get(key, 0.0) + amount
 
     def value(self, **labels: str) -> float:
-        """What was counted so far."""
+        """Return the current value."""
         return self._values.get(self._key(labels), 0.0)
 
     def samples(self) -> Iterator[str]:
-        """Its lines, without the head."""
+        """Yield its lines without the header."""
         if not self.labels and not self._values:
             yield f"{self.name} 0"
         for key, value in sorted(self._values.items()):
@@ -74,17 +74,17 @@ class Counter(_Family):
 
 
 class Gauge(Counter):
-    """Goes up and down."""
+    """A value that goes up and down."""
 
     kind = "gauge"
 
     def set(self, value: float, /, **labels: str) -> None:
-        """It is that much now."""
+        """Set the value."""
         self._values[self._key(labels)] = value
 
 
 class Histogram(_Family):
-    """How many values were at most so large, their number and their sum."""
+    """Counts values by size, with their number and sum."""
 
     kind = "histogram"
 
@@ -97,14 +97,14 @@ class Histogram(_Family):
         self._sums: dict[LabelValues, float] = {}
 
     def observe(self, value: float, /, **labels: str) -> None:
-        """Note one value."""
+        """Add a value."""
         key = self._key(labels)
         counts = self._counts.setdefault(key, [0] * (len(self._bounds) + 1))
         counts[bisect_left(self._bounds, value)] += 1
         self._sums[key] = self._sums.get(key, 0.0) + value
 
     def samples(self) -> Iterator[str]:
-        """Its lines, without the head."""
+        """Yield its lines without the header."""
         for key, counts in sorted(self._counts.items()):
             seen = 0
             for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
@@ -115,7 +115,7 @@ class Histogram(_Family):
 
 
 class Metrics:
-    """What this process counts. Transactions named ``step`` are steps that it ran."""
+    """The metrics of this process. Transactions named ``step`` are steps that it ran."""
 
     def __init__(self) -> None:
         self.requests = Counter(
@@ -125,19 +125,19 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "stepwell_http_request_seconds",
-            "Time from a request to the head of its answer.",
+            "Time from a request to the start of its response.",
             ("method", "route"),
         )
-        self.sends = Counter(
-            "stepwell_sends_total", "Messages taken in, by what became of them.", ("result",)
-        )
+        self.sends = Counter("stepwell_sends_total", "Messages sent, by result.", ("result",))
         self.refused = Counter("stepwell_refused_total", "Requests refused by a limit.", ("limit",))
-        self.errors = Counter("stepwell_errors_total", "Requests that ended in a defect.")
+        self.errors = Counter(
+            "stepwell_errors_total", "Requests that failed with an internal error."
+        )
         self.live_connections = Gauge(
             "stepwell_live_connections", "Open live connections.", ("kind",)
         )
         self.followed = Gauge("stepwell_followed_sessions", "Sessions that somebody follows.")
-        self.followers = Gauge("stepwell_followers", "Who follows them.")
+        self.followers = Gauge("stepwell_followers", "Followers of sessions.")
         self.executions = Gauge(
             "stepwell_executions", "Executions that are not over, by status.", ("status",)
         )
@@ -146,12 +146,12 @@ class Metrics:
         )
 
     def families(self) -> Iterator[_Family]:
-        """All metrics, in order of their names."""
+        """Yield all metrics by name."""
         mine = [family for family in vars(self).values() if isinstance(family, _Family)]
         yield from sorted(mine, key=lambda family: family.name)
 
     def text(self) -> str:
-        """All of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return "\n".join(line for family in self.families() for line in family.lines()) + "\n"
 
 
@@ -161,5 +161,5 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,6 +1,6 @@
-"""Errors as clients see them: problem documents (RFC 9457), whatever went wrong and wherever.
+"""Turns every error into a problem document (RFC 9457).
 
-``code`` is for programs and stays; ``detail`` is for people. Of a defect the client is told only an
+``code`` is for programs and stable; ``detail`` is for people. For a defect the client gets only an
 id, under which the log has the rest.
 """
 
@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.errors import AgentNotFoundError
-from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.server.services import services_of
 from stepwell.sessions.errors import (
     ConflictError,
@@ -28,6 +27,7 @@ from stepwell.sessions.errors import (
     StoreUnavailableError,
     TooManyError,
 )
+from stepwell.text import json_bytes, replace_half_characters, truncate
 
 PROBLEM = "application/problem+json"
 SECURITY_HEADERS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
-    # Pages that are allowed ask with CORS, which this does not hinder.
+    # Allowed pages use CORS, which this does not affect.
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _STATUS: Sequence[tuple[type[SessionError], int]] = (
@@ -72,12 +72,12 @@ def problem(
     instance: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer for something that went wrong."""
+    """Return an error response."""
     document: dict[str, Any] = {
         "type": f"urn:stepwell:problem:{code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": whole_characters(detail),
+        "detail": replace_half_characters(detail),
         "code": code,
     }
     if instance is not None:
@@ -87,7 +87,7 @@ def problem(
     if pending is not None:
         document["pending"] = list(pending)
     return Response(
-        json_text(document),
+        json_bytes(document),
         status_code=status,
         media_type=PROBLEM,
         headers={**SECURITY_HEADERS, **(headers or {})},
@@ -95,7 +95,7 @@ def problem(
 
 
 def install_problems(app: FastAPI) -> None:
-    """Every error of the app becomes a problem document."""
+    """Make every error of the app a problem document."""
     app.add_exception_handler(SessionError, _of_session_error)
     app.add_exception_handler(AgentNotFoundError, _of_unknown_agent)
     app.add_exception_handler(RequestValidationError, _of_validation)
@@ -109,9 +109,9 @@ async def _of_session_error(request: Request, error: Exception) -> Response:
     if status is None:
         return await _of_defect(request, error)
     if isinstance(error, StoreUnavailableError):
-        # Its text names hosts and statements; it is for the log.
-        log.warning("the store is not available: %s", error)
-        detail = "The database does not answer; nothing was changed, or all of it. Try again."
+        # Its text names hosts and statements, so it is for the log only.
+        log.warning("the store is unavailable: %s", error)
+        detail = "The database does not respond; the change is applied whole or not at all. Retry."
         if error.reason is not None:
             detail = f"The database can't be used: {error.reason}. Nothing was changed."
         return problem(503, error.code, detail, headers={"Retry-After": "1"})
@@ -121,7 +121,7 @@ async def _of_session_error(request: Request, error: Exception) -> Response:
 
 
 def _retry_after(error: TooManyError) -> Mapping[str, str]:
-    # Clients that are told nothing come back at once.
+    # Without it clients retry at once.
     return {"Retry-After": str(max(1, ceil(error.retry_after or 1.0)))}
 
 
@@ -134,18 +134,18 @@ async def _of_validation(_request: Request, error: Exception) -> Response:
     found = cast(Sequence[Mapping[str, Any]], error.errors())
     if any(each["type"] == "json_invalid" for each in found):
         place = found[0]["loc"][-1]
-        return problem(400, "bad_json", f"The body is no JSON: broken at character {place}.")
+        return problem(400, "bad_json", f"The body is not JSON: error at character {place}.")
     errors = [_field_error(each) for each in found[:_MOST_ERRORS]]
     return problem(422, "invalid_request", _summary(errors, len(found)), errors=errors)
 
 
 def _field_error(found: Mapping[str, Any]) -> dict[str, str]:
-    """Where and what, without what was sent: it may be a secret that took the wrong turn."""
-    place, *path = (_shortened(str(part)) for part in found["loc"])
+    """Return place and reason without the value, which may be a secret sent by mistake."""
+    place, *path = (_shorten(str(part)) for part in found["loc"])
     return {
         "in": place,
         "field": ".".join(path),
-        "message": _shortened(str(found["msg"])),
+        "message": _shorten(str(found["msg"])),
         "code": str(found["type"]),
     }
 
@@ -157,14 +157,13 @@ def _summary(errors: Sequence[Mapping[str, str]], number: int) -> str:
     return f"{where}: {first['message']}.{more}"
 
 
-def _shortened(text: str) -> str:
-    text = whole_characters(text)
-    return text if len(text) <= _LONGEST_WORD else text[: _LONGEST_WORD - 3] + "..."
+def _shorten(text: str) -> str:
+    return truncate(replace_half_characters(text), _LONGEST_WORD)
 
 
 async def _of_http_exception(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    # Refusals of the policy have a code of their own.
+    # Errors of the policy have a code of their own.
     code = str(getattr(error, "code", _CODES.get(error.status_code, "http_error")))
     if error.status_code in (204, 304):
         return Response(status_code=error.status_code, headers=error.headers)
@@ -175,7 +174,7 @@ async def _of_defect(request: Request, error: Exception) -> Response:
     services = services_of(request)
     services.metrics.errors.add()
     error_id = services.new_id()
-    path = whole_characters(request.url.path)
+    path = replace_half_characters(request.url.path)
     log.error("error %s at %s %r", error_id, request.method, path, exc_info=error)
-    detail = f"Something broke here; it is in the server's log as error {error_id}."
+    detail = f"Internal error; see error {error_id} in the server's log."
     return problem(500, "internal_error", detail, instance=f"urn:uuid:{error_id}")

@@ -1,4 +1,4 @@
-"""What can be set about the server: limits, hosts and origins, rates, the Pusher application."""
+"""The settings of the server: limits, hosts and origins, rates, the Pusher application."""
 
 from math import inf
 
@@ -10,11 +10,11 @@ from stepwell.sessions.principal import DEFAULT_TENANT
 MIB = 1024 * 1024
 SHORTEST_SECRET = 32
 MAKE_A_SECRET = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-"""A command that prints one."""
+"""A command that prints a secret."""
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """How the HTTP door behaves; the defaults suit a server on one machine.
+    """Settings of the HTTP server; the defaults suit a server on one machine.
 
     >>> ServerSettings(max_body_bytes=0)
     Traceback (most recent call last):
@@ -24,49 +24,56 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
     max_body_bytes: int = MIB
     body_seconds: float = 30.0
-    """How long a body may take to arrive."""
+    """Seconds for a body to arrive."""
     max_json_depth: int = 32
     max_json_items: int = 10_000
-    """Members of objects and lists in one body, all together."""
+    """Members of all objects and lists in one body."""
     max_connections: int = 1000
-    """Of one process, streams and sockets as well, and fewer where it may not open so many files.
-    For one more, ``stepwell serve`` hangs up on the connection that has asked for nothing for the
-    longest; without such a one only health checks are answered."""
+    """Connections of one process, including streams and sockets; fewer if it may not open so many
+    files. Beyond that, ``stepwell serve`` closes the connection that has been idle longest; if none
+    is idle, it responds to health checks only."""
     head_seconds: float = 10.0
-    """How long the head of a request may take to arrive, for ``stepwell serve``."""
+    """Seconds for the head of a request to arrive, in ``stepwell serve``."""
     sends_per_second: float = 20.0
     """Per user and process: messages, new sessions, forks, answers, keys."""
     send_burst: int = 40
     page_size: int = 50
     max_page_size: int = 200
     page: bool = True
-    """Whether browsers are given the page that comes with Stepwell, at ``/``."""
+    """Whether to serve Stepwell's page at ``/``."""
     worker_grace_seconds: float = 30.0
-    """Work that nobody has taken up for so long means that there is no worker."""
+    """Seconds after which unclaimed work means that there is no worker."""
     allowed_hosts: tuple[str, ...] = ()
-    """Values of the Host header that are answered; empty leaves the choice to the app."""
+    """Allowed values of the Host header; if empty, the app chooses."""
     allowed_origins: tuple[str, ...] = ()
-    """Origins whose pages may call; empty means only the server's own."""
+    """Origins whose pages may call the server, besides its own."""
     live_buffer_bytes: int = MIB
-    """What of a session's newest events is kept in memory for its followers; who is further behind
-    reads the database."""
+    """Bytes of a session's newest events that are kept in memory for its followers; a follower that
+    is further behind reads the database."""
     live_cut_seconds: float = 8.0
-    """How long a live reader may accept nothing before it is cut."""
+    """Seconds without progress after which a slow live reader is disconnected."""
     live_connections_per_user: int = 50
     waiting_sockets_per_address: int = 50
-    """Sockets of one client address that have not joined a channel yet. All addresses together may
-    have a quarter of ``max_connections``."""
+    """Sockets of one client address that have not joined a channel yet; a quarter of
+    ``max_connections`` for all addresses."""
     socket_join_seconds: float = 10.0
-    """How long a socket may stay without a channel; until then nobody has signed in on it."""
+    """Seconds that a socket may stay without a channel; joining one authenticates it."""
     ping_seconds: float = 15.0
+    openai_api: bool = True
+    """Whether OpenAI clients may talk to the agents, at ``/v1/``."""
+    cancel_on_disconnect: bool = True
+    """Whether a run is cancelled when the AI SDK, AG-UI or OpenAI client that follows it
+    disconnects, which is how these clients stop a run."""
+    reconnect_seconds: float = 3.0
+    """How long such a client may take to follow its run again, as a reloaded page does."""
     live_claims: tuple[str, ...] = ()
-    """Which claims of a principal are signed into stream tokens and channel signatures, where
-    browsers can read them, so that ``authorize`` is given them for live channels as well."""
+    """Claims of a principal that go into stream tokens and channel signatures, where browsers can
+    read them, so that ``authorize`` has them for live channels as well."""
     metrics_tenant: str = DEFAULT_TENANT
-    """Whose administrators may read ``/metrics``, which counts all tenants together."""
+    """The tenant whose administrators may read ``/metrics``, which covers all tenants."""
     app_key: str = "stepwell"
     app_secret: str = ""
-    """Signs private channels; empty means that the app makes one."""
+    """Signs private channels; if empty, the app generates one."""
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -86,7 +93,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             )
 
     def __repr__(self) -> str:
-        """Without the secret: settings end up in logs."""
+        """Leave out the secret: settings end up in logs."""
         shown = (
             f"{name}={getattr(self, name)!r}"
             for name in self.__struct_fields__
@@ -114,5 +121,6 @@ _DURATIONS = (
     "worker_grace_seconds",
     "live_cut_seconds",
     "ping_seconds",
+    "reconnect_seconds",
     "socket_join_seconds",
 )

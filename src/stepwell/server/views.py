@@ -1,6 +1,6 @@
-"""Records as clients see them: plain dictionaries with times in ISO 8601, UTC, microseconds.
+"""Converts records for clients: plain dictionaries with times in ISO 8601, UTC, microseconds.
 
-What is only for the server stays here: who works on an execution, hashes and keys of idempotency.
+Leaves out what is only for the server: workers, hashes and idempotency keys.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 View = dict[str, Any]
 _OWN = ("crashes", "definition_hash", "fingerprint", "tenant_id", "worker_id")
-"""No business of clients; by the fingerprint of a message intake knows a send that is repeated."""
+"""Fields that clients do not see; intake recognises a repeated send by the fingerprint."""
 
 
 def time_text(at: datetime) -> str:
-    """A time as text.
+    """Return a time as text.
 
     >>> time_text(datetime(2026, 1, 6, 12, 34, 56, 123456, UTC))
     '2026-01-06T12:34:56.123456Z'
@@ -33,7 +33,7 @@ def _time(at: datetime | None) -> str | None:
 
 
 def session_view(session: Session) -> View:
-    """A session."""
+    """Return a session."""
     return {
         "id": session.id,
         "user_id": session.user_id,
@@ -54,14 +54,14 @@ def session_view(session: Session) -> View:
     }
 
 
-def listed_session_view(session: Session, status: ExecutionStatus | None) -> View:
-    """A session in a list, with where it stands."""
-    told = None if status is None else status.value
-    return {**session_view(session), "last_execution_status": told}
+def session_item_view(session: Session, status: ExecutionStatus | None) -> View:
+    """Return a session of a list, with the status of its last execution."""
+    word = None if status is None else status.value
+    return {**session_view(session), "last_execution_status": word}
 
 
 def message_view(message: SessionMessage) -> View:
-    """A message."""
+    """Return a message."""
     return {
         "id": message.id,
         "session_id": message.session_id,
@@ -77,7 +77,7 @@ def message_view(message: SessionMessage) -> View:
 
 
 def execution_view(execution: Execution) -> View:
-    """An execution."""
+    """Return an execution."""
     return {
         "id": execution.id,
         "session_id": execution.session_id,
@@ -108,7 +108,7 @@ def execution_view(execution: Execution) -> View:
 
 
 def snapshot_view(snapshot: Snapshot) -> View:
-    """A snapshot without its state."""
+    """Return a snapshot without its state."""
     return {
         "id": snapshot.id,
         "agent_execution_id": snapshot.agent_execution_id,
@@ -122,7 +122,7 @@ def snapshot_view(snapshot: Snapshot) -> View:
 
 
 def trace_view(trace: Mapping[str, Any]) -> View:
-    """All that is known of an execution, without who worked on it."""
+    """Return the trace of an execution without its workers."""
     return {
         **trace,
         "execution": _without_own(trace["execution"]),
@@ -143,7 +143,7 @@ def _without_own(fields: Mapping[str, Any]) -> View:
 
 
 def sent_view(sent: "Sent") -> View:
-    """What sending a message led to."""
+    """Return the result of sending a message."""
     return {
         "session": session_view(sent.session),
         "message": message_view(sent.message),
@@ -153,7 +153,7 @@ def sent_view(sent: "Sent") -> View:
 
 
 def agent_view(agent: "RegisteredAgent", *, is_default: bool) -> View:
-    """A registered agent: what it is for, what it asks, and the names of its tools."""
+    """Return a registered agent with its description, examples and tools."""
     return {
         "name": agent.name,
         "description": agent.description,
@@ -166,13 +166,14 @@ def agent_view(agent: "RegisteredAgent", *, is_default: bool) -> View:
 
 
 def key_view(key: ApiKeyRecord) -> View:
-    """An API key without its secret."""
+    """Return an API key without its secret."""
     return {
         "id": key.id,
         "user_id": key.user_id,
         "name": key.name,
         "prefix": key.prefix,
         "is_admin": key.is_admin,
+        "roles": list(key.roles),
         "created_at": time_text(key.created_at),
         "expires_at": _time(key.expires_at),
         "revoked_at": _time(key.revoked_at),

@@ -1,5 +1,5 @@
-"""Whether the database takes writes, for ``/ready``. Reads are no proof: they go on with a full
-disk, a file that was deleted, or a lock that nobody releases."""
+"""Checks whether the database accepts writes, for ``/ready``. Reads prove nothing: they work with a
+full disk, a deleted file, or a lock that nobody releases."""
 
 import asyncio
 
@@ -9,13 +9,13 @@ from stepwell.sessions.errors import StoreUnavailableError
 from stepwell.sessions.ports import Store
 
 PROBE_SECONDS = 5.0
-"""However often ``/ready`` is asked, which needs no login, one write happens in this time."""
+"""At most one write in this time, however often ``/ready``, which needs no login, is called."""
 _LONGEST_WAIT = 12.0
-"""Longer than a write waits for the lock of a SQLite file, so that the answer names its holder."""
+"""Longer than a write waits for the lock of a SQLite file, so that the error names its holder."""
 
 
 class WriteProbe:
-    """Makes a tiny write now and then and remembers what came of it."""
+    """Makes a tiny write now and then and remembers the result."""
 
     def __init__(self) -> None:
         self._running: asyncio.Task[str | None] | None = None
@@ -23,7 +23,7 @@ class WriteProbe:
         self._ended_at: float | None = None
 
     async def find_fault(self, store: Store, clock: Clock) -> str | None:
-        """What keeps the database from taking writes, in words for clients, or None."""
+        """Return why the database accepts no writes, in words for clients, or None."""
         now = clock.monotonic()
         if self._running is None:
             if self._ended_at is not None and now - self._ended_at < PROBE_SECONDS:
@@ -32,7 +32,7 @@ class WriteProbe:
         running = self._running
         done, _ = await asyncio.wait({running}, timeout=_LONGEST_WAIT)
         if not done:
-            return self._fault or f"a write has not been done for {_LONGEST_WAIT:g} s"
+            return self._fault or f"a write did not finish within {_LONGEST_WAIT:g} s"
         if self._running is running:
             self._running, self._ended_at = None, clock.monotonic()
             self._fault = running.result()

@@ -1,4 +1,4 @@
-"""What can be wrong with a wish of a user, and what tells a worker that its work was taken over.
+"""Errors of user requests, and the errors by which a worker learns that it lost its work.
 
 Each has a ``code``, a word that programs can rely on; the text is for people.
 """
@@ -10,7 +10,7 @@ from stepwell.errors import StepwellError
 
 
 class SessionError(StepwellError):
-    """A wish that can't be fulfilled; nothing was changed."""
+    """A request that cannot be fulfilled; nothing was changed."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

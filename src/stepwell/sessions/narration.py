@@ -1,9 +1,9 @@
 """What people read in a session about a run: one message per step, tool call, pause and end.
 
-Ids follow from the execution, so that a step which runs again after a crash is told once.
+Ids follow from the execution, so that a step which runs again after a crash has its messages once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,11 +24,12 @@ from stepwell.journal.payloads import retry_text
 from stepwell.journal.status import ExecutionStatus
 from stepwell.journal.summaries import args_summary, result_summary
 from stepwell.messages import INCOMPLETE
-from stepwell.sessions.ids import nearby_id
-from stepwell.sessions.log import Note
+from stepwell.sessions.ids import numbered_id
+from stepwell.sessions.occurrence import Note
 from stepwell.sessions.records import EventType, Execution, MessageRole, SessionMessage
 from stepwell.sessions.views.hints import explain_stop, prompt_of
 from stepwell.state import AgentState, StepExecution, ToolExecution, ToolOutcome
+from stepwell.text import truncate
 
 LONGEST_ERROR = 500
 LONGEST_TEXT = 4_000
@@ -42,7 +43,7 @@ END_EVENTS = {
     ExecutionStatus.FAILED: EventType.EXECUTION_FAILED,
     ExecutionStatus.CANCELLED: EventType.EXECUTION_CANCELLED,
 }
-"""By which event the end of an execution is told; the metadata has its exact status."""
+"""The event type of each end of an execution; the metadata has its exact status."""
 
 
 class Narrator:
@@ -51,6 +52,14 @@ class Narrator:
     def __init__(self, execution: Execution, step_number: int = 1) -> None:
         self._execution = execution
         self._step_number = step_number
+        self._notes: dict[type[AgentEvent], Callable[[Any], Note]] = {
+            AgentStepStarted: self._start_note,
+            AgentStepCompleted: self._step,
+            InferenceRetryScheduled: self._waits_for_provider,
+            ToolCallStarted: self._call_note,
+            ToolCallBlocked: self._refusal_note,
+            ToolCallCompleted: self._result_note,
+        }
 
     def note(
         self,
@@ -77,37 +86,30 @@ class Narrator:
         return Note(message, type)
 
     def _message_id(self, type: EventType, *parts: object) -> str:
-        return nearby_id(self._execution.id, type, *parts)
+        """Most parts begin with the number of a step."""
+        step = parts[0] if parts and isinstance(parts[0], int) else 0
+        return numbered_id(self._execution.id, step, type, *parts)
 
     def of_event(self, event: AgentEvent) -> Note | None:
-        """What people are told of an event of the run itself; its subagents only show live."""
-        match event:
-            case AgentStepStarted():
-                number = self._step_number = event.step_number
-                return self.note(
-                    EventType.STEP_STARTED,
-                    f"Step {number}",
-                    event.at,
-                    parts=(number,),
-                    metadata={"step_number": number},
-                )
-            case AgentStepCompleted():
-                return self._step(event)
-            case InferenceRetryScheduled():
-                return self._waits_for_provider(event)
-            case ToolCallStarted():
-                return self._call_note(event.tool, event.args, event.call_id, event.at)
-            case ToolCallBlocked():
-                return self._refusal_note(event)
-            case ToolCallCompleted():
-                outcome = ToolOutcome(event.outcome)
-                text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
-                result = _result_data(
-                    outcome, event.duration_ms, event.value, event.error, event.note
-                )
-                return self._came_to(event.tool, event.call_id, text, event.at, result)
-            case _:
-                return None
+        """Return the message for an event of the run itself; its subagents only show live."""
+        tell = self._notes.get(type(event))
+        return None if tell is None else tell(event)
+
+    def _start_note(self, event: AgentStepStarted) -> Note:
+        number = self._step_number = event.step_number
+        return self.note(
+            EventType.STEP_STARTED,
+            f"Step {number}",
+            event.at,
+            parts=(number,),
+            metadata={"step_number": number},
+        )
+
+    def _result_note(self, event: ToolCallCompleted) -> Note:
+        outcome = ToolOutcome(event.outcome)
+        text = _result(event.tool, outcome, event.duration_ms / 1000, event.error)
+        result = _result_data(outcome, event.duration_ms, event.value, event.error, event.note)
+        return self._came_to(event.tool, event.call_id, text, event.at, result)
 
     def came_to(self, ran: ToolExecution) -> Note:
         """A call has its result."""
@@ -116,13 +118,15 @@ class Narrator:
         result = _result_data(ran.outcome, ran.duration_seconds * 1000, ran.value, error)
         return self._came_to(ran.call.name, ran.call.id, text, ran.completed_at, result)
 
-    def more_of(self, recorded: StepExecution) -> tuple[str, Mapping[str, Any]]:
+    def more_of(self, recorded: StepExecution) -> tuple[str, Mapping[str, Any]] | None:
         """The message about a step that is stored now, and what its metadata says on top: what the
-        model said before its tool calls. Secret arguments are hidden in the state already."""
-        step, id = recorded.step, self._message_id(EventType.STEP_COMPLETED, recorded.number)
-        if not step.has_tool_calls or not step.text:
-            return id, {}
-        return id, {"text": _truncate(step.text, LONGEST_TEXT)}
+        model said before its tool calls. Secret arguments are hidden in the state already. None if
+        it said nothing."""
+        step = recorded.step
+        if not step.text or not step.has_tool_calls:
+            return None
+        id = self._message_id(EventType.STEP_COMPLETED, recorded.number)
+        return id, {"text": truncate(step.text, LONGEST_TEXT)}
 
     def pause_note(self, state: AgentState, at: datetime) -> Note:
         """What the execution waits for."""
@@ -145,8 +149,8 @@ class Narrator:
         answer = answer_of(state)
         step = state.current_step
         is_cut = step is not None and step.is_incomplete
-        is_told = status is ExecutionStatus.STOPPED or is_cut
-        if status is ExecutionStatus.COMPLETED or (answer and is_told):
+        has_answer = status is ExecutionStatus.STOPPED or is_cut
+        if status is ExecutionStatus.COMPLETED or (answer and has_answer):
             text = answer or "(There is no answer.)"
             is_end = status is ExecutionStatus.COMPLETED
             kind = type if is_end else EventType.STEP_COMPLETED
@@ -168,17 +172,17 @@ class Narrator:
         self, status: ExecutionStatus, text: str, at: datetime, metadata: Mapping[str, Any]
     ) -> Note:
         """The end of an execution that did not complete, in words for a person."""
-        told = {"status": str(status), **metadata}
+        end_metadata = {"status": str(status), **metadata}
         role, attempt = MessageRole.NOTIFICATION, self._execution.attempt
         return self.note(
-            END_EVENTS[status], text, at, parts=("end", attempt), role=role, metadata=told
+            END_EVENTS[status], text, at, parts=("end", attempt), role=role, metadata=end_metadata
         )
 
     def _step(self, event: AgentStepCompleted) -> Note:
         number, failed = event.step_number, event.error_count > 0
         text = f"Step {number} done in {_seconds(event.duration_ms / 1000)}"
         if failed:
-            text = f"Step {number} failed: {_truncate('; '.join(event.errors))}"
+            text = f"Step {number} failed: {truncate('; '.join(event.errors), LONGEST_ERROR)}"
         return self.note(
             EventType.STEP_COMPLETED,
             text,
@@ -192,18 +196,18 @@ class Narrator:
         text = retry_text(event)
         return self.note(
             EventType.STEP_STARTED,
-            _truncate(text[0].upper() + text[1:]),
+            truncate(text[0].upper() + text[1:], LONGEST_ERROR),
             event.at,
             parts=(event.step_number, event.inference_id, "attempt", event.attempt),
             metadata={"step_number": event.step_number, "attempt": event.attempt},
         )
 
-    def _call_note(self, tool: str, args: Mapping[str, Any], call_id: str, at: datetime) -> Note:
-        summary = args_summary(args)
+    def _call_note(self, event: ToolCallStarted) -> Note:
+        tool, call_id, summary = event.tool, event.call_id, args_summary(event.args)
         return self.note(
             EventType.TOOL_CALLED,
             f"Calling {tool} ({summary})" if summary else f"Calling {tool}",
-            at,
+            event.at,
             parts=(self._step_number, call_id),
             metadata={
                 "step_number": self._step_number,
@@ -214,7 +218,7 @@ class Narrator:
         )
 
     def _refusal_note(self, event: ToolCallBlocked) -> Note:
-        text = f"{event.tool} was not allowed: {_truncate(event.reason)}"
+        text = f"{event.tool} was not allowed: {truncate(event.reason, LONGEST_ERROR)}"
         error = f"Error: Blocked: {event.reason}"
         result = _result_data(ToolOutcome.BLOCKED, 0.0, None, error)
         return self._came_to(event.tool, event.call_id, text, event.at, result)
@@ -301,7 +305,8 @@ def _result_data(
 ) -> dict[str, Any]:
     """What a call came to, as its envelope says it."""
     return {
-        **({} if error is None else {"error": _truncate(error)}),
+        **({} if error is None else {"error": truncate(error, LONGEST_ERROR)}),
+        **({"note": note} if note else {}),
         "outcome": str(outcome),
         "success": outcome in (ToolOutcome.COMPLETED, ToolOutcome.PENDING),
         "duration_ms": round(duration_ms, 3),
@@ -316,12 +321,8 @@ def _result(tool: str, outcome: ToolOutcome, seconds: float, error: str | None) 
         return f"{tool} done in {_seconds(seconds)}"
     if outcome is ToolOutcome.UNKNOWN:
         return f"{tool}: whether it took effect is not known"
-    return f"{tool} failed: {_truncate(error.removeprefix('Error: '))}"
+    return f"{tool} failed: {truncate(error.removeprefix('Error: '), LONGEST_ERROR)}"
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-
-
-def _truncate(text: str, longest: int = LONGEST_ERROR) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -13,9 +13,11 @@ from msgspec import Struct
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.bus import Bus, OpenText
 from stepwell.sessions.claim_ports import ClaimRows, Fenced
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.records import (
     ApiKeyRecord,
     Execution,
+    JournalHead,
     Session,
     SessionMessage,
     SessionStatus,
@@ -28,15 +30,6 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
-class NewEntry(Struct, frozen=True, kw_only=True):
-    """An entry of the journal that has no number yet."""
-
-    type: str
-    payload: Mapping[str, Any]
-    created_at: datetime
-    execution_id: str | None = None
-
-
 class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions to list. None for a field means all; ``search`` looks for words in titles and
     in what users and assistants said."""
@@ -45,6 +38,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     user_id: str | None = None
     status: SessionStatus | None = None
     agent_type: str | None = None
+    related_type: str | None = None
+    related_id: str | None = None
     search: str | None = None
 
 
@@ -71,6 +66,10 @@ class SessionRows(Protocol):
 
     async def session(self, session_id: str, /, *, lock: bool = False) -> Session | None:
         """The session; locked, nobody else writes to it until the transaction ends."""
+        ...
+
+    async def lock_journal(self, session_id: str, /) -> JournalHead | None:
+        """Lock the session as ``session`` does and read only what ``append`` needs of it."""
         ...
 
     async def save_session(self, session: Session, /) -> None:
@@ -115,11 +114,15 @@ class SessionRows(Protocol):
         in order."""
         ...
 
-    async def append_entries(
-        self, session: Session, entries: Sequence[NewEntry]
+    async def append(
+        self, session: Session | JournalHead, occurrences: Sequence[Occurrence]
     ) -> Sequence[StoredEntry]:
-        """Append these to the journal of a locked session under its next numbers. Whoever waits for
-        news of the session is woken after the commit."""
+        """Add the messages of these occurrences to a locked session, and their entries to its
+        journal under the next numbers. Whoever waits for news of the session is woken after the
+        commit.
+
+        A message that is there already, because a step runs again, is left out together with what
+        is for people only. So this may be repeated with occurrences of that kind."""
         ...
 
     async def entries_after(
@@ -221,8 +224,8 @@ class SnapshotRows(Protocol):
         """The documents from the whole one that begins its chain up to the snapshot."""
         ...
 
-    async def chain_size(self, chain_id: str, /) -> tuple[int, int]:
-        """Characters of the whole document, and of all increments on it."""
+    async def is_end_of_chain(self, snapshot: Snapshot, /) -> bool:
+        """Whether no other snapshot of its chain follows it."""
         ...
 
     async def intent(self, execution_id: str, /) -> StepIntent | None:
@@ -296,7 +299,8 @@ class UpkeepRows(Protocol):
         ...
 
     async def delete_entries(self, session_id: str, /, *, up_to: int) -> int:
-        """Delete the log up to that number; how many. Readers behind it are told to start over."""
+        """Delete entries with ``seq`` up to that number and return the count. Readers with an older
+        cursor get a reset."""
         ...
 
     async def delete_session(self, session_id: str, /) -> None:
@@ -367,7 +371,7 @@ class Store(Protocol):
 
     @property
     def bus(self) -> Bus:
-        """On which changes are told."""
+        """Notifies readers of changes."""
         ...
 
     async def write(

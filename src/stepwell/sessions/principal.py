@@ -1,25 +1,40 @@
-"""Who asks: made by an authenticator, checked by the policy table, noted with what is done."""
+"""The principal as it is stored with an execution, so that every attempt runs as who sent it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from stepwell.run_context import DEFAULT_TENANT, Principal
+from stepwell.sessions.records import Execution
 
-DEFAULT_TENANT = "default"
+__all__ = ["DEFAULT_TENANT", "Principal", "principal_of", "stored_principal"]
 
 
-class Principal(Struct, frozen=True, kw_only=True):
-    """A person or a program that signed in.
+def stored_principal(who: Principal, claims: Iterable[str]) -> dict[str, Any]:
+    """Return what a row keeps of a principal beside its user and tenant, with the named claims.
 
-    >>> Principal(user_id="ada").tenant_id
-    'default'
+    >>> ada = Principal(user_id="ada", roles=("staff",), claims={"team": "a", "token": "..."})
+    >>> stored_principal(ada, ["team"])
+    {'roles': ['staff'], 'claims': {'team': 'a'}}
     """
+    kept: dict[str, Any] = {}
+    if who.roles:
+        kept["roles"] = list(who.roles)
+    if who.is_admin:
+        kept["is_admin"] = True
+    if named := {name: who.claims[name] for name in claims if name in who.claims}:
+        kept["claims"] = named
+    return kept
 
-    user_id: str
-    tenant_id: str = DEFAULT_TENANT
-    is_admin: bool = False
-    """Sees all of its own tenant, never another tenant's."""
-    key_id: str | None = None
-    """The API key that was used, if one was."""
-    claims: Mapping[str, Any] = {}
-    """What else the authenticator knows, for the application's own ``authorize``."""
+
+def principal_of(execution: Execution) -> Principal | None:
+    """Return who an execution runs as; None if nobody sent it."""
+    if execution.user_id is None:
+        return None
+    kept: Mapping[str, Any] = execution.principal
+    return Principal(
+        user_id=execution.user_id,
+        tenant_id=execution.tenant_id,
+        roles=tuple(kept.get("roles", ())),
+        is_admin=kept.get("is_admin", False),
+        claims=kept.get("claims", {}),
+    )

@@ -89,6 +89,14 @@ class Session(Struct, frozen=True, kw_only=True):
     last_message_at: datetime | None = None
 
 
+class JournalHead(Struct, frozen=True, kw_only=True):
+    """What a transaction that only adds to a session's journal and messages knows of it."""
+
+    id: str
+    tenant_id: str
+    last_seq: int
+
+
 class SessionMessage(Struct, frozen=True, kw_only=True):
     """One entry of a session; ``created_at`` is strictly increasing within it."""
 
@@ -106,6 +114,13 @@ class SessionMessage(Struct, frozen=True, kw_only=True):
     """``event_type`` says what an info or notification tells of."""
     idempotency_key: str | None = None
     """Unique within a tenant; made of the user's id and the key that the client gave."""
+
+
+PUBLISHED_STATUS = "told_status"
+"""The key in an execution's metadata under which the next attempt finds the status that clients
+know last."""
+PASSED_ON = "passed_on"
+"""The key in an execution's metadata for messages to it that another execution answers."""
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -149,6 +164,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Why a person wants it to end; None if nobody does."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    principal: Mapping[str, Any] = {}
+    """Who it runs as, beside ``user_id`` and ``tenant_id``: roles, is_admin, chosen claims."""
 
     @property
     def questions(self) -> tuple[Mapping[str, Any], ...]:
@@ -259,3 +276,5 @@ class ApiKeyRecord(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
+    roles: tuple[str, ...] = ()
+    """The roles of whoever signs in with it."""

@@ -8,15 +8,7 @@ from msgspec import Struct
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.errors import ConfigurationError
 from stepwell.parameters import check_number
-
-
-class WhenUnknown(StrEnum):
-    """What happens with an external call whose outcome a crash left unknown."""
-
-    TELL = "tell"
-    """The model is told and decides."""
-    ASK = "ask"
-    """The execution pauses and a person decides: done, retry or failed."""
+from stepwell.tools import WhenUnknown
 
 
 class WhenChanged(StrEnum):
@@ -39,7 +31,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """After so long without a word from its worker an execution is taken over."""
     heartbeat_seconds: float = 1.0
     poll_seconds: float = 0.5
-    """How often a worker looks for what nobody told it of."""
+    """How often a worker polls for work that no notification announced."""
     max_crashes: int = 3
     """An execution whose worker died so often in one step is set aside as failed."""
     shutdown_seconds: float = 10.0
@@ -48,6 +40,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     concurrency: int = 10
     """Executions that one worker runs at the same time."""
     when_unknown: WhenUnknown = WhenUnknown.TELL
+    """For tools that do not say it themselves."""
     when_changed: WhenChanged = WhenChanged.CONTINUE
     flush_seconds: float = 0.2
     """What happens within a running step is stored so often, with the results so far."""
@@ -56,6 +49,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     the size of the state that it leads to."""
     max_unfinished_per_user: int = 100
     max_message_characters: int = 100_000
+    stored_claims: tuple[str, ...] = ()
+    """Claims of the principal that are stored with each execution, for its tools and hooks."""
     broadcast: BroadcastConfig = BroadcastConfig.standard()
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """The snapshots that a running execution leaves: each is an increment on the one before, and costs
-what a step added. A chain begins whole, and anew when it is many times the size of its state, or
-where an execution ends or pauses, if that costs no more than what was added since.
+what a step added. A chain starts with a full state. It restarts when it is many times the size of
+its state, or where an execution ends or pauses, if that costs no more than what was added since.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from stepwell.state import AgentState
 _SERIALIZER = AgentStateSerializer()
 LARGEST_WHOLE = 256_000
 """Characters up to which the end of an execution is stored whole; people read no longer ones."""
+_SMALL = 64_000
+"""Characters of documents that are read within a millisecond."""
 _LARGE = 1_000_000
 """Characters of a state, roughly: some milliseconds to encode."""
 
@@ -43,13 +45,15 @@ class SnapshotChain:
         if snapshot is None:
             raise NotThereError("snapshot", snapshot_id)
         whole, *increments = await tx.chain(snapshot)
-        # Beside the loop: the conversation so far may be large.
-        self._state = await asyncio.to_thread(_SERIALIZER.from_increments, whole, increments)
-        self._newest = snapshot
         self._sizes = (len(whole), sum(map(len, increments)))
+        if sum(self._sizes) < _SMALL:
+            self._state = _SERIALIZER.from_increments(whole, increments)
+        else:  # beside the loop
+            self._state = await asyncio.to_thread(_SERIALIZER.from_increments, whole, increments)
+        self._newest = snapshot
         self._whole_size = len(whole)
         # An execution that was set aside and is resumed: others have gone on from here meanwhile.
-        self._is_newest = await tx.chain_size(snapshot.chain_id) == self._sizes
+        self._is_newest = await tx.is_end_of_chain(snapshot)
         return self._state
 
     async def has_its_place(self, tx: Transaction) -> bool:
@@ -108,7 +112,7 @@ class SnapshotChain:
 
     def _has_outgrown(self, state: AgentState) -> bool:
         """Whether the chain is so many times the size of the state that it holds. What only adds
-        never is; what is written anew in each step, such as metadata, comes to it. Looked at each
+        never is; what is written in each step, such as metadata, comes to it. Looked at each
         time the chain has grown by that factor, so that the cost per step stays the same."""
         chain = sum(self._sizes)
         if chain <= self._growth * self._whole_size:

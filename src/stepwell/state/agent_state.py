@@ -5,9 +5,9 @@ is a new value that shares the old one's history. Three transitions make a step:
 ``with_step_started``, the driver's ``with_current_step``, and the loop's ``with_step_recorded``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,21 +22,19 @@ from stepwell.continuation import (
 from stepwell.errors import ConfigurationError, RunNotCompletedError, StepwellError
 from stepwell.ids import new_id
 from stepwell.messages import History, Message, Usage
+from stepwell.messages.message import check_messages
+from stepwell.run_context import NO_CONTEXT, Output, RunContext
 from stepwell.scope import RunScope
 from stepwell.state.budget import UNLIMITED, Budget
-from stepwell.state.execution import ExecutionState, InFlight
+from stepwell.state.execution import NO_STEP_IN_FLIGHT, ExecutionState, InFlight
 from stepwell.state.late_result import LateResult
 from stepwell.state.pending import Answered, Pending, Question, json_data
 from stepwell.state.step import AgentStep, StepExecution, ToolExecution, ToolOutcome
 
 NO_USAGE = Usage()
-NO_STEP_IN_FLIGHT = (
-    "no step is in flight; a driver is called by the loop between with_step_started() and "
-    "with_step_recorded()"
-)
 
 
-class AgentState(Struct, frozen=True, kw_only=True):
+class AgentState(Struct, Generic[Output], frozen=True, kw_only=True):
     """The state of an agent, and the result of a run.
 
     >>> state = AgentState.empty().with_user_message("Hello")
@@ -61,22 +59,19 @@ class AgentState(Struct, frozen=True, kw_only=True):
         agent_id: str | None = None,
         parent_agent_id: str | None = None,
         at: datetime | None = None,
-    ) -> "AgentState":
+    ) -> "AgentState[Output]":
         """A state in which nothing was said yet."""
         at = at or SystemClock().now()
-        return cls(
-            agent_id=agent_id or new_id(),
-            parent_agent_id=parent_agent_id,
-            created_at=at,
-            updated_at=at,
-        )
+        own_id = agent_id or new_id()
+        return cls(agent_id=own_id, parent_agent_id=parent_agent_id, created_at=at, updated_at=at)
 
     # What the state tells
 
     @property
     def status(self) -> AgentStatus:
         """Where the current execution stands; in progress when there is none yet."""
-        return AgentStatus.IN_PROGRESS if self.execution is None else self.execution.status
+        execution = self.execution
+        return AgentStatus.IN_PROGRESS if execution is None else execution.status
 
     @property
     def is_finished(self) -> bool:
@@ -91,17 +86,28 @@ class AgentState(Struct, frozen=True, kw_only=True):
     @property
     def step_count(self) -> int:
         """Steps of the current execution, with the one that the driver just returned."""
-        return 0 if self.execution is None else self.execution.step_count
+        execution = self.execution
+        if execution is None:
+            return 0
+        in_flight = execution.in_flight
+        return execution.steps.length + (in_flight is not None and in_flight.step is not None)
 
     @property
     def step_number(self) -> int:
         """The number of the step being worked on: recorded steps plus one."""
-        return 1 if self.execution is None else len(self.execution.steps) + 1
+        return 1 if self.execution is None else self.execution.steps.length + 1
 
     @property
     def current_step(self) -> AgentStep | None:
         """The newest step of the current execution, recorded or not."""
-        return None if self.execution is None else self.execution.newest_step
+        execution = self.execution
+        if execution is None:
+            return None
+        in_flight = execution.in_flight
+        if in_flight is not None and in_flight.step is not None:
+            return in_flight.step
+        recorded = execution.steps.last
+        return None if recorded is None else recorded.step
 
     @property
     def usage(self) -> Usage:
@@ -156,14 +162,14 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return step.text
 
     @property
-    def output(self) -> Any:
+    def output(self) -> Output | None:
         """What the run was asked for: the final response, or a value of the output type.
 
         A state that was stored and loaded has the value as JSON data.
         """
         execution = self.execution
-        is_asked_for = execution is not None and execution.wants_output
-        return execution.output if execution and is_asked_for else self.final_response
+        is_typed = execution is not None and execution.wants_output
+        return cast("Any", execution.output if execution and is_typed else self.final_response)
 
     @property
     def pending(self) -> tuple[Question, ...]:
@@ -181,12 +187,14 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return () if self.execution is None else self.execution.signals
 
     @property
+    def context(self) -> RunContext[Any]:
+        """Whose run it is, and what the application gave to it; empty when no run is under way."""
+        return NO_CONTEXT if self.execution is None else self.execution.context
+
+    @property
     def scope(self) -> RunScope:
         """What the step in flight can reach; only there while a step is in flight."""
-        execution = self.execution
-        if execution is None or execution.in_flight is None:
-            raise ConfigurationError(NO_STEP_IN_FLIGHT)
-        return execution.in_flight.scope
+        return self._in_flight().scope
 
     @property
     def budget_left(self) -> Budget:
@@ -205,33 +213,33 @@ class AgentState(Struct, frozen=True, kw_only=True):
         waits = [f"  Waits for {p.call_id or p.kind}: {p.prompt}" for p in self.pending]
         return "\n".join([outcome.explain(self.status), *waits])
 
-    def unwrap(self) -> Any:
+    def unwrap(self) -> Output:
         """The output of a completed run; raises ``RunNotCompletedError`` for any other."""
         if self.status is AgentStatus.COMPLETED:
-            return self.output
+            return cast("Output", self.output)
         raise RunNotCompletedError(self.explain(), self)
 
     # Changes between runs
 
-    def with_messages(self, messages: Iterable[Message]) -> "AgentState":
+    def with_messages(self, messages: Iterable[Message]) -> "AgentState[Output]":
         """With these messages instead of its own."""
         if not isinstance(messages, History):
-            messages = History[Message].of(_checked(messages))
+            messages = History[Message].of(check_messages(messages))
         return replace(self, messages=messages)
 
-    def with_message(self, *messages: Message) -> "AgentState":
+    def with_message(self, *messages: Message) -> "AgentState[Output]":
         """With these messages behind its own."""
-        return replace(self, messages=self.messages.extend(_checked(messages)))
+        return replace(self, messages=self.messages.extend(check_messages(messages)))
 
-    def with_user_message(self, text: str) -> "AgentState":
+    def with_user_message(self, text: str) -> "AgentState[Output]":
         """With one more thing said by the user."""
         return self.with_message(Message.user(text))
 
-    def with_metadata(self, changes: Mapping[str, Any]) -> "AgentState":
+    def with_metadata(self, changes: Mapping[str, Any]) -> "AgentState[Output]":
         """With these metadata keys set; others stay."""
         return replace(self, metadata={**self.metadata, **changes})
 
-    def with_answer(self, question: Question | str, answer: Any) -> "AgentState":
+    def with_answer(self, question: Question | str, answer: Any) -> "AgentState[Output]":
         """With the answer to one of ``state.pending``, given as it is or by its id.
 
         The answer to a question becomes the call's result, as JSON if it is not text. An approval
@@ -252,7 +260,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
 
     def with_budget_granted(
         self, *, steps: int = 0, tokens: int = 0, seconds: float = 0.0, cost: float = 0.0
-    ) -> "AgentState":
+    ) -> "AgentState[Output]":
         """With more to spend, on top of the agent's limits; a run paused at a limit can go on."""
         if self.is_finished:
             raise StepwellError(
@@ -260,43 +268,40 @@ class AgentState(Struct, frozen=True, kw_only=True):
                 'at_limit="pause" to have runs wait for more'
             )
         more = Budget(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
-        execution = self._execution()
-        state = self._with_execution(granted=execution.granted.plus(more))
+        state = self._with_execution(granted=self._execution().granted.plus(more))
         return state.with_budget_questions_dropped()
 
-    def with_budget_questions_dropped(self) -> "AgentState":
+    def with_budget_questions_dropped(self) -> "AgentState[Output]":
         """No longer waiting for more budget; a question of a tool still keeps the run paused."""
         return replace(self, execution=self._execution().without_budget_questions())
 
     # Votes raised by hooks, tools and drivers
 
-    def with_signal(self, signal: StopSignal) -> "AgentState":
-        """With a wish to stop."""
-        execution = self._execution()
-        return self._with_execution(signals=(*execution.signals, signal))
+    def with_signal(self, signal: StopSignal) -> "AgentState[Output]":
+        """Return the state with a stop signal."""
+        return self._with_execution(signals=(*self._execution().signals, signal))
 
-    def with_continue_request(self, request: ContinueRequest) -> "AgentState":
-        """With a wish for one more step."""
+    def with_continue_request(self, request: ContinueRequest) -> "AgentState[Output]":
+        """Return the state with a request for one more step."""
         execution = self._execution()
         return self._with_execution(continue_requests=(*execution.continue_requests, request))
 
-    def with_votes_counted(self) -> "AgentState":
+    def with_votes_counted(self) -> "AgentState[Output]":
         """The signals and requests so far had their say and the run goes on."""
         return self._with_execution(signals=(), continue_requests=())
 
-    def without_continue_requests(self) -> "AgentState":
-        """With only the wishes to stop."""
+    def without_continue_requests(self) -> "AgentState[Output]":
+        """Return the state with only the stop signals."""
         return self._with_execution(continue_requests=())
 
-    def with_pending(self, pending: Pending) -> "AgentState":
+    def with_pending(self, pending: Pending) -> "AgentState[Output]":
         """With one more thing to wait for."""
-        if isinstance(pending, Question):
-            pending = pending.without_id()
+        pending = pending.without_id() if isinstance(pending, Question) else pending
         return self._with_execution(pending=(*self._execution().pending, pending))
 
     # The life of an execution
 
-    def with_execution_started(self, execution_id: str, at: datetime) -> "AgentState":
+    def with_execution_started(self, execution_id: str, at: datetime) -> "AgentState[Output]":
         """A new execution: messages and metadata stay; steps, usage and errors start over."""
         return replace(
             self,
@@ -305,53 +310,57 @@ class AgentState(Struct, frozen=True, kw_only=True):
             updated_at=at,
         )
 
-    def with_run_entered(self, monotonic: float) -> "AgentState":
+    def with_run_entered(
+        self, monotonic: float, context: RunContext[Any] = NO_CONTEXT
+    ) -> "AgentState[Output]":
         """A run begins or takes the execution up again; the wall limit counts from here."""
-        return self._with_execution(entered_monotonic=monotonic)
+        return self._with_execution(entered_monotonic=monotonic, context=context)
 
     def with_step_started(
         self, at: datetime, monotonic: float, scope: RunScope, budget: Budget = UNLIMITED
-    ) -> "AgentState":
+    ) -> "AgentState[Output]":
         """First transition of a step."""
         in_flight = InFlight(started_at=at, started_monotonic=monotonic, scope=scope, budget=budget)
-        return self._with_execution(in_flight=in_flight)
+        execution = self.execution or self._execution()
+        return replace(self, execution=replace(execution, in_flight=in_flight))
 
-    def with_current_step(self, step: AgentStep) -> "AgentState":
+    def with_current_step(self, step: AgentStep) -> "AgentState[Output]":
         """Second transition, by the driver: the step happened and its messages were said."""
-        execution = self._execution()
+        in_flight = replace(self._in_flight(), step=step)
         return replace(
             self,
             messages=self.messages.extend(step.messages),
-            execution=replace(execution, in_flight=replace(self._in_flight(), step=step)),
+            execution=replace(self.execution or self._execution(), in_flight=in_flight),
         )
 
-    def with_step_amended(self, step: AgentStep) -> "AgentState":
+    def with_step_amended(self, step: AgentStep) -> "AgentState[Output]":
         """For hooks: another account of the step in flight; messages stay as they are."""
         return self._with_execution(in_flight=replace(self._in_flight(), step=step))
 
-    def with_output_wanted(self) -> "AgentState":
+    def with_output_wanted(self) -> "AgentState[Output]":
         """The execution is asked for a typed output."""
         return self._with_execution(wants_output=True)
 
-    def with_output(self, step: AgentStep, *, typed: Any) -> "AgentState":
+    def with_output(self, step: AgentStep, *, typed: Any) -> "AgentState[Output]":
         """For hooks: the step in flight, with its output as JSON data, and as a typed value."""
         return self.with_step_amended(step)._with_execution(typed_output=typed)
 
-    def with_step_timed(self, duration_seconds: float) -> "AgentState":
+    def with_step_timed(self, duration_seconds: float) -> "AgentState[Output]":
         """The step in flight took that long."""
         in_flight = replace(self._in_flight(), duration_seconds=duration_seconds)
-        return self._with_execution(in_flight=in_flight)
+        execution = self.execution or self._execution()
+        return replace(self, execution=replace(execution, in_flight=in_flight))
 
-    def with_step_recorded(self, recorded: StepExecution) -> "AgentState":
+    def with_step_recorded(self, recorded: StepExecution) -> "AgentState[Output]":
         """Third transition, by the loop: the step and its decision are history."""
         return replace(
             self,
             updated_at=recorded.completed_at,
             cumulative_seconds=self.cumulative_seconds + recorded.duration_seconds,
-            execution=self._execution().recorded(recorded),
+            execution=(self.execution or self._execution()).with_step(recorded),
         )
 
-    def with_outcome(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
+    def with_outcome(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState[Output]":
         """A decision without a recorded step: a stop before or inside a step, or a correction."""
         execution = self._execution()
         started = None if execution.in_flight is None else execution.in_flight.started_monotonic
@@ -360,68 +369,68 @@ class AgentState(Struct, frozen=True, kw_only=True):
             self,
             updated_at=clock.now(),
             cumulative_seconds=self.cumulative_seconds + lost,
-            execution=execution.decided(outcome),
+            execution=execution.with_decision(outcome),
         )
 
-    def with_outcome_corrected(self, outcome: ContinuationOutcome, clock: Clock) -> "AgentState":
+    def with_outcome_corrected(
+        self, outcome: ContinuationOutcome, clock: Clock
+    ) -> "AgentState[Output]":
         """Another final decision than the last step was recorded with; its record follows."""
         state = self.with_outcome(outcome, clock)
         steps = self._execution().steps
         if not steps:
             return state
         last = replace(steps[-1], outcome=outcome)
-        return state._with_execution(steps=steps.replaced(-1, last))
+        return state._with_execution(steps=steps.replace_at(-1, last))
 
-    def with_wrap_up(self) -> "AgentState":
+    def with_wrap_up(self) -> "AgentState[Output]":
         """A limit was reached; the next step answers without tools and is the last."""
         signals = tuple(s for s in self._execution().signals if not s.reason.is_limit)
         state = self.with_answers_dropped("Not run, because a limit of the run was reached")
         return state._with_execution(wrapping_up=True, signals=signals)
 
-    def with_pause(self, pending: Pending) -> "AgentState":
+    def with_pause(self, pending: Pending) -> "AgentState[Output]":
         """Paused at a limit instead of stopped, waiting for more budget."""
         asked = tuple(p for p in self._execution().pending if p.kind is not pending.kind)
         return self._with_execution(status=AgentStatus.PAUSED, pending=(*asked, pending))
 
-    def with_run_left(self) -> "AgentState":
-        """The run is over: the next one starts its wall clock anew, and what is not paused waits
-        for nothing."""
-        state = self._with_execution(entered_monotonic=None, signals=(), continue_requests=())
+    def with_run_left(self) -> "AgentState[Output]":
+        """The run is over: the next one restarts its clock; what is not paused waits no more."""
+        state = self._with_execution(
+            entered_monotonic=None, context=NO_CONTEXT, signals=(), continue_requests=()
+        )
         if self.status is AgentStatus.PAUSED:
             return state
         for asked in self.pending:
             if asked.call_id is not None:
-                unanswered = "Error: no answer was given, because the run ended."
-                late = LateResult.of(asked.call_id, unanswered, ToolOutcome.NOT_RUN)
-                state = state._with_late(late)
-        return state.with_answers_dropped("Not run, because the run ended")._with_execution(
-            pending=()
-        )
+                text = "Error: no answer was given, because the run ended."
+                state = state._with_late(LateResult.of(asked.call_id, text, ToolOutcome.NOT_RUN))
+        state = state.with_answers_dropped("Not run, because the run ended")
+        return state._with_execution(pending=())
 
-    def with_answers_dropped(self, why: str) -> "AgentState":
+    def with_answers_dropped(self, why: str) -> "AgentState[Output]":
         """Calls that were answered do not run again after all; their results say why."""
         state = self
         for answered in self._execution().answered:
-            text = f"Error: {why}."
-            late = LateResult.of(answered.call.id, text, ToolOutcome.NOT_RUN)
+            late = LateResult.of(answered.call.id, f"Error: {why}.", ToolOutcome.NOT_RUN)
             state = state._with_late(late)
         return state._with_execution(answered=())
 
-    def with_answers_used(self, executions: Iterable[ToolExecution]) -> "AgentState":
+    def with_answers_used(self, executions: Iterable[ToolExecution]) -> "AgentState[Output]":
         """The calls that were answered ran again; their results take the placeholders' places."""
         state = self._with_execution(answered=())
         for ran in executions:
             state = state._with_late(LateResult.from_execution(ran))
         return state
 
-    def _with_late(self, late: LateResult) -> "AgentState":
+    def _with_late(self, late: LateResult) -> "AgentState[Output]":
         return replace(
             self,
             messages=History[Message].of(late.in_messages(self.messages)),
             execution=late.in_execution(self._execution()),
         )
 
-    def _with_execution(self, **changes: Any) -> "AgentState":
+    def _with_execution(self, **changes: Any) -> "AgentState[Output]":
         return replace(self, execution=replace(self._execution(), **changes))
 
     def _execution(self) -> ExecutionState:
@@ -433,17 +442,7 @@ class AgentState(Struct, frozen=True, kw_only=True):
         return self.execution
 
     def _in_flight(self) -> InFlight:
-        in_flight = self._execution().in_flight
-        if in_flight is None:
+        execution = self.execution
+        if execution is None or execution.in_flight is None:
             raise ConfigurationError(NO_STEP_IN_FLIGHT)
-        return in_flight
-
-
-def _checked(messages: Iterable[Message]) -> Iterator[Message]:
-    for message in messages:
-        if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(
-                f"{message!r:.60} is not a Message; write Message.user(text), or use "
-                "state.with_user_message(text)"
-            )
-        yield message
+        return execution.in_flight

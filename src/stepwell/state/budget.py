@@ -42,10 +42,10 @@ class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ) -> "Budget":
         """What is left after spending that much; never below zero."""
         return Budget(
-            steps=_left(self.steps, steps),
-            tokens=_left(self.tokens, usage.total_tokens),
-            seconds=_left(self.seconds, seconds),
-            cost=_left(self.cost, cost),
+            steps=_subtract(self.steps, steps),
+            tokens=_subtract(self.tokens, usage.total_tokens),
+            seconds=_subtract(self.seconds, seconds),
+            cost=_subtract(self.cost, cost),
         )
 
     def capped_by(self, other: "Budget") -> "Budget":
@@ -74,7 +74,7 @@ UNLIMITED = Budget()
 """The budget that limits nothing."""
 
 
-def _left(budget: Number | None, spent: Number) -> Number | None:
+def _subtract(budget: Number | None, spent: Number) -> Number | None:
     return None if budget is None else max(budget - spent, spent - spent)
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from stepwell.errors import ErrorType, HookError, ModelError, classified, text_of
+from stepwell.errors import ErrorType, HookError, ModelError, error_type_of, text_of
 from stepwell.messages import Kept
 
 
@@ -34,7 +34,7 @@ class ErrorInfo(Kept, frozen=True, kw_only=True):
     ) -> "ErrorInfo":
         """The data of an exception; ``default`` is its kind unless its class tells a better one."""
         return cls(
-            type=classified(error, default),
+            type=error_type_of(error, default),
             exception=type(error).__name__,
             message=text_of(error),
             tool_name=tool_name,

@@ -9,10 +9,16 @@ from msgspec.structs import replace
 from stepwell.continuation import AgentStatus, ContinuationOutcome, ContinueRequest, StopSignal
 from stepwell.errors import StepwellError
 from stepwell.messages import History, Usage
+from stepwell.run_context import NO_CONTEXT, RunContext
 from stepwell.scope import RunScope
 from stepwell.state.budget import NOTHING, Budget
 from stepwell.state.pending import Answered, Approval, Pending, PendingKind, Question, json_data
 from stepwell.state.step import AgentStep, StepExecution
+
+NO_STEP_IN_FLIGHT = (
+    "no step is in flight; a driver is called by the loop between with_step_started() and "
+    "with_step_recorded()"
+)
 
 
 class InFlight(Struct, frozen=True, kw_only=True):
@@ -31,8 +37,9 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     """One execution: its steps, running totals, last decision and what it waits for.
 
     Transient are ``in_flight``, ``entered_monotonic`` (when the current run began, for the wall
-    limit; never restored), ``signals`` and ``continue_requests`` (votes of this iteration), and
-    ``typed_output`` (the newest step's output as a value of its type).
+    limit; never restored), ``context`` (whose run it is), ``signals`` and ``continue_requests``
+    (votes of this iteration), and ``typed_output`` (the newest step's output as a value of its
+    type).
     """
 
     id: str
@@ -50,6 +57,7 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     """Calls that run again in the next step, with the answers to what they asked."""
     wrapping_up: bool = False
     entered_monotonic: float | None = None
+    context: RunContext[Any] = NO_CONTEXT
     in_flight: InFlight | None = None
     signals: tuple[StopSignal, ...] = ()
     continue_requests: tuple[ContinueRequest, ...] = ()
@@ -57,7 +65,7 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     """Whether an output type was asked for; the answer's text is then not the output."""
     typed_output: Any = None
 
-    def decided(self, outcome: ContinuationOutcome) -> "ExecutionState":
+    def with_decision(self, outcome: ContinuationOutcome) -> "ExecutionState":
         """With its last decision; what was in flight and the votes are done with."""
         return replace(
             self,
@@ -68,17 +76,27 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
             continue_requests=(),
         )
 
-    def recorded(self, record: StepExecution) -> "ExecutionState":
+    def with_step(self, record: StepExecution) -> "ExecutionState":
         """With one more step and its decision."""
         step, failed = record.step, record.step.has_errors
         return replace(
-            self.decided(record.outcome),
+            self,
+            status=record.outcome.status,
+            outcome=record.outcome,
+            in_flight=None,
+            signals=(),
+            continue_requests=(),
             steps=self.steps.append(record),
             usage=self.usage + step.usage,
             cost=self.cost + step.cost,
             consecutive_failures=self.consecutive_failures + 1 if failed else 0,
             total_failures=self.total_failures + failed,
         )
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a run has begun and not ended, as between two calls of ``next_step``."""
+        return self.entered_monotonic is not None and self.status is AgentStatus.IN_PROGRESS
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -158,9 +176,9 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     @property
     def newest_step(self) -> AgentStep | None:
         """The step the driver just returned, or the last recorded one."""
-        unrecorded = self.unrecorded_step
-        if unrecorded is not None:
-            return unrecorded
+        in_flight = self.in_flight
+        if in_flight is not None and in_flight.step is not None:
+            return in_flight.step
         recorded = self.steps.last
         return None if recorded is None else recorded.step
 
@@ -169,13 +187,17 @@ class ExecutionState(Struct, frozen=True, kw_only=True):
     @property
     def step_count(self) -> int:
         """Steps, with the unrecorded one."""
-        return len(self.steps) + (self.unrecorded_step is not None)
+        in_flight = self.in_flight
+        has_unrecorded = in_flight is not None and in_flight.step is not None
+        return self.steps.length + has_unrecorded
 
     @property
     def usage_so_far(self) -> Usage:
         """Tokens, with those of the unrecorded step."""
-        step = self.unrecorded_step
-        return self.usage if step is None else self.usage + step.usage
+        in_flight = self.in_flight
+        if in_flight is None or in_flight.step is None:
+            return self.usage
+        return self.usage + in_flight.step.usage
 
     @property
     def cost_so_far(self) -> float:

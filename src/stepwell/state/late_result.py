@@ -53,7 +53,7 @@ class LateResult(Struct, frozen=True):
                 tool_executions=tuple(self._in_place(e) for e in recorded.step.tool_executions),
                 messages=tuple(self.in_messages(recorded.step.messages)),
             )
-            steps = execution.steps.replaced(index, replace(recorded, step=found))
+            steps = execution.steps.replace_at(index, replace(recorded, step=found))
             execution = replace(execution, steps=steps)
         return execution
 

@@ -20,7 +20,7 @@ class PendingKind(StrEnum):
     BUDGET = "budget"
 
 
-class Pending(Kept, frozen=True, kw_only=True):
+class Pending(Kept, frozen=True, kw_only=True, gc=True):
     """One thing a paused run waits for; ``call_id`` names the tool call that asked, if one did.
 
     The answer becomes the result of that call, or, with ``resumes``, the call runs again and is
@@ -98,7 +98,7 @@ def _key(key: Any) -> str:
     return str.__str__(key) if isinstance(key, str) else f"$key {key}"
 
 
-def _named(answer: Any) -> str:
+def _quote(answer: Any) -> str:
     """An answer in an error; an object may hold secret arguments, so it is not quoted."""
     is_word = answer is None or isinstance(answer, str | int | float)
     return f"{answer!r:.80}" if is_word else f"a {type(answer).__name__} (not shown)"
@@ -114,12 +114,12 @@ def json_data(answer: Any) -> Any:
         json.encode(answer)
     except (TypeError, ValueError, RecursionError) as error:
         raise StepwellError(
-            f"an answer must be text or JSON data; {_named(answer)} is not ({error})"
+            f"an answer must be text or JSON data; {_quote(answer)} is not ({error})"
         ) from None
     return answer
 
 
-class Answered(Kept, frozen=True, kw_only=True):
+class Answered(Kept, frozen=True, kw_only=True, gc=True):
     """An answer to a call that is to run again with it, in the next step."""
 
     call: ToolCall
@@ -164,7 +164,7 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def denied(cls, message: str = "") -> "Approval":
-        """Don't run the call; the model is told why."""
+        """Don't run the call; the model sees why."""
         return cls(approved=False, message=message)
 
     @classmethod
@@ -178,7 +178,7 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return convert(json_data(given), Approval)
         except ValidationError as error:
             raise StepwellError(
-                f"{_named(answer)} does not say whether the call may run ({error}); answer True, "
+                f"{_quote(answer)} does not say whether the call may run ({error}); answer True, "
                 'False, Approval.denied("why"), Approval.edited({...}), or the same as JSON: '
                 '{"approved": false, "message": "why"}'
             ) from None

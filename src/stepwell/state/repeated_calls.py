@@ -48,6 +48,8 @@ def repeats_in_newest_step(state: AgentState, most: int) -> tuple[int, ToolExecu
     step = state.current_step
     if step is None or step.response is None or not step.tool_executions:
         return 0, None
+    if not _may_repeat(step.tool_executions, state, state.step_count - 1):
+        return 0, None
     start = _start_of(step, state.messages, len(state.messages))
     if start is None:
         return 0, None
@@ -85,12 +87,23 @@ def _repeats(
 ) -> int:
     if not _is_counted(execution):
         return 0
+    if not beside and not _may_repeat((execution,), state, steps):
+        return 1
     count = 1
     for other in chain(beside, _earlier_calls(state, steps, end)):
         if count >= most or not _is_counted(other) or not _are_same(execution, other):
             break
         count += 1
     return count
+
+
+def _may_repeat(executions: Sequence[ToolExecution], state: AgentState, steps: int) -> bool:
+    """A quick look: whether there is more than one call to compare, or the last call of the step
+    before is the same as this one."""
+    if len(executions) != 1 or steps < 1:
+        return len(executions) > 1
+    before = state.steps[steps - 1].step.tool_executions
+    return bool(before) and before[-1].call.arguments == executions[0].call.arguments
 
 
 def _earlier_calls(state: AgentState, steps: int, end: int) -> Iterator[ToolExecution]:

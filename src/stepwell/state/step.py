@@ -39,7 +39,7 @@ class ToolOutcome(StrEnum):
     """It began, and then the process died: nobody knows whether it took effect."""
 
 
-class ToolExecution(Struct, frozen=True, kw_only=True):
+class ToolExecution(Struct, frozen=True, kw_only=True, gc=False):
     """One tool call and what came of it. ``value`` is JSON data, ``text`` is what the model sees.
 
     ``failed`` is an expected failure that the tool returned as a value; it is not an error.
@@ -64,7 +64,8 @@ class ToolExecution(Struct, frozen=True, kw_only=True):
     @property
     def is_error(self) -> bool:
         """Whether the model is shown this result as an error."""
-        return self.outcome not in (ToolOutcome.COMPLETED, ToolOutcome.PENDING)
+        outcome = self.outcome
+        return outcome is not ToolOutcome.COMPLETED and outcome is not ToolOutcome.PENDING
 
     @property
     def was_blocked(self) -> bool:
@@ -80,7 +81,7 @@ class StepType(StrEnum):
     ERROR = "error"
 
 
-class AgentStep(Struct, frozen=True, kw_only=True):
+class AgentStep(Struct, frozen=True, kw_only=True, gc=False):
     """One turn of the model with the tool executions it led to.
 
     ``messages`` are what the step added to the conversation: the response, then the results.
@@ -110,8 +111,8 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @property
     def response(self) -> Message | None:
         """The model's message, if there was one."""
-        first = self.messages[0] if self.messages else None
-        return first if first is not None and first.role is Role.ASSISTANT else None
+        messages = self.messages
+        return messages[0] if messages and messages[0].role is Role.ASSISTANT else None
 
     @property
     def is_incomplete(self) -> bool:
@@ -132,9 +133,9 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls the model asked for; in a step without a model turn, those that ran again."""
-        response = self.response
-        if response is not None:
-            return response.tool_calls
+        messages = self.messages
+        if messages and messages[0].role is Role.ASSISTANT:
+            return messages[0].tool_calls
         return tuple([execution.call for execution in self.tool_executions])
 
     @property
@@ -145,8 +146,10 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> tuple[ErrorInfo, ...]:
         """Errors of the step itself and of its tools."""
+        if not self.has_errors:
+            return ()
         of_tools = [e.error for e in self.tool_executions if e.error is not None]
-        return (*self.failures, *of_tools) if of_tools else self.failures
+        return (*self.failures, *of_tools)
 
     @property
     def most_urgent_error(self) -> ErrorInfo | None:
@@ -168,12 +171,20 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     @property
     def was_cut(self) -> bool:
         """Whether the model's answer was cut off, by a limit on its length or by a filter."""
-        return self.finish_reason is not None and self.finish_reason.cuts and not self.tool_calls
+        reason = self.finish_reason
+        if reason is not FinishReason.LENGTH and reason is not FinishReason.CONTENT_FILTER:
+            return False
+        return not self.tool_calls
 
     @property
     def has_errors(self) -> bool:
         """Whether anything in this step counts as an error."""
-        return bool(self.errors)
+        if self.failures:
+            return True
+        for execution in self.tool_executions:  # noqa: SIM110 - asked several times per step
+            if execution.error is not None:
+                return True
+        return False
 
     @property
     def step_type(self) -> StepType:
@@ -183,7 +194,7 @@ class AgentStep(Struct, frozen=True, kw_only=True):
         return StepType.TOOL_EXECUTION if self.has_tool_calls else StepType.FINAL_RESPONSE
 
 
-class StepExecution(Struct, frozen=True, kw_only=True):
+class StepExecution(Struct, frozen=True, kw_only=True, gc=False):
     """A recorded step: its number, its time, and the decision that followed it."""
 
     number: int

@@ -7,13 +7,14 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 from sqlalchemy import Boolean, Column, Table, Text
 
 from stepwell.errors import SerializationError
-from stepwell.journal.json_text import json_text, whole_characters
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.tables import fields_of
 from stepwell.stores.types import SQLITE, ExactDocument, Id, JsonDocument, UtcTime
+from stepwell.text import json_bytes, replace_half_characters
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Convert = Callable[[Any], Any]
@@ -31,7 +32,7 @@ def clean_text(text: str) -> str:
     """
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
-    return text if text.isascii() else whole_characters(text)
+    return replace_half_characters(text)
 
 
 def json_of(value: Any) -> str:
@@ -41,7 +42,7 @@ def json_of(value: Any) -> str:
     '{"path":"a\\\\ufffdb"}'
     """
     try:
-        text = json_text(value).decode()
+        text = json_bytes(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise SerializationError(f"the database keeps JSON only: {error}") from None
     return _ESCAPED_NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
@@ -82,20 +83,45 @@ class RecordCodec(Generic[Record]):
         columns = [table.c[name] for name in self.names]
         if [column.name for column in fields_of(table)] != list(self.names):
             raise TypeError(f"{table.name} and {kind.__name__} have different fields")
-        self._writers = [(column.name, _writer(column, dialect)) for column in columns]
+        writers = [_writer(column, dialect) for column in columns]
+        self._texts = [place for place, write in enumerate(writers) if write is _text]
+        self._writers = [
+            (place, write) for place, write in enumerate(writers) if write not in (None, _text)
+        ]
+        self._writer_of = dict(zip(self.names, writers, strict=True))
         self._readers = [
             (place, convert)
             for place, column in enumerate(columns)
             if (convert := _reader(column, dialect)) is not None
         ]
 
-    def values(self, record: Record, names: Collection[str] | None = None) -> dict[str, Any]:
-        """By column, as the driver takes them; of these columns only, if they are named."""
-        return {
-            name: None if (value := getattr(record, name)) is None else write(value)
-            for name, write in self._writers
-            if names is None or name in names
-        }
+    def row(self, record: Record) -> list[Any]:
+        """The values as the driver takes them, in the order of ``names``."""
+        row = list(astuple(record))
+        for place in self._texts:
+            value = row[place]
+            # Almost always a text that can be kept as it is, or none.
+            if value is not None and (
+                type(value) is not str or not value.isascii() or "\x00" in value
+            ):
+                row[place] = _text(value)
+        for place, write in self._writers:
+            value = row[place]
+            if value is not None:
+                row[place] = write(value)
+        return row
+
+    def values(self, record: Record) -> dict[str, Any]:
+        """The same by column."""
+        return dict(zip(self.names, self.row(record), strict=True))
+
+    def values_of(self, record: Record, names: Collection[str]) -> dict[str, Any]:
+        """The same for these columns only."""
+        values: dict[str, Any] = {}
+        for name in names:
+            value, write = getattr(record, name), self._writer_of[name]
+            values[name] = value if value is None or write is None else write(value)
+        return values
 
     def record(self, row: Sequence[Any]) -> Record:
         """The record that a row of all columns holds, in the order of ``names``."""
@@ -138,14 +164,14 @@ def time_reader(dialect: str) -> Callable[[Any], datetime]:
     return datetime.fromisoformat if dialect == SQLITE else _utc
 
 
-def _writer(column: Column[Any], dialect: str) -> Convert:
+def _writer(column: Column[Any], dialect: str) -> Convert | None:
     if isinstance(column.type, UtcTime):
-        return iso_time if dialect == SQLITE else _as_is
+        return iso_time if dialect == SQLITE else None
     if isinstance(column.type, JsonDocument):
         return json_of
     if isinstance(column.type, Id):
-        return clean_text if dialect == SQLITE else _uuid
-    return _text if isinstance(column.type, Text | ExactDocument) else _as_is
+        return _text if dialect == SQLITE else _uuid
+    return _text if isinstance(column.type, Text | ExactDocument) else None
 
 
 def _reader(column: Column[Any], dialect: str) -> Convert | None:
@@ -154,10 +180,6 @@ def _reader(column: Column[Any], dialect: str) -> Convert | None:
     if isinstance(column.type, JsonDocument):
         return msgspec.json.decode
     return _truth if isinstance(column.type, Boolean) else None
-
-
-def _as_is(value: Any) -> Any:
-    return value
 
 
 def _text(value: Any) -> Any:

@@ -4,7 +4,8 @@ SQLAlchemy writes each statement once for a database; from then on only values t
 SQLAlchemy's own layers, which cost more than SQLite does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -58,6 +59,10 @@ class Statements:
             known = self._prepared[statement] = self.compile(statement)
         return known
 
+    def prepare_if(self, keep: bool, statement: ClauseElement) -> Prepared:
+        """The same, kept or not."""
+        return self.prepare(statement) if keep else self.compile(statement)
+
     def compile(self, statement: ClauseElement) -> Prepared:
         """The same without keeping it, for statements that are put together for one use."""
         compiled: Any = statement.compile(dialect=self._dialect)
@@ -83,22 +88,23 @@ class Statements:
         return tuple(name for name, bind in compiled.binds.items() if isinstance(bind.type, Id))
 
     def bundle_insert(
-        self, adding: Insert, rows: Sequence[Mapping[str, Any]], *, unless_there: bool = True
+        self, adding: Insert, rows: Sequence[Row], *, unless_there: bool = True
     ) -> tuple[Prepared, Any]:
         """One statement that adds those of the rows whose id is not there and gives their ids, and
         its values: in order, or by name. Otherwise it adds all, gives nothing, and clashes if one
-        is there."""
+        is there. The rows have their values in the order of the table's columns."""
         known = self._bundles.get((adding, len(rows), unless_there))
         if known is None:
             made = _bundle(adding, len(rows), self.dialect, unless_there)
             known = self._bundles[adding, len(rows), unless_there] = self.compile(made)
-        if known.by_place:  # rows have their columns in the order of the table
-            return known, [value for row in rows for value in row.values()]
-        return known, {
-            f"{name}_{place}": value
-            for place, row in enumerate(rows)
-            for name, value in row.items()
-        }
+        values = list(chain.from_iterable(rows))
+        if known.by_place:
+            return known, values
+        return known, dict(zip(_bundle_names(adding, len(rows)), values, strict=True))
+
+
+def _bundle_names(adding: Insert, count: int) -> list[str]:
+    return [f"{name}_{place}" for place in range(count) for name in adding.table.c.keys()]  # noqa: SIM118 - columns, not a dict
 
 
 def _bundle(adding: Insert, count: int, dialect: str, unless_there: bool) -> ClauseElement:
@@ -122,8 +128,8 @@ class DatabaseConnection(Protocol):
     """A connection in a transaction."""
 
     careful: bool
-    """Whether rows that are added may be there already. PostgreSQL logs an error where that was not
-    expected."""
+    """Whether rows that are added may be there already. An answer for each costs time, and
+    PostgreSQL logs an error where that was not expected."""
 
     @property
     def dialect(self) -> str:
@@ -139,8 +145,11 @@ class DatabaseConnection(Protocol):
         """Run a statement that is quick, by its index, and fetch what it gives."""
         ...
 
-    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
-        """The same for one that may take its time, or was put together for this one use."""
+    async def scan(
+        self, statement: ClauseElement, values: Mapping[str, Any], /, *, keep: bool = False
+    ) -> list[Row]:
+        """The same for one that may take its time. It is put together for this one use, unless
+        ``keep`` says that it is a constant."""
         ...
 
     async def search(
@@ -150,11 +159,16 @@ class DatabaseConnection(Protocol):
         ``SearchElsewhere`` at once if this is no connection for searches."""
         ...
 
-    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
-        """Add those of these few rows whose id is not there; gives the ids of those added."""
+    async def bundle(self, adding: Insert, rows: Sequence[Row], /) -> Collection[str]:
+        """Add those of these few rows whose id is not there; gives the ids of those added. Their
+        first column is the id.
+
+        Unless it is careful, all are added without an answer: almost always none is there. If that
+        clashes, the transaction is done again, carefully.
+        """
         ...
 
-    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+    async def add_all(self, adding: Insert, rows: Sequence[Row], /) -> None:
         """Add these few rows, none of which is there."""
         ...
 

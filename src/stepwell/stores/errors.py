@@ -18,12 +18,12 @@ class SchemaVersionError(ConfigurationError):
         """The newest version that this Stepwell knows."""
         self.is_newer = is_newer
         """Whether a newer Stepwell has made them; otherwise they can be migrated."""
-        mend = "Update Stepwell" if is_newer else "Open it with migrate=True once"
-        super().__init__(f"{self.fault}. {mend}; nothing was changed")
+        fix = "Update Stepwell" if is_newer else "Open it with migrate=True once"
+        super().__init__(f"{self.fault}. {fix}; nothing was changed")
 
     @property
     def fault(self) -> str:
-        """What is wrong, without how to mend it."""
+        """What is wrong, without the fix."""
         if self.is_newer:
             return (
                 f"the database is of version {self.found!r}, which this Stepwell does not know: a "

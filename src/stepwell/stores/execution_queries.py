@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, union_all
+from sqlalchemy import func, select
 
 from stepwell.sessions.ports import ExecutionFilter
 from stepwell.stores.rows import before, literally, parameter, records_of
@@ -30,31 +30,16 @@ def executions_query(
     is_over = which.status is None or which.status.is_terminal
     # Few are unfinished, and they may be the oldest: they have indexes of their own.
     listed = literally(f"agent_executions.{LISTED if is_over else UNFINISHED}")
-    in_tenant = (executions.c.tenant_id == parameter("tenant"), listed, *conditions)
-    if which.user_id is None:
-        unfinished = () if is_over else (executions.c.user_id.is_not(None),)
-        return _newest(records_of(executions).where(*in_tenant, *unfinished)), values
-    values["only_user_id"] = which.user_id
-    ids = select(executions.c.id)
-    own = ids.where(
-        *in_tenant,
-        executions.c.user_id == parameter("only_user_id"),
-        executions.c.session_id.is_(None),
+    if which.user_id is not None:
+        conditions.append(executions.c.owner_id == parameter("only_owner"))
+        values["only_owner"] = which.user_id
+    if not is_over:
+        conditions.append(executions.c.user_id.is_not(None))
+    query = records_of(executions).where(
+        executions.c.tenant_id == parameter("tenant"), listed, *conditions
     )
-    theirs = (
-        sessions.c.tenant_id == parameter("tenant"),
-        sessions.c.user_id == parameter("only_user_id"),
-    )
-    in_own_sessions = ids.join(sessions, sessions.c.id == executions.c.session_id).where(
-        *theirs, *conditions, *(() if is_over else (listed,))
-    )
-    either = union_all(*(select(_newest(arm).subquery().c.id) for arm in (own, in_own_sessions)))
-    return _newest(records_of(executions).where(executions.c.id.in_(either))), values
-
-
-def _newest(query: Any) -> Any:
     newest_first = query.order_by(executions.c.created_at.desc(), executions.c.id.desc())
-    return newest_first.limit(parameter("most"))
+    return newest_first.limit(parameter("most")), values
 
 
 def statuses_query(session_ids: Sequence[str]) -> tuple[Any, dict[str, Any]]:

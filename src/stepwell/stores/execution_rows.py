@@ -41,11 +41,21 @@ _IN_ORDER = (_C.created_at, _C.id)
 
 _EXECUTION = records_of(t.executions).where(by_id(t.executions))
 _LOCKED = _EXECUTION.with_for_update(key_share=True)
-_ADD = insert_into(t.executions)
+_OWNER = select(t.sessions.c.user_id).where(
+    t.sessions.c.id == column_parameter(t.executions, "session_id")
+)
+_ADD = insert_into(t.executions).values(
+    {
+        **{it.name: column_parameter(t.executions, it.name) for it in t.fields_of(t.executions)},
+        "owner_id": func.coalesce(
+            _OWNER.scalar_subquery(), column_parameter(t.executions, "user_id")
+        ),
+    }
+)
 
 _OWN = and_(by_id(t.executions), _C.attempt == parameter("own_attempt"))
 # To set the session would make SQLite look at every row of it that refers to the execution.
-_NEVER_CHANGE = ("created_at", "session_id", "parent_execution_id")
+_NEVER_CHANGE = ("created_at", "session_id", "parent_execution_id", "owner_id")
 _GIVEN_REQUEST = column_parameter(t.executions, "cancel_requested")
 _SAVE = (
     update_all(t.executions, (*_NEVER_CHANGE, "attempt", "cancel_requested"))
@@ -70,7 +80,7 @@ _CLAIM = (
         started_at=func.coalesce(_C.started_at, column_parameter(t.executions, "started_at")),
         updated_at=column_parameter(t.executions, "updated_at"),
     )
-    .returning(*t.executions.c)
+    .returning(*t.fields_of(t.executions))
 )
 _USER_MESSAGES = (
     select(func.count())
@@ -84,7 +94,7 @@ _HELD = select(_C.id, _C.attempt, _C.cancel_requested).where(
 # So that no partial index fits: a server without statistics would go through all that run for the
 # one that has this id.
 _IS_RUN_HERE = and_(_OWN, func.coalesce(_C.status, literally("''")) == literally("'running'"))
-_WITH_COUNT = (*t.executions.c, _USER_MESSAGES.scalar_subquery())
+_WITH_COUNT = (*t.fields_of(t.executions), _USER_MESSAGES.scalar_subquery())
 _FENCE = select(*_WITH_COUNT).where(_IS_RUN_HERE).with_for_update(key_share=True, of=t.executions)
 _MOVED_BY_STEPS = (
     "updated_at",
@@ -206,7 +216,7 @@ class ExecutionRowsMixin(SessionRowsMixin):
 
     async def save_progress(self, execution: Execution, /) -> Fenced:
         """Save what a step changes. Raises ``LostLeaseError`` unless this attempt runs it."""
-        values = self._codecs.execution.values(execution, _MOVED_BY_STEPS)
+        values = self._codecs.execution.values_of(execution, _MOVED_BY_STEPS)
         return await self._run_fenced(_SAVE_PROGRESS, execution, values)
 
     async def _run_fenced(
@@ -273,13 +283,13 @@ class ExecutionRowsMixin(SessionRowsMixin):
         if not session_ids:
             return {}
         query, values = statuses_query(session_ids)
-        told: dict[str, ExecutionStatus] = {}
+        statuses: dict[str, ExecutionStatus] = {}
         for id, status in await self._scan(query, **values):
             if status in _STATUSES:
-                told[id] = ExecutionStatus(status)
+                statuses[id] = ExecutionStatus(status)
             elif status is not None:
                 logger.error("an execution of session %r has the damaged status %r", id, status)
-        return told
+        return statuses
 
     async def count_unfinished(self, tenant_id: str, user_id: str, /) -> int:
         """How many executions of a user wait, run or are paused; subagents' left out."""

@@ -11,6 +11,10 @@ from stepwell.stores.increment_words import INCREMENT, STATE
 
 _DICTIONARY = (STATE + INCREMENT).encode()
 _LEVEL = 3
+_SMALL = 8_000
+"""Characters of an increment that needs no more than a window of 8 KB: a third of the memory of the
+usual one is made ready for it."""
+_SMALL_WINDOW, _SMALL_MEMORY = 13, 7
 
 
 def compress_increment(text: str) -> bytes:
@@ -19,7 +23,12 @@ def compress_increment(text: str) -> bytes:
     >>> expand_increment(compress_increment("{}"))
     '{}'
     """
-    deflate = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
+    if len(text) < _SMALL:
+        deflate = zlib.compressobj(
+            _LEVEL, wbits=_SMALL_WINDOW, memLevel=_SMALL_MEMORY, zdict=_DICTIONARY
+        )
+    else:
+        deflate = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
     return deflate.compress(text.encode()) + deflate.flush()
 
 

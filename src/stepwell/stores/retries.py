@@ -33,28 +33,42 @@ class Clash(Exception):
     """Raised when a row with the same key exists."""
 
 
+class Retries:
+    """The retries of one piece of database work."""
+
+    def __init__(self, clock: Clock, name: str = "read") -> None:
+        self._clock = clock
+        self._name = name
+        self._until = clock.monotonic() + PATIENCE
+        self._failures = self._clashes = 0
+
+    async def wait(self, fault: PassingFault | Clash) -> None:
+        """Wait before the next try, longer each time. Raise ``StoreUnavailableError`` after
+        ``PATIENCE`` seconds, ``ConflictError`` when a clash stays."""
+        if isinstance(fault, PassingFault):
+            self._failures += 1
+            if self._clock.monotonic() >= self._until:
+                raise StoreUnavailableError(
+                    f"the database did not do {self._name!r} for {PATIENCE:g} s, last: {fault}. It "
+                    "is tried again with the next request",
+                    reason=fault.reason,
+                ) from fault
+        else:
+            self._clashes += 1
+            if self._clashes >= _CLASHES:
+                # The database's own words show keys and values of rows.
+                logger.warning("%r clashed %d times, last: %s", self._name, self._clashes, fault)
+                raise ConflictError(_THERE, code="already_there") from fault
+        await self._clock.sleep(_PAUSES.delay(max(self._failures, self._clashes)))
+
+
 async def retry_passing_faults(
     act: Callable[[], Awaitable[Result]], clock: Clock, name: str = "read"
 ) -> Result:
-    """Await ``act`` until it succeeds, with backoff. Raise ``StoreUnavailableError`` after
-    ``PATIENCE`` seconds."""
-    until = clock.monotonic() + PATIENCE
-    failures = clashes = 0
+    """Await ``act`` until it succeeds; see ``Retries``."""
+    retries = Retries(clock, name)
     while True:
         try:
             return await act()
-        except PassingFault as fault:
-            failures += 1
-            if clock.monotonic() >= until:
-                raise StoreUnavailableError(
-                    f"the database did not do {name!r} for {PATIENCE:g} s, last: {fault}. It is "
-                    "tried again with the next request",
-                    reason=fault.reason,
-                ) from fault
-        except Clash as clash:
-            clashes += 1
-            if clashes >= _CLASHES:
-                # The database's own words show keys and values of rows.
-                logger.warning("%r clashed %d times, last: %s", name, clashes, clash)
-                raise ConflictError(_THERE, code="already_there") from clash
-        await clock.sleep(_PAUSES.delay(max(failures, clashes)))
+        except (PassingFault, Clash) as fault:
+            await retries.wait(fault)

@@ -87,6 +87,9 @@ class Rows:
     async def _scan(self, statement: ClauseElement, **values: Any) -> list[Row]:
         return await self._lane.scan(statement, self._bind(values))
 
+    async def _scan_constant(self, statement: ClauseElement, **values: Any) -> list[Row]:
+        return await self._lane.scan(statement, self._bind(values), keep=True)
+
     async def _search(self, statement: ClauseElement, **values: Any) -> list[Row]:
         return await self._lane.search(statement, self._bind(values), SEARCH_SECONDS)
 

@@ -11,7 +11,7 @@ from stepwell.stores.types import SQLITE
 
 VERSION_TABLE = "agent_schema_version"
 """Ours, so that an application's own migrations in the same database are left alone."""
-NEWEST = "0006"
+NEWEST = "0008"
 """The newest migration; kept here so that a database that has it is opened without Alembic."""
 
 

@@ -6,6 +6,7 @@ written back when somebody looks, or before the commit.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import select, update
@@ -57,10 +58,14 @@ class CountedRows(Rows):
             rows = await self._run(_READ, **{KEY: session_id})
             if not rows:
                 raise NotThereError("session", session_id)
-            seq, time = rows[0]
-            time = None if time is None else self._codecs.time(time)
-            known = self._counters[session_id] = Counters(seq, time)
+            known = self._start_counting(session_id, *rows[0])
         return known
+
+    def _start_counting(self, session_id: str, last_seq: int, last_time: Any) -> Counters:
+        """Count on from there; the time is as the driver gave it."""
+        time = None if last_time is None else self._codecs.time(last_time)
+        counters = self._counters[session_id] = Counters(last_seq, time)
+        return counters
 
     async def write_counters(self) -> None:
         """Before the commit, and before somebody looks: what was counted in memory."""

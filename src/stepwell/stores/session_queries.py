@@ -25,7 +25,7 @@ def sessions_query(
     words or a word that is too long."""
     values: dict[str, Any] = {"tenant": which.tenant_id, "most": limit}
     query = records_of(sessions).where(sessions.c.tenant_id == parameter("tenant"))
-    for name in ("user_id", "status", "agent_type"):
+    for name in ("user_id", "status", "agent_type", "related_type", "related_id"):
         if (value := getattr(which, name)) is not None:
             query = query.where(sessions.c[name] == parameter(f"only_{name}"))
             values[f"only_{name}"] = value

@@ -7,10 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
-from stepwell.sessions.ports import NewEntry, SessionFilter, session_topic
-from stepwell.sessions.records import EventType, Session, SessionMessage, StoredEntry
+from stepwell.sessions.occurrence import Occurrence
+from stepwell.sessions.ports import SessionFilter, session_topic
+from stepwell.sessions.records import EventType, JournalHead, Session, SessionMessage, StoredEntry
 from stepwell.stores import tables as t
 from stepwell.stores.connection import Row
+from stepwell.stores.entry_payload import with_whole_payload, without_repetition
 from stepwell.stores.errors import DamagedDataError
 from stepwell.stores.rows import (
     KEY,
@@ -36,6 +38,11 @@ _SESSION = records_of(t.sessions).where(by_id(t.sessions))
 # Weaker than FOR UPDATE, as every writer but a deleting one: rows that point to the session can be
 # added meanwhile, so two that do both can't block each other.
 _LOCKED = _SESSION.with_for_update(key_share=True)
+_HEAD = (
+    select(t.sessions.c.tenant_id, t.sessions.c.last_seq, t.sessions.c.last_message_at)
+    .where(by_id(t.sessions))
+    .with_for_update(key_share=True)
+)
 _ADD = insert_into(t.sessions)
 _SAVE = update_all(t.sessions, ("created_at", "last_seq", "last_message_at")).where(
     by_id(t.sessions)
@@ -94,6 +101,16 @@ class SessionRowsMixin(CountedRows):
             self._count_from(found)
         return found
 
+    async def lock_journal(self, session_id: str, /) -> JournalHead | None:
+        """Lock the session and read only what ``append`` needs of it."""
+        await self.write_counters()
+        rows = await self._lane.rows(_HEAD, {KEY: session_id})
+        if not rows:
+            return None
+        tenant_id, last_seq, last_time = rows[0]
+        self._start_counting(session_id, last_seq, last_time)
+        return JournalHead(id=session_id, tenant_id=tenant_id, last_seq=last_seq)
+
     async def save_session(self, session: Session, /) -> None:
         """Its fields as they are now, but for the two counters."""
         counters = self._counters.get(session.id)
@@ -119,7 +136,7 @@ class SessionRowsMixin(CountedRows):
         return await self._list(self._codecs.session, fetch, query, **values)
 
     async def add_messages(
-        self, session: Session, messages: Sequence[SessionMessage]
+        self, session: Session | JournalHead, messages: Sequence[SessionMessage]
     ) -> Sequence[SessionMessage]:
         """New messages of a locked session, each with a time later than that of the one before."""
         if not messages:
@@ -129,13 +146,14 @@ class SessionRowsMixin(CountedRows):
         for message in messages:
             if message.id not in timed:
                 time = message.created_at
-                last = time if last is None else max(time, last + _TICK)
-                timed[message.id] = replace(message, session_id=session.id, created_at=last)
-        rows = [self._codecs.message.values(message) for message in timed.values()]
+                last = time if last is None or time > last else last + _TICK
+                if time is not last or message.session_id != session.id:
+                    message = replace(message, session_id=session.id, created_at=last)  # noqa: PLW2901 - as it is stored
+                timed[message.id] = message
+        rows = [self._codecs.message.row(message) for message in timed.values()]
         new: set[str] = set()
         for start in range(0, len(rows), _BUNDLE):
-            parameter = await self._lane.bundle(_ADD_MESSAGE, rows[start : start + _BUNDLE])
-            new.update(str(row[0]) for row in parameter)
+            new.update(await self._lane.bundle(_ADD_MESSAGE, rows[start : start + _BUNDLE]))
         added = [message for message in timed.values() if message.id in new]
         if added:
             counters.last_message_at, counters.changed = added[-1].created_at, True
@@ -174,16 +192,19 @@ class SessionRowsMixin(CountedRows):
         said = await self._all(self._codecs.message, _SPOKEN_TO, execution=execution_id)
         return [message for message in said if message.metadata.get("steers") is True]
 
-    async def append_entries(
-        self, session: Session, entries: Sequence[NewEntry]
+    async def append(
+        self, session: Session | JournalHead, occurrences: Sequence[Occurrence]
     ) -> Sequence[StoredEntry]:
-        """Append these to the journal of a locked session under its next numbers."""
+        """Add the messages of these to a locked session, and their entries to its journal."""
+        notes = [it.note.message for it in occurrences if it.note is not None]
+        messages = {message.id: message for message in await self.add_messages(session, notes)}
+        entries = [it for one in occurrences if (it := one.with_message(messages)) is not None]
         if not entries:
             return []
         counters = await self._counters_of(session.id)
         numbered = enumerate(entries, counters.last_seq + 1)
         added = [_stored_entry(session, entry, seq) for seq, entry in numbered]
-        rows = [self._codecs.entry.values(entry) for entry in added]
+        rows = [self._codecs.entry.row(without_repetition(entry)) for entry in added]
         for start in range(0, len(rows), _BUNDLE):
             await self._lane.add_all(_ADD_ENTRY, rows[start : start + _BUNDLE])
         counters.last_seq, counters.changed = added[-1].seq, True
@@ -199,7 +220,7 @@ class SessionRowsMixin(CountedRows):
 
     def _event(self, row: Row, session_id: str) -> StoredEntry:
         try:
-            return self._codecs.entry.record(row)
+            return with_whole_payload(self._codecs.entry.record(row))
         except DamagedDataError as fault:
             logger.error("replaced in the log of session %s: %s", session_id, fault)
             # Readers count on numbers without gaps, so that one row costs them one event only.
@@ -222,14 +243,15 @@ class SessionRowsMixin(CountedRows):
         return (newest + 1 if oldest is None else oldest), newest
 
 
-def _stored_entry(session: Session, entry: NewEntry, seq: int) -> StoredEntry:
+def _stored_entry(session: Session | JournalHead, occurrence: Occurrence, seq: int) -> StoredEntry:
+    payload = occurrence.payload or {}
     return StoredEntry(
         tenant_id=session.tenant_id,
         session_id=session.id,
         seq=seq,
-        type=entry.type,
-        payload=entry.payload,
-        created_at=entry.created_at,
-        execution_id=entry.execution_id,
-        message_id=entry.payload.get("message_id"),
+        type=occurrence.type,
+        payload=payload,
+        created_at=occurrence.at,
+        execution_id=occurrence.execution_id,
+        message_id=payload.get("message_id"),
     )

@@ -66,6 +66,11 @@ def _json(name: str, *, null: bool = False) -> Column[Any]:
     return Column(name, JsonDocument, nullable=null)
 
 
+def _added_json(name: str, empty: str) -> Column[Any]:
+    """A document that older rows lack; a migration gives them an empty one."""
+    return Column(name, JsonDocument, nullable=False, server_default=text(f"'{empty}'"))
+
+
 def _number(name: str) -> Column[Any]:
     return Column(name, BigInteger, nullable=False)
 
@@ -126,6 +131,15 @@ sessions = Table(
     Index("agent_sessions_of_user", "tenant_id", "user_id", "updated_at", "id"),
     Index("agent_sessions_of_tenant", "tenant_id", "updated_at", "id"),
     Index("agent_sessions_by_age", "updated_at", "id"),
+    Index(
+        "agent_sessions_about",
+        "tenant_id",
+        "related_type",
+        "related_id",
+        "updated_at",
+        "id",
+        **_where("related_type IS NOT NULL"),
+    ),
 )
 
 messages = Table(
@@ -208,6 +222,9 @@ executions = Table(
     _text("cancel_requested", null=True),
     _time("started_at", null=True),
     _time("completed_at", null=True),
+    # Whose list it is in: the user of its session, or its own without one. Never changes.
+    Column("owner_id", Text, nullable=True, info=_STORED_APART),
+    _added_json("principal", "{}"),
     UniqueConstraint("session_id", "id", name="agent_executions_in_session"),
     _words("status", ExecutionStatus),
     Index(
@@ -260,9 +277,9 @@ executions = Table(
     ),
     Index("agent_executions_by_status", "status", **_where(f"{UNFINISHED} AND {COUNTED}")),
     Index(
-        "agent_executions_of_user",
+        "agent_executions_of_owner",
         "tenant_id",
-        "user_id",
+        "owner_id",
         "created_at",
         "id",
         **_where(f"parent_execution_id IS NULL AND {LISTED}"),
@@ -369,6 +386,7 @@ api_keys = Table(
     _time("expires_at", null=True),
     _time("revoked_at", null=True),
     _time("last_used_at", null=True),
+    _added_json("roles", "[]"),
     Index("agent_api_keys_prefix", "prefix", unique=True),
     Index("agent_api_keys_of_tenant", "tenant_id", "user_id", "created_at"),
 )

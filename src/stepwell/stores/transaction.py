@@ -1,4 +1,4 @@
-"""All rows in one transaction, and what is to be told once it has committed."""
+"""All rows in one transaction, and what to publish after its commit."""
 
 from collections.abc import Mapping
 from typing import Any

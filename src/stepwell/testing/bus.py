@@ -38,7 +38,7 @@ def a_delta(text: str, offset: int = 0, **fields: object) -> Delta:
     return Delta(**values)  # type: ignore[arg-type]
 
 
-class Heard:
+class HeardTopics:
     """The deltas that a bus delivered."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Heard:
         """All of it, in the order of arrival."""
         return "".join(delta.text for delta in self.deltas)
 
-    async def until(self, condition: Callable[["Heard"], bool]) -> None:
+    async def until(self, condition: Callable[["HeardTopics"], bool]) -> None:
         """Wait until what was heard is so."""
         async with asyncio.timeout(_LONG):
             while not condition(self):
@@ -108,7 +108,7 @@ class BusConformance:
     async def test_deltas_come_in_order_to_whoever_listens_to_their_session(
         self, bus: Bus, other_bus: Bus
     ) -> None:
-        mine, twin, foreign = Heard(), Heard(), Heard()
+        mine, twin, foreign = HeardTopics(), HeardTopics(), HeardTopics()
         async with quiet(bus, "ready"):
             with (
                 bus.listen("s", mine),
@@ -128,7 +128,7 @@ class BusConformance:
                 assert foreign.deltas == []
 
     async def test_a_delta_arrives_as_it_was_sent(self, bus: Bus, other_bus: Bus) -> None:
-        heard = Heard()
+        heard = HeardTopics()
         sent = a_delta('Grüße \U0001f600\n\x00"\\', 7, attempt=3, step_number=2, chunk_index=5)
         async with quiet(bus, "ready"):
             with bus.listen("s", heard):
@@ -139,7 +139,7 @@ class BusConformance:
     async def test_long_text_arrives_whole(self, bus: Bus, other_bus: Bus) -> None:
         """In pieces, maybe, but without gap or double, and complete only at its end."""
         text = "x" * 9_000 + "é" * 9_000 + "\U0001f600" * 9_000 + "\x00" * 9_000
-        heard = Heard()
+        heard = HeardTopics()
         async with quiet(bus, "ready"):
             with bus.listen("s", heard):
                 other_bus.publish_deltas([a_delta(text, 5, is_complete=True), a_delta("y", 1)])
@@ -151,7 +151,7 @@ class BusConformance:
         assert last == a_delta("y", 1)
 
     async def test_after_its_block_nobody_hears_anything(self, bus: Bus, other_bus: Bus) -> None:
-        gone, stays = Heard(), Heard()
+        gone, stays = HeardTopics(), HeardTopics()
         async with quiet(bus, "ready"):
             with bus.listen("s", stays):
                 with bus.listen("s", gone):
@@ -172,7 +172,7 @@ class BusConformance:
             assert await late.wait(_LONG)
 
     async def test_closing_delivers_what_was_published(self, bus: Bus, other_bus: Bus) -> None:
-        heard = Heard()
+        heard = HeardTopics()
         async with quiet(bus, "one") as one:
             with bus.listen("s", heard):
                 other_bus.publish("one")
@@ -205,7 +205,7 @@ class RemoteBusConformance(BusConformance):
             async with outage():
                 other_bus.publish("one")
             assert await one.wait(_LONG)
-            heard = Heard()
+            heard = HeardTopics()
             with bus.listen("s", heard):
                 await _publish_until_heard(other_bus, heard)
 
@@ -213,7 +213,7 @@ class RemoteBusConformance(BusConformance):
         self, bus: Bus, other_bus: Bus, outage: Outage
     ) -> None:
         """Text may be missing then, and never comes in a wrong order; news is never missing."""
-        heard, offset, is_over = Heard(), 0, False
+        heard, offset, is_over = HeardTopics(), 0, False
 
         async def publish() -> None:
             nonlocal offset
@@ -255,7 +255,7 @@ class RemoteBusConformance(BusConformance):
             assert kept < 8 * _MEGABYTE
 
 
-async def _publish_until_heard(bus: Bus, heard: Heard) -> None:
+async def _publish_until_heard(bus: Bus, heard: HeardTopics) -> None:
     """Text that is published while a connection is made again may be lost."""
     async with asyncio.timeout(_LONG):
         while not heard.deltas:

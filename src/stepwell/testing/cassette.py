@@ -10,11 +10,11 @@ from typing import Any
 from stepwell.errors import ConfigurationError, ModelError, StepwellError
 from stepwell.models import Model, ModelRequest, ModelResponse, ResponseEnd, StreamPart
 from stepwell.models.attempts import (
+    check_model,
     close,
-    incomplete,
+    incomplete_stream,
     name_of,
     parts_of,
-    refuse_what_is_no_model,
 )
 from stepwell.testing.cassette_file import append_turn, recorded_turns
 from stepwell.testing.cassette_turn import (
@@ -27,7 +27,7 @@ from stepwell.testing.cassette_turn import (
     without_secrets,
 )
 from stepwell.testing.redaction import Redaction
-from stepwell.tools.secrets import Scrubber, declared_fields, secret_arguments
+from stepwell.tools.secret_arguments import Scrubber, declared_fields, secret_arguments
 
 
 class CassetteMode(StrEnum):
@@ -42,7 +42,7 @@ class CassetteModel:
     """Records turns to a JSON file and replays them, whole or streamed.
 
     ``auto`` replays what is recorded and records what is not; ``replay`` never calls a model;
-    ``record`` always does, and begins the file anew. A request is known by its content, whatever
+    ``record`` always does, and overwrites the file. A request is known by its content, whatever
     ids, headers and time left it comes with; a request that was recorded several times gives its
     answers in that order. Errors of the model are turns as well. A stream that its caller gives up
     is not recorded.
@@ -74,14 +74,14 @@ class CassetteModel:
                 f"unknown mode {mode!r} of a cassette; known: {', '.join(CassetteMode)}"
             )
         if model is not None:
-            refuse_what_is_no_model(model, "CassetteModel")
+            check_model(model, "CassetteModel")
         self._path = Path(path)
         self._model = model
         self._mode = CassetteMode(mode)
         self._redaction = Redaction(secrets)
-        self._begins_anew = self._mode is CassetteMode.RECORD
+        self._overwrites = self._mode is CassetteMode.RECORD
         self._refuse_what_cannot_work()
-        self._turns = () if self._begins_anew else recorded_turns(self._path)
+        self._turns = () if self._overwrites else recorded_turns(self._path)
         self._waiting: dict[str, deque[RecordedTurn]] = {}
         for turn in self._turns:
             self._waiting.setdefault(self._key(turn), deque()).append(turn)
@@ -112,7 +112,7 @@ class CassetteModel:
         asked = request_data(request, self._redaction)
         turn = self._next(asked)
         if turn is not None:
-            for part in turn.streamed():
+            for part in turn.stream_parts():
                 yield part
             return
         said: list[StreamPart] = []
@@ -126,7 +126,7 @@ class CassetteModel:
                 said.append(part)
                 yield part
             if end is None:
-                raise incomplete(self.name)
+                raise incomplete_stream(self.name)
         except ModelError as error:
             self._record(request, asked, error, said)
             raise
@@ -153,7 +153,7 @@ class CassetteModel:
         if self._model is None or self._mode is CassetteMode.REPLAY:
             raise StepwellError(
                 f"cassette {self._path} has no turn for this request: {self._why_not(asked)}. "
-                f"To record it: {_HOW_TO_RECORD}; to record all anew, delete the file."
+                f"To record it: {_HOW_TO_RECORD}; to record everything again, delete the file."
             )
         return self._model
 
@@ -169,7 +169,7 @@ class CassetteModel:
         more = f", and in {len(others)} more places" if others else ""
         return (
             f"the nearest, turns[{nearest}], differs at {place}: recorded "
-            f"{_shown(recorded, now)}, asked {_shown(now, recorded)}{more}"
+            f"{_excerpt(recorded, now)}, asked {_excerpt(now, recorded)}{more}"
         )
 
     def _key(self, turn: RecordedTurn) -> str:
@@ -187,8 +187,8 @@ class CassetteModel:
         if isinstance(outcome, ModelResponse):
             redaction = redaction.also(_secret_arguments(request, outcome))
         turn = turn_data(asked, outcome, redaction, model=self.name, parts=parts)
-        append_turn(self._path, turn, anew=self._begins_anew)
-        self._begins_anew = False
+        append_turn(self._path, turn, overwrite=self._overwrites)
+        self._overwrites = False
 
 
 def _secret_arguments(request: ModelRequest, response: ModelResponse) -> list[str]:
@@ -199,14 +199,14 @@ def _secret_arguments(request: ModelRequest, response: ModelResponse) -> list[st
         value
         for call in response.tool_calls
         if call.name in marked
-        for value in Scrubber.of(call, *marked[call.name]).values
+        for value in Scrubber.for_call(call, *marked[call.name]).forms
     ]
 
 
 _HOW_TO_RECORD = 'CassetteModel(path, model, mode="auto")'
 
 
-def _shown(value: Any, other: Any) -> str:
+def _excerpt(value: Any, other: Any) -> str:
     """A value in short; of a long text the part where it begins to differ."""
     if not isinstance(value, str) or not isinstance(other, str):
         return f"{value!r:.100}"

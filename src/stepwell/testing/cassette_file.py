@@ -26,14 +26,14 @@ def recorded_turns(path: Path) -> tuple[RecordedTurn, ...]:
         raise _unreadable(path, str(invalid)) from invalid
 
 
-def append_turn(path: Path, turn: Data, *, anew: bool) -> None:
-    """Write the cassette with one more turn, behind what is in the file by now; or anew."""
+def append_turn(path: Path, turn: Data, *, overwrite: bool) -> None:
+    """Write the cassette with one more turn, after what the file contains, or overwrite it."""
     try:
         _turn(turn, "turn")
     except _InvalidTurn as invalid:
         raise StepwellError(f"the turn can't be recorded in {path}: {invalid}") from invalid
     with _writing:
-        turns = [] if anew else _turns_data(path)
+        turns = [] if overwrite else _turns_data(path)
         _write(path, {"version": VERSION, "turns": [*turns, turn]})
 
 
@@ -92,5 +92,5 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _unreadable(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
-        f"cassette {path} can't be read: {why}. Correct it, or delete it and record it anew."
+        f"cassette {path} can't be read: {why}. Correct it, or delete it and record it again."
     )

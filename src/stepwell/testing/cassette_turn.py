@@ -21,6 +21,7 @@ from stepwell.models import (
     ThinkingDelta,
     ToolCallDelta,
 )
+from stepwell.secrets import is_secret_field
 from stepwell.testing.redaction import REMOVED, Redaction
 
 Data = dict[str, Any]
@@ -92,7 +93,7 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise self.error.again()
         return self.response or ModelResponse()
 
-    def streamed(self) -> Iterator[StreamPart]:
+    def stream_parts(self) -> Iterator[StreamPart]:
         """The turn as parts, also if it was recorded whole."""
         if self.parts is not None:
             yield from self.parts
@@ -125,14 +126,14 @@ def request_data(request: ModelRequest, redaction: Redaction) -> Data:
     themselves, are counted; headers, metadata and the time left are left out."""
     names: dict[str, str] = {}
 
-    def said(messages: Sequence[Message]) -> list[Data]:
+    def all_data(messages: Sequence[Message]) -> list[Data]:
         return [_message_data(message, names, redaction) for message in messages]
 
     context, instruction = request.context, request.instruction
     data = {
-        "context": said(context.messages) or None,
-        "messages": said(request.messages),
-        "instruction": None if instruction is None else said((instruction,))[0],
+        "context": all_data(context.messages) or None,
+        "messages": all_data(request.messages),
+        "instruction": None if instruction is None else all_data((instruction,))[0],
         "tools": _plain(request.tools, redaction) or None,
         "response_format": _format_data(request.response_format, redaction),
         "settings": _plain(replace(request.settings, extra_headers={}), redaction) or None,
@@ -245,13 +246,13 @@ def _plain(value: Any, redaction: Redaction | None) -> Any:
 
 def _struct_data(value: Struct, redaction: Redaction | None) -> Data:
     config = value.__struct_config__
-    said = {
+    values = {
         field.name: getattr(value, field.name)
         for field in fields(value)
         if not _is_default(getattr(value, field.name), field)
     }
     tag = {} if config.tag is None else {str(config.tag_field): config.tag}
-    return {**tag, **_mapping_data(said, redaction)}
+    return {**tag, **_mapping_data(values, redaction)}
 
 
 def _is_default(value: Any, field: FieldInfo) -> bool:
@@ -265,6 +266,6 @@ def _mapping_data(value: Mapping[Any, Any], redaction: Redaction | None) -> Data
     for key, item in value.items():
         plain = _plain(item, redaction)
         if redaction is not None and plain and isinstance(plain, str):
-            plain = REMOVED if redaction.names_a_secret(str(key)) else plain
+            plain = REMOVED if is_secret_field(str(key)) else plain
         data[_plain(str(key), redaction)] = plain
     return data

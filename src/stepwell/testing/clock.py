@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, and ids that can be foreseen."""
+"""A clock that only moves when it is advanced, and predictable ids."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -181,7 +181,7 @@ class DeterministicAgentDriver:
             batch = self._executor.refuse(calls, state, "no tool can be called any more")
         elif calls and scripted.executes_tools:
             batch = await self._executor.run(calls, state)
-        shown = tuple(self._executor.tools.shown(call) for call in calls)
+        shown = tuple(self._executor.tools.redact_call(call) for call in calls)
         return batch.state.with_current_step(_step(scripted, batch, shown))
 
     def _step_at(self, place: int) -> ScenarioStep:
@@ -206,7 +206,7 @@ def _with_ids(calls: tuple[ToolCall, ...], place: int) -> tuple[ToolCall, ...]:
 
 def _step(scripted: ScenarioStep, batch: ToolBatch, calls: tuple[ToolCall, ...]) -> AgentStep:
     said = (TextPart(scripted.response), *calls) if scripted.response else calls
-    shown = batch.executions or _unexecuted(calls, batch.state)
+    shown = batch.executions or _skipped_results(calls, batch.state)
     usage, cost = spent(scripted.usage, scripted.cost, batch.executions)
     return AgentStep(
         messages=step_messages(batch.state, said, shown),
@@ -219,7 +219,7 @@ def _step(scripted: ScenarioStep, batch: ToolBatch, calls: tuple[ToolCall, ...])
     )
 
 
-def _unexecuted(calls: tuple[ToolCall, ...], state: AgentState) -> tuple[ToolExecution, ...]:
+def _skipped_results(calls: tuple[ToolCall, ...], state: AgentState) -> tuple[ToolExecution, ...]:
     """Results for calls that the script does not run, so that the history stays valid."""
     return tuple(
         ToolExecution(

@@ -50,7 +50,7 @@ class FakeSandbox:
         stdin: bytes = b"",
         on_output: OutputListener | None = None,
     ) -> SandboxResult:
-        """The next result, its output told to the listener line by line, stdout first."""
+        """Return the next result. The listener gets its output line by line, stdout first."""
         self.runs.append(FakeRun(argv=tuple(argv), policy=policy, stdin=stdin))
         taken = len(self.runs)
         if taken > len(self._results):

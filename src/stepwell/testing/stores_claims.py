@@ -7,7 +7,7 @@ from stepwell.testing.stores_rows import (
     a_worker,
     an_execution,
     at,
-    claimed,
+    claim_one,
     make,
     named_id,
     write,
@@ -46,7 +46,7 @@ class ClaimConformance:
         self, store: Store
     ) -> None:
         await make(store, a_session(), an_execution())
-        await claimed(store, lease=100)
+        await claim_one(store, lease=100)
         assert await store.read(lambda tx: tx.claimable(at(1), limit=9)) == []
         await write(store, lambda tx: tx.remove_worker("w"))
         assert await store.read(lambda tx: tx.claimable(at(1), limit=9)) == _ids("x")
@@ -58,7 +58,7 @@ class ClaimConformance:
         self, store: Store
     ) -> None:
         await make(store, a_session(), an_execution())
-        running = await claimed(store, lease=100)
+        running = await claim_one(store, lease=100)
         assert running is not None
         await write(store, lambda tx: tx.disown(running))
         [claim] = await write(store, lambda tx: tx.claim(_ids("x"), worker_id="w", now=at(1)))
@@ -72,7 +72,7 @@ class ClaimConformance:
         wanted = an_execution("b", "t", cancel_requested="enough")
         await make(store, a_session("t"), wanted, an_execution("later", "t", created_at=at(1)))
         for id in ("a", "b"):
-            assert await claimed(store, id) is not None
+            assert await claim_one(store, id) is not None
         held = await store.read(lambda tx: tx.held_by("w"))
         found = {(each.id, each.attempt, each.cancel_requested) for each in held}
         assert found == {(named_id("a"), 1, None), (named_id("b"), 1, "enough")}
@@ -141,7 +141,7 @@ class ClaimConformance:
 
     async def test_takeovers_come_before_what_waits(self, store: Store) -> None:
         await make(store, None, an_execution("lost", None, created_at=at(5)))
-        await claimed(store, "lost", now=5, lease=1)
+        await claim_one(store, "lost", now=5, lease=1)
         await make(store, None, an_execution("old", None))
         found = await store.read(lambda tx: tx.claimable(at(7), limit=9, agents=_OURS))
         assert found == _ids("lost", "old")

@@ -14,7 +14,7 @@ from stepwell.testing.stores_rows import (
     an_entry,
     an_execution,
     at,
-    claimed,
+    claim_one,
     make,
     named_id,
     write,
@@ -29,17 +29,17 @@ class ConcurrencyConformance:
     async def test_of_many_claimers_one_wins(self, store: Store, second_store: Store) -> None:
         await make(store, a_session(), an_execution())
         stores = (store, second_store) * (_WRITERS // 2)
-        claims = await asyncio.gather(*(claimed(s, worker=f"w{n}") for n, s in enumerate(stores)))
+        claims = await asyncio.gather(*(claim_one(s, worker=f"w{n}") for n, s in enumerate(stores)))
         winners = [claim for claim in claims if claim is not None]
         assert len(winners) == 1
         assert winners[0].attempt == 1
 
     async def test_of_many_that_take_over_one_wins(self, store: Store, second_store: Store) -> None:
         await make(store, a_session(), an_execution())
-        await claimed(store, now=0, lease=1)
+        await claim_one(store, now=0, lease=1)
         stores = (store, second_store) * (_WRITERS // 2)
         claims = await asyncio.gather(
-            *(claimed(s, now=5, worker=f"v{n}") for n, s in enumerate(stores))
+            *(claim_one(s, now=5, worker=f"v{n}") for n, s in enumerate(stores))
         )
         attempts = [claim.attempt for claim in claims if claim is not None]
         assert attempts == [2]
@@ -54,7 +54,7 @@ class ConcurrencyConformance:
         async def work(mine: Store) -> None:
             nonlocal most
             for execution in queue * 3:
-                taken = await claimed(mine, execution.id)
+                taken = await claim_one(mine, execution.id)
                 if taken is None:
                     continue
                 rows = await mine.read(lambda tx: tx.unfinished(named_id("s")))
@@ -76,7 +76,7 @@ class ConcurrencyConformance:
                 locked = await tx.session(named_id("s"), lock=True)
                 assert locked is not None
                 await tx.add_messages(locked, [a_message(f"m{n}-{k}") for k in range(2)])
-                await tx.append_entries(locked, [an_entry()] * 3)
+                await tx.append(locked, [an_entry()] * 3)
 
             await write(mine, work)
 
@@ -95,7 +95,7 @@ class ConcurrencyConformance:
         await make(store, session)
         stores = (store, second_store) * (_WRITERS // 2)
         await asyncio.gather(
-            *(write(mine, lambda tx: tx.append_entries(session, [an_entry()])) for mine in stores)
+            *(write(mine, lambda tx: tx.append(session, [an_entry()])) for mine in stores)
         )
         events = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=999))
         assert [event.seq for event in events] == list(range(1, _WRITERS + 1))
@@ -106,7 +106,7 @@ class ConcurrencyConformance:
 
         async def say(n: int) -> None:
             async def work(tx: Transaction) -> None:
-                await tx.append_entries(session, [an_entry(payload={"n": n})])
+                await tx.append(session, [an_entry(payload={"n": n})])
                 await tx.add_messages(session, [a_message(f"m{n}")])
                 if n % 3 == 0:
                     raise ValueError(n)
@@ -127,7 +127,7 @@ class ConcurrencyConformance:
         begun = asyncio.Event()
 
         async def work(tx: Transaction) -> None:
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
             begun.set()
             await asyncio.sleep(60)
 
@@ -136,7 +136,7 @@ class ConcurrencyConformance:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        added = await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
+        added = await write(store, lambda tx: tx.append(session, [an_entry()]))
         assert added[0].seq == 1
 
     async def test_the_same_key_sent_twice_at_once_is_stored_once(
@@ -167,7 +167,7 @@ class ConcurrencyConformance:
 
         async def look(tx: Transaction) -> tuple[int, int]:
             first = len(await tx.entries_after(named_id("s"), 0, limit=9))
-            await write(second_store, lambda w: w.append_entries(session, [an_entry()]))
+            await write(second_store, lambda w: w.append(session, [an_entry()]))
             return first, len(await tx.entries_after(named_id("s"), 0, limit=9))
 
         assert await store.read(look) == (0, 0)
@@ -181,5 +181,5 @@ class ConcurrencyConformance:
         async with second_store.bus.subscribe(session_topic(named_id("s"))) as news:
             while await news.wait(0.2):
                 pass
-            await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
+            await write(store, lambda tx: tx.append(session, [an_entry()]))
             assert await news.wait(3 if store.bus.reaches_all else 0.1) is store.bus.reaches_all

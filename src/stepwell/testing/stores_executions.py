@@ -13,7 +13,7 @@ from stepwell.testing.stores_rows import (
     a_session,
     an_execution,
     at,
-    claimed,
+    claim_one,
     make,
     name_of,
     named_id,
@@ -54,20 +54,20 @@ class ExecutionConformance:
 
     async def test_a_claim_takes_what_waits(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        execution = await claimed(store, now=5)
+        execution = await claim_one(store, now=5)
         assert execution is not None
         assert (execution.status, execution.attempt) == (ExecutionStatus.RUNNING, 1)
         assert (execution.worker_id, execution.started_at) == ("w", at(5))
         assert execution.crashes == 0
         assert await store.read(lambda tx: tx.execution(named_id("x"))) == execution
-        assert await claimed(store, now=6) is None
-        assert await claimed(store, "missing") is None
+        assert await claim_one(store, now=6) is None
+        assert await claim_one(store, "missing") is None
 
     async def test_a_lease_that_ran_out_can_be_taken_over(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        first = await claimed(store, now=0, lease=10)
-        assert await claimed(store, now=10, worker="v") is None
-        assert await claimed(store, now=10.1, worker="v") is not None
+        first = await claim_one(store, now=0, lease=10)
+        assert await claim_one(store, now=10, worker="v") is None
+        assert await claim_one(store, now=10.1, worker="v") is not None
         second = await self._execution(store)
         assert first is not None
         assert (second.attempt, second.crashes, second.worker_id) == (2, 1, "v")
@@ -81,28 +81,28 @@ class ExecutionConformance:
             named_id("a"),
             named_id("free"),
         ]
-        assert await claimed(store, "b") is None
-        assert await claimed(store, "c") is None
-        assert await claimed(store, "free") is not None
-        running = await claimed(store, "a")
+        assert await claim_one(store, "b") is None
+        assert await claim_one(store, "c") is None
+        assert await claim_one(store, "free") is not None
+        running = await claim_one(store, "a")
         assert running is not None
-        assert await claimed(store, "b") is None
+        assert await claim_one(store, "b") is None
         await write(store, lambda tx: tx.save_execution(replace(running, status=_PAUSED)))
-        assert await claimed(store, "b") is None
+        assert await claim_one(store, "b") is None
         await write(store, lambda tx: tx.save_execution(replace(running, status=_OVER)))
         assert await store.read(lambda tx: tx.claimable(at(0), limit=9)) == [named_id("b")]
-        assert await claimed(store, "b") is not None
+        assert await claim_one(store, "b") is not None
 
     async def test_claimable_names_what_lost_its_lease(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        await claimed(store, now=0, lease=10)
+        await claim_one(store, now=0, lease=10)
         assert await store.read(lambda tx: tx.claimable(at(9), limit=9)) == []
         assert await store.read(lambda tx: tx.claimable(at(11), limit=9)) == [named_id("x")]
 
     async def test_who_was_too_slow_cannot_write(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        slow = await claimed(store, now=0)
-        quick = await claimed(store, now=11, worker="v")
+        slow = await claim_one(store, now=0)
+        quick = await claim_one(store, now=11, worker="v")
         assert slow is not None
         assert quick is not None
         with pytest.raises(LostLeaseError):
@@ -114,8 +114,8 @@ class ExecutionConformance:
     async def test_a_refused_write_takes_the_whole_transaction_with_it(self, store: Store) -> None:
         session = a_session()
         await make(store, session, an_execution())
-        slow = await claimed(store, now=0)
-        await claimed(store, now=11, worker="v")
+        slow = await claim_one(store, now=0)
+        await claim_one(store, now=11, worker="v")
         assert slow is not None
 
         async def step(tx: Transaction) -> None:
@@ -129,7 +129,7 @@ class ExecutionConformance:
     async def test_the_fence_tells_what_came_meanwhile(self, store: Store) -> None:
         session = a_session()
         await make(store, session, an_execution())
-        running = await claimed(store)
+        running = await claim_one(store)
         assert running is not None
         fenced = await write(store, lambda tx: tx.fence(running))
         assert (fenced.execution, fenced.user_messages) == (running, 0)
@@ -141,7 +141,7 @@ class ExecutionConformance:
 
     async def test_a_stale_write_clears_no_request_to_cancel(self, store: Store) -> None:
         await make(store, a_session(), an_execution())
-        running = await claimed(store)
+        running = await claim_one(store)
         assert running is not None
         await write(store, lambda tx: tx.save_execution(replace(running, cancel_requested="stop")))
         await write(store, lambda tx: tx.save_execution(replace(running, step_count=1)))

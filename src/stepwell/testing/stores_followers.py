@@ -78,17 +78,17 @@ class FollowerConformance:
             given |= {"step_number": 1, "response_index": 0, "text": text, "updated_at": START}
             return OpenText(**{**given, **fields})
 
-        async def stored() -> Sequence[OpenText]:
+        async def read_texts() -> Sequence[OpenText]:
             return await store.read(lambda tx: tx.open_texts(session))
 
         first, other = a_text("Gr\u00fc"), a_text("\U0001f600", execution_id=child)
         await write(store, lambda tx: tx.save_open_texts([first, other]))
-        assert sorted(await stored(), key=lambda it: it.text) == [first, other]
+        assert sorted(await read_texts(), key=lambda it: it.text) == [first, other]
         longer = a_text("Gr\u00fc\u00dfe")
         await write(store, lambda tx: tx.save_open_texts([longer], closed=[child]))
-        assert await stored() == [longer]
+        assert await read_texts() == [longer]
         zombie = a_text("late", attempt=1)
         await write(store, lambda tx: tx.save_open_texts([zombie]))
-        assert await stored() == [longer]
+        assert await read_texts() == [longer]
         await write(store, lambda tx: tx.delete_session(session))
-        assert await stored() == []
+        assert await read_texts() == []

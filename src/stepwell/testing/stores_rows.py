@@ -8,7 +8,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from stepwell.journal.status import ExecutionStatus
-from stepwell.sessions.ports import NewEntry, Store, Transaction
+from stepwell.sessions.occurrence import Occurrence
+from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import (
     Execution,
     MessageRole,
@@ -98,7 +99,7 @@ _EXECUTION = Execution(
 _WORKER = WorkerRecord(
     id="w", lease_until=START, started_at=START, agents=("helper",), host="here", pid=7
 )
-_ENTRY = NewEntry(type="message.sent", payload={"n": 1}, created_at=START)
+_ENTRY = Occurrence(type="message.sent", payload={"n": 1}, at=START)
 _SNAPSHOT = Snapshot(
     id=named_id("c0"),
     tenant_id=TENANT,
@@ -132,7 +133,7 @@ def a_worker(id: str = "w", **fields: Any) -> WorkerRecord:
     return replace(_WORKER, id=id, **fields)
 
 
-def an_entry(**fields: Any) -> NewEntry:
+def an_entry(**fields: Any) -> Occurrence:
     """An entry of a journal."""
     return replace(_ENTRY, **_with_ids(fields))
 
@@ -157,14 +158,14 @@ async def make(
     async def work(tx: Transaction) -> None:
         if session is not None:
             await tx.add_session(session)
-            await tx.append_entries(session, [an_entry()] * events)
+            await tx.append(session, [an_entry()] * events)
         for execution in executions:
             await tx.add_execution(execution)
 
     await write(store, work)
 
 
-async def claimed(
+async def claim_one(
     store: Store, id: str = "x", now: float = 0.0, worker: str = "w", lease: float = 10.0
 ) -> Execution | None:
     """That execution, if it could be claimed by a worker with so long a lease."""

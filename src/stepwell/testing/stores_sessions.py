@@ -75,14 +75,14 @@ class SessionConformance:
         await make(store, a_session("closed", status=SessionStatus.CLOSED))
         await make(store, a_session("foreign", tenant_id="else"))
 
-        async def found(**fields: object) -> set[str]:
+        async def search(**fields: object) -> set[str]:
             which = SessionFilter(tenant_id=TENANT, **fields)  # type: ignore[arg-type]
             return {name_of(s.id) for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
 
-        assert await found() == {"mine", "bobs", "closed"}
-        assert await found(user_id="ada") == {"mine", "closed"}
-        assert await found(user_id="ada", status=SessionStatus.ACTIVE) == {"mine"}
-        assert await found(agent_type="coder") == {"bobs"}
+        assert await search() == {"mine", "bobs", "closed"}
+        assert await search(user_id="ada") == {"mine", "closed"}
+        assert await search(user_id="ada", status=SessionStatus.ACTIVE) == {"mine"}
+        assert await search(agent_type="coder") == {"bobs"}
 
     async def test_search_finds_words_in_titles_and_in_what_was_said(self, store: Store) -> None:
         titled, talked = a_session("titled", title="Überweisung 100% fertig"), a_session("talked")
@@ -95,17 +95,17 @@ class SessionConformance:
         ]
         await write(store, lambda tx: tx.add_messages(talked, said))
 
-        async def found(search: str) -> set[str]:
-            which = SessionFilter(tenant_id=TENANT, search=search)
+        async def search(words: str) -> set[str]:
+            which = SessionFilter(tenant_id=TENANT, search=words)
             return {name_of(s.id) for s in await store.read(lambda tx: tx.sessions(which, limit=9))}
 
-        assert await found("überweisung") == {"titled"}
-        assert await found("parcel LOST") == {"talked"}
-        assert await found("parcel fertig") == set()
-        assert await found("100%") == {"titled"}
-        assert await found("0%f") == set()
-        assert await found("secret_step") == set()
-        assert await found("' OR 1=1 --") == set()
+        assert await search("überweisung") == {"titled"}
+        assert await search("parcel LOST") == {"talked"}
+        assert await search("parcel fertig") == set()
+        assert await search("100%") == {"titled"}
+        assert await search("0%f") == set()
+        assert await search("secret_step") == set()
+        assert await search("' OR 1=1 --") == set()
 
     async def test_messages_get_times_that_only_grow(self, store: Store) -> None:
         session = a_session()
@@ -188,9 +188,9 @@ class SessionConformance:
         await make(store, session, an_execution())
         assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (1, 0)
         first = [an_entry(payload={"text": "\u2028"}), an_entry(execution_id="x")]
-        logged = await write(store, lambda tx: tx.append_entries(session, first))
+        logged = await write(store, lambda tx: tx.append(session, first))
         again = [an_entry(payload={"n": 3}), an_entry(payload={"n": 4})]
-        more = await write(store, lambda tx: tx.append_entries(session, again))
+        more = await write(store, lambda tx: tx.append(session, again))
         numbers = [(entry.payload.get("n"), entry.seq) for entry in (*logged, *more)]
         assert numbers == [(None, 1), (1, 2), (3, 3), (4, 4)]
         assert len({entry.id for entry in (*logged, *more)}) == 4
@@ -208,17 +208,17 @@ class SessionConformance:
 
         async def work(tx: Transaction) -> None:
             await tx.add_session(session)
-            await tx.append_entries(session, [an_entry(payload={"n": n}) for n in range(40)])
+            await tx.append(session, [an_entry(payload={"n": n}) for n in range(40)])
             await tx.add_messages(session, [a_message(f"m{n}") for n in range(40)])
             assert await tx.entry_range(named_id("s")) == (1, 40)
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
             await tx.save_session(replace(session, title="New"))
             await tx.add_messages(session, [a_message("m40")])
             seen = await tx.session(named_id("s"))
             assert seen is not None
             assert (seen.last_seq, seen.title) == (41, "New")
             assert seen.last_message_at == START + 40 * _TICK
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
 
         await write(store, work)
         stored = await store.read(lambda tx: tx.session(named_id("s")))
@@ -232,15 +232,15 @@ class SessionConformance:
         assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (3, 3)
         assert await write(store, lambda tx: tx.delete_entries(named_id("s"), up_to=9)) == 1
         assert await store.read(lambda tx: tx.entry_range(named_id("s"))) == (4, 3)
-        added = await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
+        added = await write(store, lambda tx: tx.append(session, [an_entry()]))
         assert added[0].seq == 4
 
-    async def test_news_is_told_once_it_can_be_read(self, store: Store) -> None:
+    async def test_news_is_published_once_it_can_be_read(self, store: Store) -> None:
         session = a_session()
         await make(store, session)
 
         async def silent(tx: Transaction) -> None:
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
             raise KeyError
 
         async with store.bus.subscribe(session_topic(named_id("s"))) as news:
@@ -249,7 +249,7 @@ class SessionConformance:
             with pytest.raises(KeyError):
                 await write(store, silent)
             assert not await news.wait(0.1)
-            await write(store, lambda tx: tx.append_entries(session, [an_entry()]))
+            await write(store, lambda tx: tx.append(session, [an_entry()]))
             assert await news.wait(5)
 
     async def test_a_topic_wakes_only_those_who_wait_for_it(self, store: Store) -> None:

@@ -93,8 +93,8 @@ class UpkeepConformance:
     async def test_the_last_event_before_a_time_is_found(self, store: Store) -> None:
         session = a_session()
         await make(store, session)
-        logged = [an_entry(created_at=at(n)) for n in range(4)]
-        await write(store, lambda tx: tx.append_entries(session, logged))
+        logged = [an_entry(at=at(n)) for n in range(4)]
+        await write(store, lambda tx: tx.append(session, logged))
         found = [
             await store.read(lambda tx, n=n: tx.last_event_before(named_id("s"), at(n)))
             for n in (0, 2, 9)
@@ -142,7 +142,7 @@ class UpkeepConformance:
             await tx.add_session(session)
             await tx.add_execution(an_execution(f"{id}-x", id))
             await tx.add_messages(session, [a_message(f"{id}-m{n}", id) for n in range(2)])
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
             snapshot = a_snapshot(f"{id}-c", 0, agent_execution_id=f"{id}-x", chain_id=f"{id}-c")
             await tx.add_snapshot(snapshot)
 

@@ -6,7 +6,14 @@ from stepwell.tools.function_tool import BaseTool, FunctionTool, tool
 from stepwell.tools.ledger import CallLedger, LedgerEntry
 from stepwell.tools.llm_query import LlmQueryTool
 from stepwell.tools.registry import ToolLike, Tools, as_tool
-from stepwell.tools.tool import InputRequired, Tool, ToolEffect, ToolFailure, ToolOutput
+from stepwell.tools.tool import (
+    InputRequired,
+    Tool,
+    ToolEffect,
+    ToolFailure,
+    ToolOutput,
+    WhenUnknown,
+)
 
 __all__ = [
     "BaseTool",
@@ -24,6 +31,7 @@ __all__ = [
     "ToolLike",
     "ToolOutput",
     "Tools",
+    "WhenUnknown",
     "as_tool",
     "tool",
 ]

@@ -1,13 +1,11 @@
 """The state as it flows through the calls of one response. Used by the executor alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from stepwell.continuation import StopSignal
 from stepwell.errors import ToolExecutionError
-from stepwell.events import ToolCallCompleted
 from stepwell.messages import ToolCall
 from stepwell.state import AgentState, Answered, Approval, ErrorInfo, ToolExecution
 from stepwell.tools.repetition import Announce, RepetitionNotes
@@ -33,6 +31,7 @@ class Batch:
         "cut_note",
         "executions",
         "failures",
+        "has_answers",
         "scope",
         "state",
     )
@@ -43,11 +42,15 @@ class Batch:
         self.state = state
         self._notes = notes
         self.cut_note = cut_note
-        """Told to calls that are not whole: that the model's reply was cut off."""
+        """The result of incomplete calls: that the model's reply was cut off."""
         self.scope = state.scope
         self.executions: dict[str, ToolExecution] = {}
         self.failures: list[ErrorInfo] = []
-        self._answers = {answered.call.id: answered for answered in state.answered}
+        self._answers: dict[str, Answered] = {}
+        for answered in state.answered:
+            self._answers[answered.call.id] = answered
+        self.has_answers = bool(self._answers)
+        """Whether any of the calls waited for a person and runs again."""
         self._faults: dict[str, BaseException] = {}
         self._halted_by: StopSignal | None = None
 
@@ -132,30 +135,3 @@ class Batch:
                 said = execution.error.text if execution.error else execution.text
                 cause = self._faults.get(execution.call.id)
                 raise ToolExecutionError(execution.call.name, said) from cause
-
-
-def with_signals_told(state: AgentState, scrubbed: Callable[[str], str]) -> AgentState:
-    """The state whose signals were given through ``scrubbed``."""
-    execution = state.execution
-    if execution is None or not execution.signals:
-        return state
-    told = tuple(replace(s, message=scrubbed(s.message)) for s in execution.signals)
-    return replace(state, execution=replace(execution, signals=told))
-
-
-def emit_completed(execution: ToolExecution, note: str, batch: Batch) -> None:
-    """Tell the listeners what the call came to."""
-    if batch.scope.emitter.is_heard:
-        batch.scope.emitter.emit(
-            ToolCallCompleted,
-            tool=execution.call.name,
-            call_id=execution.call.id,
-            outcome=execution.outcome,
-            success=not execution.is_error,
-            error=execution.text if execution.is_error else None,
-            value=execution.value,
-            started_at=execution.started_at,
-            completed_at=execution.completed_at,
-            duration_ms=execution.duration_seconds * 1000,
-            note=note,
-        )

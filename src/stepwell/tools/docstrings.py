@@ -24,7 +24,7 @@ class Described(Struct, frozen=True):
     parameters: dict[str, str]
 
 
-def described(function: Callable[..., Any]) -> Described:
+def describe_function(function: Callable[..., Any]) -> Described:
     """The description of a function and of its parameters; empty where it has none.
 
     The description is the text before the first section.

@@ -1,10 +1,11 @@
-"""What remembers calls across a crash: asked before tools run and told what came of them.
+"""Remembers calls across a crash: consulted before tools run, and gets their outcomes.
 
-The executor calls it around the tools themselves, behind hooks and validation, which simply run
-again. The app server keeps one in its database; without one nothing is remembered.
+The executor asks it behind the before-tool hooks, which simply run again, and before look-up and
+validation: a call that ran already needs neither. The app server keeps a ledger in its database;
+without one nothing is remembered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,7 +20,8 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, eq=False):
     """A call that is about to run; its secret arguments are hidden."""
 
     call: ToolCall
-    tool: Tool
+    tool: Tool | None
+    """None if the agent has no such tool, or no longer."""
     state: AgentState
     answered: Answered | None = None
     """What a person answered, if the call waited for one."""
@@ -28,9 +30,13 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, eq=False):
 class CallLedger(Protocol):
     """Remembers which calls began and how they ended."""
 
-    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
-        """Record that these calls of one response are about to run. Return, by call id, the results
-        of those that must not run: they ran already, or their outcome is unknown."""
+    def recall(self, entry: LedgerEntry, /) -> Finished | None:
+        """Return the result of a call that must not run: it ran already, or its outcome is
+        unknown. None if it may run."""
+        ...
+
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> None:
+        """Record that these calls of one response are about to run."""
         ...
 
     def end(self, entry: LedgerEntry, finished: Finished, /) -> None:

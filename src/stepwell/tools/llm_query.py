@@ -17,9 +17,9 @@ from stepwell.models import (
 from stepwell.models.settings import NO_SETTINGS
 from stepwell.parameters import check_kind
 from stepwell.state import Budget
-from stepwell.tools.asking import asked
 from stepwell.tools.context import ToolContext
 from stepwell.tools.function_tool import BaseTool
+from stepwell.tools.side_turn import ask_model
 from stepwell.tools.tool import ToolEffect, ToolFailure, ToolOutput
 
 KNOWN_PRESETS = ModelPresets()
@@ -88,11 +88,11 @@ class LlmQueryTool(BaseTool):
         request = ModelRequest(
             messages=(Message.user(prompt),),
             context=self._context,
-            settings=bounded(self._settings, left),
+            settings=bound_settings(self._settings, left),
             seconds_left=left.capped_by(Budget(seconds=self.timeout)).seconds,
         )
         try:
-            response = await asked(self._model, request, context.state)
+            response = await ask_model(self._model, request, context.state)
         except ModelError as error:
             if error.kind in PROMPTS_FAULT:
                 failure = ToolFailure(f"the model gave no answer: {error}")
@@ -102,7 +102,7 @@ class LlmQueryTool(BaseTool):
         return ToolOutput(value=_answer(response), usage=response.usage, cost=response.cost)
 
 
-def bounded(settings: ModelSettings, left: Budget) -> ModelSettings:
+def bound_settings(settings: ModelSettings, left: Budget) -> ModelSettings:
     """The settings, with an answer no longer than the tokens that are left."""
     if left.tokens is None or left.tokens >= (settings.max_tokens or ACCEPTED_EVERYWHERE):
         return settings

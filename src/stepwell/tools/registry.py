@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, ToolNotFoundError
 from stepwell.messages import ToolCall
 from stepwell.models import ToolSchema
+from stepwell.run_context import RunContext
+from stepwell.tools.context import ContextNeeds
 from stepwell.tools.function_tool import FunctionTool
-from stepwell.tools.secrets import Scrubber, declared_fields, hidden, secret_arguments
+from stepwell.tools.secret_arguments import Scrubber, declared_fields, hidden, secret_arguments
 from stepwell.tools.tool import Tool
 
 ToolLike = Tool | Callable[..., Any]
@@ -42,7 +45,6 @@ class Tools:
                 self._add(tool.schema.name, tool, None)
         for name, factory in (lazy or {}).items():
             self._add(name, None, factory)
-        self._schemas: tuple[ToolSchema, ...] | None = None
         self._secret: dict[str, frozenset[str]] = {}
 
     def _add(self, name: str, tool: Tool | None, factory: Callable[[], ToolLike] | None) -> None:
@@ -61,21 +63,19 @@ class Tools:
         """Names of built and lazy tools, in order of registration."""
         return tuple(self._tools)
 
-    @property
+    @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """What the model is told about the tools; builds the lazy ones."""
-        if self._schemas is None:
-            self._schemas = tuple(self.get(name).schema for name in self.names)
-        return self._schemas
+        """Return the schemas that the model sees; builds the lazy tools."""
+        return tuple(self.get(name).schema for name in self.names)
 
     def find(self, name: str) -> Tool | None:
         """The tool of that name, or None."""
         tool = self._tools.get(name)
         if tool is None and name in self._factories:
-            tool = self._tools[name] = self._built(name)
+            tool = self._tools[name] = self._build(name)
         return tool
 
-    def _built(self, name: str) -> Tool:
+    def _build(self, name: str) -> Tool:
         tool = as_tool(self._factories[name]())
         if tool.schema.name != name:
             raise ConfigurationError(
@@ -90,12 +90,50 @@ class Tools:
             raise ToolNotFoundError(name, self.names)
         return tool
 
+    def visible_to(self, context: RunContext[Any]) -> "Tools":
+        """The tools that a run may use: those without ``visible``, and those whose ``visible`` says
+        yes to its context. The others are to the model as if they did not exist."""
+        hidden_now = [name for name, is_visible in self._conditions if not is_visible(context)]
+        if not hidden_now:
+            return self
+        seen = Tools()
+        for name, tool in self._tools.items():
+            if name not in hidden_now:
+                seen._add(name, tool, self._factories.get(name))
+        return seen
+
+    @cached_property
+    def _conditions(self) -> tuple[tuple[str, Callable[[RunContext[Any]], bool]], ...]:
+        asked: list[tuple[str, Any]] = [
+            (name, getattr(tool, "visible", None)) for name, tool in self._tools.items()
+        ]
+        return tuple([(name, condition) for name, condition in asked if condition is not None])
+
+    def check_context(self, context: RunContext[Any]) -> None:
+        """Raise ``ConfigurationError`` if a tool asks for something that the run does not have."""
+        for name, needs in self._needs:
+            needs.check(name, context)
+
+    @property
+    def needing_deps(self) -> tuple[str, ...]:
+        """The tools that take a ``ToolContext[Deps]``."""
+        return tuple([name for name, needs in self._needs if needs.deps is not None])
+
+    @cached_property
+    def _needs(self) -> tuple[tuple[str, ContextNeeds], ...]:
+        asked = ((name, getattr(tool, "needs", None)) for name, tool in self._tools.items())
+        return tuple(
+            (name, needs)
+            for name, needs in asked
+            if isinstance(needs, ContextNeeds) and needs != ContextNeeds()
+        )
+
     def repetition_counts(self, name: str) -> bool:
         """Whether calls of that tool with the same arguments are worth a word: it has effects, and
         its arguments can be compared."""
         tool = self.find(name)
         is_external = tool is not None and tool.effect == "external"
-        return is_external and not self.secret_arguments(name)
+        return is_external and not (self.have_secrets and self.secret_arguments(name))
 
     def validated_arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments of a call as its tool uses them: of their types, with the defaults of its
@@ -156,7 +194,7 @@ class Tools:
         known: Mapping[str, Any] = tool.schema.parameters.get("properties") or {}
         return tuple(sorted(set(known) - self.secret_arguments(name)))
 
-    def shown(self, call: ToolCall) -> ToolCall:
+    def redact_call(self, call: ToolCall) -> ToolCall:
         """The call as it may be kept and shown: without its secret arguments."""
         secret = self.secrets_of(call)
         return hidden(call, secret, self.secret_fields(call)) if secret else call
@@ -165,7 +203,7 @@ class Tools:
         """What removes the secret arguments of a call from texts and results; None if it has
         none."""
         secret = self.secrets_of(call)
-        return Scrubber.of(call, secret, self.secret_fields(call)) if secret else None
+        return Scrubber.for_call(call, secret, self.secret_fields(call)) if secret else None
 
     def secret_fields(self, call: ToolCall) -> frozenset[str]:
         """The field names that the schema of the called tool declares: known words, no secrets. Of
@@ -200,7 +238,9 @@ def listed_tools(
 
 def as_tool(candidate: ToolLike) -> Tool:
     """A tool as it is; a plain function as a ``FunctionTool``."""
-    if isinstance(candidate, Tool):
+    if type(candidate) is FunctionType:  # asking a protocol takes much longer
+        return FunctionTool(candidate)
+    if isinstance(candidate, FunctionTool | Tool):
         return candidate
     if callable(getattr(candidate, "configure", None)):
         raise ConfigurationError(
@@ -219,5 +259,5 @@ def problem_with(call: ToolCall, tools: Tools) -> Exception:
         return ToolNotFoundError(call.name, tools.names)
     return InvalidToolArgumentsError(
         f"The arguments of tool {call.name!r} are not a JSON object: "
-        f"{tools.shown(call).malformed:.200}"
+        f"{tools.redact_call(call).malformed:.200}"
     )

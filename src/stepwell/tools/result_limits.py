@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from stepwell.errors import ConfigurationError
 from stepwell.state import ToolOutcome
-from stepwell.tools.formatting import (
+from stepwell.tools.registry import Tools
+from stepwell.tools.result_text import (
     RESULT_LIMIT_RULE,
     as_text,
     is_result_limit,
     truncate_result,
 )
-from stepwell.tools.registry import Tools
 from stepwell.tools.results import Finished
 
 
@@ -26,7 +26,7 @@ class ResultLimits:
             raise ConfigurationError(f"{RESULT_LIMIT_RULE}, got {characters!r}")
         self._tools, self._characters = tools, characters
 
-    def bound(self, finished: Finished) -> Finished:
+    def truncate(self, finished: Finished) -> Finished:
         """The same, with texts and values that are too long cut; the cut ones end with a note."""
         execution = finished.execution
         name = execution.call.name

@@ -12,10 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.continuation import AgentStop, StopReason, StopSignal
-from stepwell.errors import ErrorType, InvalidToolArgumentsError, ModelError, described, text_of
+from stepwell.errors import (
+    ErrorType,
+    InvalidToolArgumentsError,
+    ModelError,
+    ToolNotFoundError,
+    describe,
+    text_of,
+)
 from stepwell.messages import ToolCall, Usage
 from stepwell.state import ErrorInfo, Pending, PendingKind, ToolExecution, ToolOutcome
-from stepwell.tools.formatting import json_value, shown
+from stepwell.tools.result_text import format_result, json_value
 from stepwell.tools.tool import InputRequired, ToolFailure, ToolOutput
 
 
@@ -36,20 +43,20 @@ def blank(call: ToolCall, at: datetime) -> ToolExecution:
     )
 
 
-def completed(execution: ToolExecution, value: Any) -> Finished:
+def completed_result(execution: ToolExecution, value: Any) -> Finished:
     """The tool returned. Raises if the value cannot be shown."""
     match value:
         case ToolOutput():
             _refuse_odd(value)
             if isinstance(value.value, ToolFailure | InputRequired):  # one that was charged for
-                finished = completed(execution, value.value)
+                finished = completed_result(execution, value.value)
                 paid = replace(finished.execution, usage=value.usage, cost=value.cost)
                 return replace(finished, execution=paid, metadata=json_value(value.metadata))
-            plain, text = shown(value.value)
+            plain, text = format_result(value.value)
             done = replace(execution, text=text, value=plain, usage=value.usage, cost=value.cost)
             return Finished(execution=done, metadata=json_value(value.metadata))
         case ToolFailure():
-            details, _ = shown(value.details)
+            details, _ = format_result(value.details)
             failed = replace(
                 execution,
                 outcome=ToolOutcome.FAILED,
@@ -58,9 +65,9 @@ def completed(execution: ToolExecution, value: Any) -> Finished:
             )
             return Finished(execution=failed)
         case InputRequired():
-            return _waiting(execution, value)
+            return _make_question(execution, value)
         case _:
-            plain, text = shown(value)
+            plain, text = format_result(value)
             return Finished(execution=replace(execution, text=text, value=plain))
 
 
@@ -76,8 +83,8 @@ def _refuse_odd(output: ToolOutput) -> None:
         raise ValueError(f"ToolOutput.cost is {output.cost}, not a finite number")
 
 
-def raised(execution: ToolExecution, failure: BaseException) -> Finished:
-    """The tool raised: a wish to stop the run, bad arguments, or an error."""
+def raised_result(execution: ToolExecution, failure: BaseException) -> Finished:
+    """The tool raised: a request to stop the run, bad arguments, or an error."""
     call = execution.call
     if isinstance(failure, AgentStop):
         signal = replace(failure.signal, source=failure.signal.source or call.name)
@@ -87,7 +94,7 @@ def raised(execution: ToolExecution, failure: BaseException) -> Finished:
         outcome, default, text = ToolOutcome.INVALID, ErrorType.VALIDATION, text_of(failure)
     else:
         outcome, default = ToolOutcome.RAISED, ErrorType.TOOL
-        text = f"tool {call.name!r} failed: {described(failure)}"
+        text = f"tool {call.name!r} failed: {describe(failure)}"
     info = ErrorInfo.from_exception(failure, default, tool_name=call.name)
     failed = replace(execution, outcome=outcome, text=f"Error: {text}", error=info)
     if isinstance(failure, ModelError) and isinstance(failure.usage, Usage):
@@ -107,32 +114,62 @@ def timed_out(execution: ToolExecution, seconds: float | None, abandoned: bool =
     return Finished(execution=ended, failure=TimeoutError(message))
 
 
-def interrupted(
+def interrupted_result(
     execution: ToolExecution,
     signal: StopSignal,
     came_to: Finished | None = None,
     abandoned: bool = False,
 ) -> Finished:
-    """The run's deadline or a cancellation ended the tool; what it still told it spent counts."""
-    told = signal.while_running(f"tool {execution.call.name}")
+    """The run's deadline or a cancellation ended the tool; its reported usage counts."""
+    interrupted = signal.while_running(f"tool {execution.call.name}")
     how = f"{'was ' if abandoned else ''}{_ended_how(abandoned)}"
     text = f"{how} while it ran ({signal.words}); what it had begun may still take effect"
     ended = replace(execution, outcome=ToolOutcome.CANCELLED, text=f"Error: {text}")
     if came_to is not None:
         ended = replace(ended, usage=came_to.execution.usage, cost=came_to.execution.cost)
-    return Finished(execution=ended, signal=told)
+    return Finished(execution=ended, signal=interrupted)
 
 
 def _ended_how(abandoned: bool) -> str:
     return "abandoned, since it ignored its cancellation" if abandoned else "cancelled"
 
 
-def refused(execution: ToolExecution, outcome: ToolOutcome, why: str) -> Finished:
+def refused_result(execution: ToolExecution, outcome: ToolOutcome, why: str) -> Finished:
     """The call was not run at all: unknown, blocked, or the run stops."""
     return Finished(execution=replace(execution, outcome=outcome, text=f"Error: {why}"))
 
 
-def _waiting(execution: ToolExecution, asked: InputRequired) -> Finished:
+def refused_for(call: ToolCall, problem: Exception | ToolFailure, at: datetime) -> Finished:
+    """The call can't run because of this problem."""
+    unstarted = blank(call, at)
+    if isinstance(problem, ToolNotFoundError):
+        return refused_result(unstarted, ToolOutcome.NOT_FOUND, str(problem))
+    if isinstance(problem, ToolFailure):
+        return completed_result(unstarted, problem)
+    return raised_result(unstarted, problem)
+
+
+def blocked_result(call: ToolCall, reason: str, at: datetime) -> Finished:
+    """A hook or a person refused the call."""
+    return refused_result(blank(call, at), ToolOutcome.BLOCKED, f"Blocked: {reason}")
+
+
+def not_run(call: ToolCall, why_halted: str, at: datetime) -> Finished:
+    """The run stops before the call began."""
+    why = f"Not run, because the run stops: {why_halted}"
+    return refused_result(blank(call, at), ToolOutcome.NOT_RUN, why)
+
+
+def substituted_result(call: ToolCall, value: Any, at: datetime) -> Finished:
+    """A hook gave a result instead of the tool."""
+    untouched = blank(call, at)
+    try:
+        return completed_result(untouched, value)
+    except Exception as error:  # noqa: BLE001 - a value that can't be shown is a failed result
+        return raised_result(untouched, error)
+
+
+def _make_question(execution: ToolExecution, asked: InputRequired) -> Finished:
     call = execution.call
     return Finished(
         execution=replace(execution, outcome=ToolOutcome.PENDING, text="Waiting for an answer."),
@@ -165,10 +202,10 @@ def in_place_of(finished: Finished, substitute: Finished) -> Finished:
         usage=execution.usage + given.usage,
         cost=execution.cost + given.cost,
     )
-    wish = None if finished.waits_for is not None else finished.signal
+    signal = None if finished.waits_for is not None else finished.signal
     return replace(
         substitute,
         execution=shown,
         metadata={**finished.metadata, **substitute.metadata},
-        signal=substitute.signal or wish,
+        signal=substitute.signal or signal,
     )

@@ -1,25 +1,37 @@
-"""From a function's signature to a JSON schema and a validator, through pydantic."""
+"""From a function's signature to a JSON schema and a validator."""
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
+from functools import cached_property, partial
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    TypedDict,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
-from stepwell.errors import ConfigurationError, InvalidToolArgumentsError, InvalidToolError
+from stepwell.errors import ConfigurationError, InvalidToolError
 from stepwell.models import ToolSchema
-from stepwell.tools.context import ToolContext
+from stepwell.run_context import Principal
+from stepwell.tools import plain_types
+from stepwell.tools.context import ContextNeeds, ToolContext
 from stepwell.tools.docstrings import Described
-from stepwell.tools.secrets import secret_arguments
+from stepwell.tools.plain_types import Parameter, plain_parameters
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from stepwell.tools.pydantic_arguments import PydanticArguments
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_VALUES = ("default", "const", "enum", "examples")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -27,36 +39,34 @@ class Signature:
     """What a tool function takes: the schema for the model, a validator, where context goes."""
 
     def __init__(self, function: Callable[..., Any], tool_name: str, words: Described) -> None:
-        from pydantic import ValidationError
-
-        self._invalid = ValidationError
         self.tool_name = tool_name
         self.context_parameters: tuple[str, ...] = ()
-        self._optional: dict[str, Any] = {}
-        self._admits_none: dict[str, bool] = {}
+        self._parameters: dict[str, Parameter] = {}
+        self.principal_parameters: tuple[str, ...] = ()
+        deps: Any = None
         hints = _hints(function, tool_name)
-        fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             self._refuse_odd(parameter)
-            if name not in hints and name in ("self", "cls"):
-                raise InvalidToolError(
-                    f"tool {tool_name!r} is a method that is not bound; give the bound one, for "
-                    f"example tools=[my_object.{tool_name}], or write a BaseTool"
-                )
             if name not in hints:
-                raise InvalidToolError(
-                    f"parameter {name!r} of tool {tool_name!r} has no type hint; write for "
-                    f"example `{name}: str`, so that the model knows what to send"
-                )
+                raise InvalidToolError(_complain_about_hint(name, tool_name))
             if _is_context(hints[name]):
                 self.context_parameters += (name,)
+                deps = deps or _deps_type(hints[name])
+            elif _names_type(hints[name], Principal):
+                self.principal_parameters += (name,)
             else:
-                fields[name] = self._field(parameter, hints[name], words.parameters.get(name))
-                if parameter.default is not inspect.Parameter.empty:
-                    self._optional[name] = hints[name]
-        self._adapter, schema = _adapter(fields, tool_name)
-        self.parameters = _without_titles(schema)
-        self._secret = secret_arguments(self.parameters)
+                self._parameters[name] = Parameter(
+                    name, hints[name], parameter.default, words.parameters.get(name)
+                )
+        schema = plain_parameters(tuple(self._parameters.values()))
+        self._is_plain = schema is not None
+        self.parameters = self._by_pydantic.schema if schema is None else schema
+        self._may_be_unset = {
+            name: parameter.hint
+            for name, parameter in self._parameters.items()
+            if not parameter.is_required
+        }
+        self.needs = ContextNeeds(principal=bool(self.principal_parameters), deps=deps)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with their types; nothing in them is shared with the message history.
@@ -64,32 +74,49 @@ class Signature:
         None for an argument with a default whose type does not take None counts as not given:
         models write null for what they leave out.
         """
-        given = {
-            name: value
-            for name, value in arguments.items()
-            if value is not None or self._takes_none(name)
+        given = arguments
+        if self._may_be_unset and None in arguments.values():
+            given = {
+                name: value
+                for name, value in arguments.items()
+                if value is not None or self._takes_none(name)
+            }
+        if self._is_plain and given.keys() <= self._parameters.keys():
+            try:
+                return convert(given, self._plain_type)
+            except (ValidationError, RecursionError):
+                pass  # pydantic may convert it, or says in words what is wrong
+        return self._by_pydantic.validate(given)
+
+    @cached_property
+    def _plain_type(self) -> "type[dict[str, Any]]":
+        fields = {
+            name: Required[it.hint] if it.is_required else NotRequired[it.hint]
+            for name, it in self._parameters.items()
         }
-        try:
-            return self._adapter.validate_python(_copied(given))
-        except RecursionError:
-            raise InvalidToolArgumentsError(
-                f"The arguments of tool {self.tool_name!r} are nested too deeply; flatten them."
-            ) from None
-        except self._invalid as error:
-            raise InvalidToolArgumentsError(self._complaint(error)) from None
+        return cast("Any", TypedDict)("Arguments", fields)
+
+    @cached_property
+    def _by_pydantic(self) -> "PydanticArguments":
+        from stepwell.tools.pydantic_arguments import PydanticArguments
+
+        return PydanticArguments(tuple(self._parameters.values()), self.tool_name)
 
     def _takes_none(self, name: str) -> bool:
-        if name not in self._optional:
+        """Whether None is a value of that argument, or it has to be refused by validation."""
+        if name not in self._may_be_unset:
             return True
-        if name not in self._admits_none:
-            from pydantic import TypeAdapter
+        known = self._may_be_unset[name]
+        if not isinstance(known, bool):
+            known = self._may_be_unset[name] = self._admits_none(known)
+        return known
 
-            try:
-                TypeAdapter[Any](self._optional[name]).validate_python(None)
-                self._admits_none[name] = True
-            except self._invalid:
-                self._admits_none[name] = False
-        return self._admits_none[name]
+    def _admits_none(self, hint: Any) -> bool:
+        if self._is_plain:
+            return plain_types.takes_none(hint)
+        from stepwell.tools import pydantic_arguments
+
+        return pydantic_arguments.takes_none(hint)
 
     def _refuse_odd(self, parameter: inspect.Parameter) -> None:
         if parameter.kind in _VARIADIC:
@@ -103,60 +130,17 @@ class Signature:
                 "models send arguments by name, so remove the `/`"
             )
 
-    def _field(self, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
-        from typing import NotRequired, Required
 
-        from pydantic import Field
-
-        required = parameter.default is inspect.Parameter.empty
-        notes: dict[str, Any] = {}
-        if description and not _is_described(hint):
-            notes["description"] = description
-        if not required:
-            notes["json_schema_extra"] = {"default": self._json_default(parameter)}
-        described_hint = Annotated[hint, Field(**notes)] if notes else hint
-        return Required[described_hint] if required else NotRequired[described_hint]
-
-    def _json_default(self, parameter: inspect.Parameter) -> Any:
-        from pydantic.fields import FieldInfo
-        from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-        if isinstance(parameter.default, FieldInfo):
-            raise InvalidToolError(
-                f"parameter {parameter.name!r} of tool {self.tool_name!r} has a Field as its "
-                f"default; write `{parameter.name}: Annotated[..., Field(...)] = default`"
-            )
-        try:
-            default = to_jsonable_python(parameter.default)
-            json.dumps(default, allow_nan=False)
-        except (PydanticSerializationError, ValueError) as error:
-            raise InvalidToolError(
-                f"the default of parameter {parameter.name!r} of tool {self.tool_name!r} cannot be "
-                f"written as JSON ({error}); use None and fill it in inside the function"
-            ) from None
-        return default
-
-    def _complaint(self, error: "ValidationError") -> str:
-        missing: list[str] = []
-        unknown: list[str] = []
-        wrong: list[str] = []
-        for entry in error.errors(include_url=False):
-            place = ".".join(str(step) for step in entry["loc"])
-            if entry["type"] == "missing":
-                missing.append(place)
-            elif entry["type"] == "extra_forbidden":
-                unknown.append(place)
-            else:
-                shown = "" if entry["loc"][0] in self._secret else f" (got {entry['input']!r:.80})"
-                wrong.append(f"{place}: {entry['msg']}{shown}")
-        complaints = [
-            f"missing required arguments: {', '.join(missing)}" if missing else "",
-            f"unknown arguments: {', '.join(unknown)}" if unknown else "",
-            "; ".join(wrong),
-        ]
-        known = ", ".join(self.parameters.get("properties", {})) or "(none)"
-        text = "; ".join(complaint for complaint in complaints if complaint)
-        return f"Invalid arguments for tool {self.tool_name!r}: {text}. It takes: {known}."
+def _complain_about_hint(name: str, tool_name: str) -> str:
+    if name in ("self", "cls"):
+        return (
+            f"tool {tool_name!r} is a method that is not bound; give the bound one, for "
+            f"example tools=[my_object.{tool_name}], or write a BaseTool"
+        )
+    return (
+        f"parameter {name!r} of tool {tool_name!r} has no type hint; write for "
+        f"example `{name}: str`, so that the model knows what to send"
+    )
 
 
 def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
@@ -173,66 +157,24 @@ def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
 
 
 def _is_context(hint: Any) -> bool:
+    return _names_type(hint, ToolContext)
+
+
+def _names_type(hint: Any, wanted: type) -> bool:
+    """Whether a hint is that type, also in an ``Annotated``, an optional, or with parameters."""
     if get_origin(hint) is Annotated:
-        return _is_context(get_args(hint)[0])
-    return hint is ToolContext or any(arg is ToolContext for arg in get_args(hint))
+        return _names_type(get_args(hint)[0], wanted)
+    return any(it is wanted or get_origin(it) is wanted for it in (hint, *get_args(hint)))
 
 
-def _is_described(hint: Any) -> bool:
-    from pydantic.fields import FieldInfo
-
-    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return any(isinstance(note, FieldInfo) and note.description for note in notes)
-
-
-def _adapter(
-    fields: dict[str, Any], tool_name: str
-) -> "tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]":
-    """The validator of the arguments, and their JSON schema."""
-    from pydantic import ConfigDict, TypeAdapter
-    from pydantic.errors import PydanticUserError
-    from typing_extensions import TypedDict
-
-    try:
-        arguments: Any = cast("Any", TypedDict)(f"{tool_name}_arguments", fields)
-        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
-        adapter = TypeAdapter[dict[str, Any]](arguments)
-        return adapter, adapter.json_schema()
-    except PydanticUserError as error:
-        raise InvalidToolError(
-            f"the parameters of tool {tool_name!r} have no JSON schema: use plain types, "
-            "dataclasses, TypedDicts or pydantic models (for the state take a ToolContext). "
-            f"{error.message.splitlines()[0]}"
-        ) from None
-
-
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """Pydantic's generated titles repeat the names; without them the prompt is shorter."""
-
-    def cleaned(node: Any, is_properties: bool = False) -> Any:
-        if isinstance(node, list):
-            return [cleaned(item) for item in cast("list[Any]", node)]
-        if not isinstance(node, dict):
-            return node
-        mapping = cast("dict[str, Any]", node)
-        return {
-            key: value
-            if key in _VALUES and not is_properties
-            else cleaned(value, key in ("properties", "$defs") and not is_properties)
-            for key, value in mapping.items()
-            if is_properties or key != "title" or not isinstance(value, str)
-        }
-
-    return cleaned(schema)
-
-
-def _copied(value: Any) -> Any:
-    """Containers anew, so that a tool that changes its arguments does not change the history."""
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if type(value) is list:
-        return [_copied(item) for item in cast("list[Any]", value)]
-    return value
+def _deps_type(hint: Any) -> Any:
+    """The type in ``ToolContext[Deps]``; None where it says nothing."""
+    if get_origin(hint) is Annotated:
+        return _deps_type(get_args(hint)[0])
+    for it in (hint, *get_args(hint)):
+        if get_origin(it) is ToolContext and get_args(it)[0] is not Any:
+            return get_args(it)[0]
+    return None
 
 
 def with_choices(schema: ToolSchema, argument: str, choices: Iterable[str]) -> ToolSchema:

@@ -20,6 +20,15 @@ class ToolEffect(StrEnum):
     EXTERNAL = "external"
 
 
+class WhenUnknown(StrEnum):
+    """What happens with an external call whose outcome a crash left unknown."""
+
+    TELL = "tell"
+    """The model sees it and decides."""
+    ASK = "ask"
+    """The execution pauses and a person decides: done, retry or failed."""
+
+
 @runtime_checkable
 class Tool(Protocol):
     """Something the model can call. ``FunctionTool`` and ``BaseTool`` are the usual ways to one."""

@@ -1,7 +1,7 @@
 /**
  * Turns the envelopes of a session into the messages that a chat shows. A list is a value: functions
  * return a new one and leave the old one as it was. What is shown depends on which envelopes came,
- * never on their order. `stepwell.testing.message_list` is its twin in Python; change both.
+ * never on their order.
  *
  * @typedef {{id: string, role: "user" | "assistant" | "tool" | "status", content: string,
  *   incomplete?: boolean, name?: string, summary?: string, error?: boolean, folded?: boolean,

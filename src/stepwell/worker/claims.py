@@ -1,7 +1,7 @@
-"""Claims of one worker: which executions it takes, and how it lets go of them.
+"""Claims and releases executions for one worker.
 
-Nothing is lost when the database does not answer: what is not released is taken over once the
-worker's lease has run out.
+Nothing is lost when the database is unavailable: what is not released is taken over once the
+worker's lease has expired.
 """
 
 import logging
@@ -29,15 +29,14 @@ logger = logging.getLogger("stepwell.worker")
 
 Find = Callable[[Transaction], Awaitable[Sequence[str]]]
 _CHECK_SECONDS = 60.0
-"""How often an idle worker looks at what it can't run, and at the database's clock."""
+"""Seconds between an idle worker's checks for unknown agents and of the database's clock."""
 
 
 class Claims:
     """Claims executions under the worker's lease.
 
-    Executions of agents that the worker does not have are left for others; but one whose end is
-    requested needs no agent. With ``sessions`` only executions of these sessions are claimed, as
-    they are at that time.
+    It leaves executions of agents that it does not have to others, except those to cancel, which
+    need no agent. With ``sessions`` it claims only executions of these sessions.
     """
 
     def __init__(
@@ -69,21 +68,21 @@ class Claims:
         return claimed[0] if claimed else None
 
     async def claim_some(self, limit: int) -> Sequence[Execution]:
-        """Claim so many at most in one transaction, in the order of ``tx.claimable``."""
+        """Claim at most so many in one transaction, in the order of ``tx.claimable``."""
         try:
-            # The idle must not write.
+            # An idle worker must not write.
             if not await self._store.read(self._is_work_waiting):
                 await self._check_surroundings()
                 return []
         except StoreUnavailableError as error:
-            logger.warning("worker %s can't look for work: %s", self._lease.worker_id, error)
+            logger.warning("worker %s could not look for work: %s", self._lease.worker_id, error)
             return []
         return await self._claim(lambda tx: self._find(tx, limit))
 
     async def release(self, executions: Sequence[Execution]) -> None:
-        """Make these pending again, but for those that others have by now.
+        """Make these pending again, except those that others have claimed.
 
-        Their runs must have ended: until the next claim nothing would fence them off.
+        Their runs must have ended: until the next claim nothing fences them off.
         """
 
         async def release(tx: Transaction) -> None:
@@ -93,15 +92,15 @@ class Claims:
         try:
             await self._store.write(release, name="release")
         except StoreUnavailableError as error:
-            logger.warning("executions are not released, the lease runs out: %s", error)
+            logger.warning("could not release executions; their lease expires: %s", error)
 
     async def leave(self) -> None:
-        """Remove the worker's record; it must hold nothing any more."""
+        """Remove the worker's record; it must hold no executions."""
         worker_id = self._lease.worker_id
         try:
             await self._store.write(lambda tx: tx.remove_worker(worker_id), name="leave")
         except StoreUnavailableError as error:
-            logger.warning("worker %s is not removed, its lease runs out: %s", worker_id, error)
+            logger.warning("could not remove worker %s; its lease expires: %s", worker_id, error)
 
     async def _claim(self, find: Find) -> Sequence[Execution]:
         lease, worker_id, asked_at = self._lease, self._lease.worker_id, self._clock.monotonic()
@@ -117,7 +116,7 @@ class Claims:
         try:
             claimed = await self._store.write(claim, name="claim")
         except StoreUnavailableError as error:
-            logger.warning("worker %s can't claim: %s", worker_id, error)
+            logger.warning("worker %s could not claim: %s", worker_id, error)
             return []
         if claimed is None:
             self._on_lost(worker_id)
@@ -129,7 +128,7 @@ class Claims:
     async def _note_takeover(
         self, tx: Transaction, claim: Claim, expired: Mapping[str, datetime], now: datetime
     ) -> Execution:
-        # The lease of one whose record somebody else removed ran out just now.
+        # Another worker removed the record: the lease has just expired.
         ended_at = expired.get(claim.taken_from or "", now)
         silent_seconds = self._settings.lease_seconds + (now - ended_at).total_seconds()
         return await note_takeover(tx, claim, now=now, silent_seconds=silent_seconds)
@@ -145,7 +144,7 @@ class Claims:
         return await tx.claimable(self._clock.now(), limit=limit, agents=self._agents())
 
     async def _free_heads(self, tx: Transaction, sessions: Collection[str]) -> list[str]:
-        """Return the free heads of these few sessions without a look at what waits elsewhere."""
+        """Return the free heads of these few sessions, without a query over all that wait."""
         found: list[str] = []
         for session_id in tuple(sessions):
             unfinished = await tx.unfinished(session_id)
@@ -170,7 +169,7 @@ class Claims:
         return False
 
     async def _check_surroundings(self) -> None:
-        """Log what keeps executions waiting or leases from working, now and then."""
+        """Log, now and then, what keeps executions waiting or breaks leases."""
         now = self._clock.monotonic()
         if self._checked_at is not None and now - self._checked_at < _CHECK_SECONDS:
             return
@@ -186,15 +185,15 @@ class Claims:
         if agent_type not in self._warned_of:
             self._warned_of.add(agent_type)
             logger.warning(
-                "worker %s has no agent %r and leaves its executions for others",
+                "worker %s has no agent %r and leaves its executions to others",
                 self._lease.worker_id,
                 agent_type,
             )
 
     def _compare_clocks(self, database_time: datetime) -> None:
-        """Leases are times, so workers whose clocks differ take each other's executions."""
+        """Warn if this machine's clock differs from the database's: leases depend on it."""
         ahead = (self._clock.now() - database_time).total_seconds()
-        # Half of what a lease has left at a heartbeat: two clocks may be off.
+        # Half of what a lease has left at a heartbeat, since two clocks may be off.
         allowed = (self._settings.lease_seconds - self._settings.heartbeat_seconds) / 2
         if abs(ahead) > allowed:
             logger.error(
@@ -212,7 +211,7 @@ class Claims:
             return
         if row.status is not ExecutionStatus.RUNNING:
             return
-        # Pending again, and not without a worker: that would count as a crash.
+        # Pending, not running without a worker: that would count as a crash.
         waiting = replace(
             with_stopped_attempt(row),
             status=ExecutionStatus.PENDING,

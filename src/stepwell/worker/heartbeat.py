@@ -1,8 +1,9 @@
 """The heartbeat of a worker: renews its lease from a thread of its own.
 
 The thread has its own event loop and its own connection, so that whatever blocks the worker's event
-loop costs no lease. It lives as long as the worker holds an execution. What it learns is delivered
-on the worker's loop; it never touches a run itself.
+loop costs no lease. It ends when it finds that the worker holds nothing, so that a worker with one
+short execution after the other does not start a thread for each. What it learns is delivered on the
+worker's loop; it never touches a run itself.
 """
 
 import asyncio
@@ -26,23 +27,23 @@ logger = logging.getLogger("stepwell.worker")
 
 
 class HeartbeatReport(Struct, frozen=True, kw_only=True):
-    """What one heartbeat found."""
+    """The result of one heartbeat."""
 
     worker_id: str
     is_lost: bool = False
-    """Whether another worker removed the record: all executions of that id belong to others."""
+    """Whether another worker removed the record, so that all its executions belong to others."""
     taken: Sequence[Execution] = ()
-    """Executions that others have by now."""
+    """Executions that others have claimed."""
     cancel_requested: Mapping[str, str] = {}
-    """Why executions are to end, by id."""
+    """Requests to cancel, by execution id."""
 
 
 Deliver = Callable[[HeartbeatReport], None]
 
 
 class Heartbeat:
-    """Keeps the lease of one worker. All methods are called on the worker's loop, which
-    ``deliver`` is called on as well."""
+    """Keeps the lease of one worker. All methods, and ``deliver``, are called on the worker's
+    loop."""
 
     def __init__(
         self,
@@ -59,35 +60,37 @@ class Heartbeat:
         self._thread: _HeartbeatThread | None = None
 
     def start(self, execution: Execution) -> None:
-        """Renew the lease for that execution from now on. Does not wait for anything: what the loop
-        does next may block it."""
-        if self._thread is None:
+        """Renew the lease for that execution from now on. Returns at once: what the loop does next
+        may block it."""
+        self._held[execution.id, execution.attempt] = execution
+        held = tuple(self._held.values())
+        if self._thread is None or not self._thread.hold(held):
             self._thread = _HeartbeatThread(
                 self._store, self._lease, self._deliver, self._settings, self._clock
             )
+            self._thread.hold(held)
             self._thread.start()
-        self._held[execution.id, execution.attempt] = execution
-        self._thread.hold(tuple(self._held.values()))
 
-    async def stop(self, execution: Execution) -> None:
-        """Renew the lease no more for its sake."""
+    def stop(self, execution: Execution) -> None:
+        """Stop renewing the lease for that execution."""
         self._held.pop((execution.id, execution.attempt), None)
-        thread = self._thread
-        if thread is None:
-            return
-        thread.hold(tuple(self._held.values()))
-        if not self._held:
-            self._thread = None
+        if self._thread is not None:
+            self._thread.hold(tuple(self._held.values()))
+
+    async def close(self) -> None:
+        """End the thread at once: the worker takes nothing any more."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
             await thread.end(self._settings.heartbeat_seconds)
 
     def beat_now(self) -> None:
-        """Look at once: somebody wants something of an execution."""
+        """Send a heartbeat at once: somebody requested something of an execution."""
         if self._thread is not None:
             self._thread.beat_now()
 
 
 class _HeartbeatThread:
-    """One life of the thread: from the first execution that is held to the last."""
+    """One life of the thread: from the first execution that is held until it finds none."""
 
     def __init__(
         self,
@@ -107,6 +110,8 @@ class _HeartbeatThread:
         self._held: Sequence[Execution] = ()
         self._wanted = asyncio.Event()
         self._is_ending = False
+        self._guard = threading.Lock()
+        """Around the decision to end: what is held then is left to another thread."""
         self._thread = threading.Thread(target=self._run, name="stepwell-heartbeat", daemon=True)
 
     # Called on the worker's loop
@@ -114,15 +119,18 @@ class _HeartbeatThread:
     def start(self) -> None:
         self._thread.start()
 
-    def hold(self, executions: Sequence[Execution]) -> None:
-        self._held = executions
+    def hold(self, executions: Sequence[Execution]) -> bool:
+        """Return whether it is still there to renew the lease for them."""
+        with self._guard:
+            self._held = executions
+            return not self._is_ending
 
     def beat_now(self) -> None:
         with suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._wanted.set)
 
     async def end(self, within: float) -> None:
-        """End the thread; one that hangs in the database is left to end by itself."""
+        """End the thread without waiting for one that hangs in the database."""
         self._is_ending = True
         self.beat_now()
         await asyncio.to_thread(self._thread.join, within)
@@ -146,22 +154,29 @@ class _HeartbeatThread:
 
     async def _beat_loop(self) -> None:
         every = self._settings.heartbeat_seconds
-        while not self._is_ending:
+        while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(every):
                     await self._wanted.wait()
             took = every
             # Who waited long for the database waits on, to be the next whom it answers.
-            while took >= every and not self._is_ending:
+            while took >= every:
+                if self._ends_here():
+                    return
                 self._wanted.clear()
                 began = self._loop.time()
                 await self._beat_once()
                 took = self._loop.time() - began
 
+    def _ends_here(self) -> bool:
+        with self._guard:
+            self._is_ending = self._is_ending or not self._held
+            return self._is_ending
+
     async def _beat_once(self) -> None:
         asked_at, worker_id = self._clock.monotonic(), self._lease.worker_id
         whole, every = self._settings.lease_seconds, self._settings.heartbeat_seconds
-        # Also a lease that is overdue is asked for: perhaps nobody else wanted it.
+        # An overdue lease is renewed as well: perhaps nobody took over.
         within = max(self._lease.renewed_at + whole - asked_at, every)
         try:
             async with asyncio.timeout(within):
@@ -171,10 +186,10 @@ class _HeartbeatThread:
                     lambda tx: self._renew(tx, worker_id, self._held), name="heartbeat"
                 )
         except (TimeoutError, StoreUnavailableError) as error:
-            logger.warning("the lease of worker %s is not renewed: %r", worker_id, error)
+            logger.warning("could not renew the lease of worker %s: %r", worker_id, error)
             return
         except Exception:
-            logger.exception("a heartbeat of worker %s broke", worker_id)
+            logger.exception("a heartbeat of worker %s failed", worker_id)
             return
         if not report.is_lost:
             self._lease.confirm(worker_id, asked_at)
@@ -192,7 +207,7 @@ class _HeartbeatThread:
         for execution in held:
             row = found.get((execution.id, execution.attempt))
             if row is None:
-                # Ended by its own run just now, or taken over.
+                # Just ended by its own run, or taken over.
                 stored = await tx.execution(execution.id)
                 if stored is None or stored.attempt != execution.attempt:
                     taken.append(execution)
@@ -201,7 +216,7 @@ class _HeartbeatThread:
         return HeartbeatReport(worker_id=worker_id, taken=taken, cancel_requested=cancel_requested)
 
     async def _watch_worker_loop(self) -> None:
-        """Log where the worker's loop stands when it does nothing else for half a lease."""
+        """Log the stack of the worker's loop if it is blocked for half a lease."""
         patience, is_logged = self._settings.lease_seconds / 2, False
         while True:
             with suppress(RuntimeError):

@@ -16,10 +16,10 @@ from stepwell.sessions.records import Execution, WorkerRecord
 
 
 class WorkerLease:
-    """What the database knows of a worker.
+    """The record of a worker in the database.
 
     The record is added with the first claim and renewed while the worker holds executions. If
-    another worker removed it meanwhile, the lease is lost and the worker goes on under a new id.
+    another worker removed it meanwhile, the lease is lost and the worker continues under a new id.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class WorkerLease:
     ) -> None:
         self.worker_id = worker_id
         self.renewed_at = clock.monotonic()
-        """When the newest lease was asked for, by the monotonic clock."""
+        """When the newest lease was requested, by the monotonic clock."""
         self._agents, self._seconds = agents, seconds
         self._clock, self._new_id = clock, new_id
         self._started_at = clock.now()
@@ -42,7 +42,7 @@ class WorkerLease:
         self._to_disown: dict[str, tuple[Execution, float]] = {}
 
     async def renew(self, tx: Transaction, worker_id: str) -> bool:
-        """Extend the lease of that id, or begin it. Return False if another worker removed it. Call
+        """Extend or start the lease of that id. Return False if another worker removed it. Call
         ``confirm`` after the commit."""
         for execution, _ in tuple(self._to_disown.values()):
             await tx.disown(execution)
@@ -55,7 +55,7 @@ class WorkerLease:
         return True
 
     def confirm(self, worker_id: str, asked_at: float) -> None:
-        """Note that a renewal which was asked for at that time has committed."""
+        """Note that a renewal that was requested at that time has committed."""
         if worker_id != self.worker_id:
             return
         self.renewed_at = max(self.renewed_at, asked_at)
@@ -65,16 +65,16 @@ class WorkerLease:
                 self._to_disown.pop(id, None)
 
     def disown(self, execution: Execution) -> None:
-        """Leave an execution to others with the next renewal: its run ended and nothing is known of
-        its end, and as long as the lease holds nobody would take it over."""
+        """Give an execution up with the next renewal: its run ended without a stored end, and
+        nobody could take it over while the lease holds."""
         self._to_disown[execution.id] = (execution, self._clock.monotonic())
 
     def rest(self) -> None:
-        """Note that no execution depends on the lease any more: it may run out."""
+        """Note that no execution depends on the lease any longer: it may expire."""
         self.is_held = False
 
     def replace(self, worker_id: str) -> None:
-        """Go on under a new id: the executions of this one belong to others."""
+        """Continue under a new id: the executions of the old one belong to others."""
         if worker_id != self.worker_id:
             return
         self.worker_id = f"worker-{self._new_id()}"

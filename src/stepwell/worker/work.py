@@ -1,4 +1,4 @@
-"""The executions that this worker holds: claimed, run under its heartbeat, let go of again.
+"""Claims executions, runs them under the worker's heartbeat, and releases them.
 
 Called by ``Worker``. Whatever breaks an execution ends that execution and never the worker; a
 cancellation of the surrounding task passes through.
@@ -31,25 +31,25 @@ from stepwell.worker.lease import WorkerLease
 logger = logging.getLogger("stepwell.worker")
 
 _RESERVE = 0.25
-"""The share of ``shutdown_seconds`` that is kept for abandoning what reaches no step boundary."""
+"""The share of ``shutdown_seconds`` for abandoning runs that reach no step boundary."""
 _LONGEST_RESERVE = 2.5
 
 
 class ExecutionRunner(Protocol):
-    """Runs a claimed execution; ``sessions.attempt.runner.Runner`` is the one there is."""
+    """Runs a claimed execution; implemented by ``sessions.attempt.runner.Runner``."""
 
     @property
     def agents(self) -> Collection[str]:
-        """The agent types that it has; executions of others are not claimed."""
+        """The agent types that it can run; others are not claimed."""
         ...
 
     async def run(self, execution: Execution, control: RunControl, /) -> ExecutionStatus:
-        """Run it; the status that it left the row in. Raises ``LostLeaseError``."""
+        """Run it and return the status of its row. Raises ``LostLeaseError``."""
         ...
 
 
 class HandedOver(Exception):
-    """The process ends, so the execution is left for another worker to go on with."""
+    """Raised in a run when the process ends; another worker continues the execution."""
 
 
 class _HeldExecution(Struct, eq=False):
@@ -60,7 +60,7 @@ class _HeldExecution(Struct, eq=False):
     run: asyncio.Task[ExecutionStatus]
     abandoned: bool = False
     is_left_behind: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker ends and does not wait for the run any longer."""
+    """Set when the worker ends without waiting for the run."""
 
     def abandon(self, why: BaseException) -> None:
         self.abandoned = True
@@ -68,7 +68,7 @@ class _HeldExecution(Struct, eq=False):
 
 
 class Work:
-    """Claims executions and runs them, ``settings.concurrency`` at most at the same time.
+    """Claims executions and runs them, at most ``settings.concurrency`` at the same time.
 
     ``jobs`` wakes the workers for executions that this one lets go of. ``sessions``, which may grow
     meanwhile, keeps it to executions of these. ``worker_id`` must be unique to
@@ -122,18 +122,18 @@ class Work:
 
     @property
     def worker_id(self) -> str:
-        """Under which it claims; another one after its lease was lost."""
+        """The id under which it claims; it changes when the lease is lost."""
         return self._lease.worker_id
 
     @property
     def running(self) -> int:
-        """How many executions it holds."""
+        """The number of executions that it holds."""
         return len(self._held)
 
     async def take(self, execution_id: str) -> bool:
-        """Claim it and run it until it is over, paused or handed back.
+        """Claim an execution and run it until it is over, paused or handed back.
 
-        False if there was nothing to claim: another worker has it, or its turn has not come.
+        Return False if it is not free: another worker has it, or it is not its turn.
         """
         await self._slots.acquire()
         held = None
@@ -173,16 +173,16 @@ class Work:
         ]
 
     def hand_back_all(self) -> None:
-        """Take nothing any more, and give each execution back at its next step boundary."""
+        """Stop claiming, and hand each execution back at its next step boundary."""
         self._ending = True
         for held in self._held:
             held.control.hand_back()
 
     async def abandon_all(self, *, within: float | None = None) -> None:
-        """Stop what is still running, at once, and leave it for others to go on with.
+        """Stop what is still running at once, and leave it to others.
 
-        It is no crash of theirs, so it does not count as one. A run that does not end in that time
-        is left behind: it was told to write nothing more.
+        That does not count as a crash. A run that does not end in that time is left behind; it can
+        write nothing more.
         """
         self._ending = True
         left = [held for held in self._held if not held.run.done()]
@@ -223,12 +223,13 @@ class Work:
                 whole - reserve,
             )
         await self.abandon_all(within=reserve * 0.5)
+        await self._heartbeat.close()
         if self._lease.is_held:
             await self._claims.leave()
 
     @contextmanager
     def _during_claim(self) -> Generator[None]:
-        """Ending waits for claims that are under way: nobody else would know of them."""
+        """Make the end wait for claims in progress: nobody else would know of them."""
         self._claiming_now += 1
         self._idle.clear()
         try:
@@ -251,7 +252,7 @@ class Work:
         if self._ending:
             control.hand_back()
 
-        # Before the run, which may block the loop with its first step.
+        # Before the run, whose first step may block the loop.
         self._heartbeat.start(execution)
         run = asyncio.create_task(
             self._runner.run(execution, control), name=f"execution {execution.id}"
@@ -272,8 +273,8 @@ class Work:
                 held.control.cancellation.request(why)
 
     def _lose_lease(self, worker_id: str) -> None:
-        """Abandon all runs of that id, which another worker held for dead."""
-        logger.warning("worker %s lost its lease and goes on under a new id", worker_id)
+        """Abandon all runs of that id, whose lease another worker took over."""
+        logger.warning("worker %s lost its lease and continues under a new id", worker_id)
         self._lease.replace(worker_id)
         for held in self._held:
             execution = held.execution
@@ -298,7 +299,7 @@ class Work:
             await _end(held.run, within=self._settings.heartbeat_seconds)
             if not _has_result(held.run):
                 self._lease.disown(held.execution)
-            await self._heartbeat.stop(held.execution)
+            self._heartbeat.stop(held.execution)
             self._held.discard(held)
             if not self._held:
                 self._lease.rest()
@@ -306,7 +307,7 @@ class Work:
             self._notice_idle()
 
     async def _handle_result(self, held: _HeldExecution) -> None:
-        """Look at how a run ended; what it should not have raised fails its execution."""
+        """Handle the end of a run; an unexpected exception fails its execution."""
         execution = held.execution
         if held.run.cancelled():
             return
@@ -323,7 +324,7 @@ class Work:
     async def _fail(self, execution: Execution, error: BaseException) -> None:
         error_id = self._new_id()
         logger.error(
-            "execution %s (session %s, agent %s, attempt %d) broke; error id %s",
+            "execution %s (session %s, agent %s, attempt %d) failed; error id %s",
             execution.id,
             execution.session_id,
             execution.agent_type,
@@ -337,12 +338,12 @@ class Work:
                 lambda tx: mark_failed(tx, execution, error_id, deps), name="fail"
             )
         except Exception:
-            # It is disowned, another worker tries, and three times is the limit.
-            logger.exception("execution %s can't be finished as failed", execution.id)
+            # It is released, another worker tries, and three crashes are the limit.
+            logger.exception("could not mark execution %s as failed", execution.id)
 
     async def _watch(self, held: _HeldExecution) -> None:
-        """Look at once when somebody wants something of the execution, and abandon its run when the
-        lease was not renewed in time."""
+        """Send a heartbeat when somebody requests something of the execution, and abandon its run
+        if the lease was not renewed in time."""
         execution, loop = held.execution, asyncio.get_running_loop()
         every, whole = self._settings.heartbeat_seconds, self._settings.lease_seconds
         async with self._store.bus.subscribe(execution_topic(execution.id)) as news:
@@ -363,13 +364,13 @@ def _has_result(run: asyncio.Task[ExecutionStatus]) -> bool:
 
 
 async def _still_running(some: list[_HeldExecution], seconds: float) -> list[_HeldExecution]:
-    """Return those that have not stopped after that time."""
+    """Return the tasks that have not stopped after that time."""
     await asyncio.wait({held.run for held in some}, timeout=seconds)
     return [held for held in some if not held.run.done()]
 
 
 async def _end(*tasks: asyncio.Task[Any], within: float | None = None) -> None:
-    """Cancel these and wait until they have ended; what they raise was looked at already. One that
+    """Cancel these and wait until they have ended; what they raise was handled already. A task that
     does not end in that time is abandoned."""
     for task in tasks:
         task.cancel()

@@ -1,7 +1,6 @@
 """The worker: claims executions whenever it has free slots, in the server's process or alone.
 
-Any number of them may work on one database; who claims first has it. The table of executions is
-the queue.
+Any number of workers may share one database. The table of executions is the queue.
 """
 
 import asyncio
@@ -29,10 +28,10 @@ class Worker:
         self._at_rest.set()
 
     async def run(self) -> None:
-        """Work until ``stop`` is called; then running executions have been handed back."""
+        """Work until ``stop`` is called and running executions are handed back."""
         self._at_rest.clear()
         listening = asyncio.create_task(self._listen(), name="listen for work")
-        # Should it ever break, the loop below finds out.
+        # If it ever fails, the loop below notices.
         listening.add_done_callback(lambda _: self._look.set())
         try:
             while not self._stopping:
@@ -47,7 +46,7 @@ class Worker:
             self._at_rest.set()
 
     async def stop(self) -> None:
-        """Take nothing more, hand back what runs, and return when that is done."""
+        """Stop claiming, hand back what runs, and return when that is done."""
         self._stopping = True
         self._look.set()
         await self._at_rest.wait()

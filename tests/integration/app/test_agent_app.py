@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from stepwell import Agent
 from stepwell.app import AgentApp, DevAuthenticator, NewMessage, NewSession, Principal
-from stepwell.app.supervising import FIRST_PAUSE_SECONDS
+from stepwell.app.supervised_task import FIRST_PAUSE_SECONDS
 from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError
 from stepwell.testing import MockTool, ScriptedModel, call

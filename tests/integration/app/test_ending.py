@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Agent
 from stepwell.app.agent_app import AgentApp
-from stepwell.cli.starting import started
+from stepwell.cli.process import start_application
 from stepwell.errors import ConfigurationError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.errors import StoreUnavailableError
@@ -25,7 +25,8 @@ from .test_serving import ADDRESS, answer_in, followed, ran, stepwell
 SLOW = """
 import asyncio
 from pathlib import Path
-from stepwell import Agent, ToolEffect, tool
+from stepwell import Agent, tool
+from stepwell.tools import ToolEffect
 from stepwell.testing import ScriptedModel, call
 
 @tool(effect=ToolEffect.PURE)
@@ -139,11 +140,11 @@ async def test_a_database_that_is_down_is_waited_for_and_then_told_in_one_line(
     helper = Agent(ScriptedModel(["Hello."]))
     app = WithoutDatabase(helper, db="postgresql://ada:hunter2@db.example:5432/agents")
     with pytest.raises(ConfigurationError) as told:
-        await started(app, quiet_seconds=0.01)
+        await start_application(app, quiet_seconds=0.01)
     assert caplog.messages == ["waiting for the database db.example:5432/agents"]
     assert str(told.value) == (
         "the database db.example:5432/agents does not answer: connection refused Is the server "
-        "running?; start it, or name another one with --db"
+        "running?; start it, or set another one with --db"
     )
 
 
@@ -151,7 +152,7 @@ async def test_a_database_that_is_down_is_waited_for_and_then_told_in_one_line(
     ("arguments", "said"),
     [
         (("--port", "99999"), "0<=x<=65535"),
-        (("slow:helper", "--model", "openai:gpt-5"), "--model is for the built-in agent"),
+        (("slow:helper", "--model", "openai:gpt-5"), "--model applies to the built-in agent"),
         (("--log-level", "loud"), "'loud' is not one of"),
     ],
 )

@@ -13,8 +13,6 @@ from stepwell import (
     ToolFailure,
     make_hook,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
@@ -22,6 +20,8 @@ from stepwell.capabilities.subagents import UseSubagents
 from stepwell.events import AgentStepStarted
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 from tests.answers import answer_call
 

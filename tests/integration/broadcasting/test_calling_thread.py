@@ -99,7 +99,8 @@ def test_a_forked_process_has_a_thread_of_its_own_and_makes_its_own_calls_only()
 
 FORKS_AFTER_A_RUN = """
 import os
-from stepwell import Agent, AgentEventEnvelopeAdapter, RecordingBroadcaster
+from stepwell import Agent
+from stepwell.broadcasting import AgentEventEnvelopeAdapter, RecordingBroadcaster
 from stepwell.testing import ScriptedModel
 
 agent, screen = Agent(ScriptedModel(["One.", "Two."])), RecordingBroadcaster()

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, Provider
+from stepwell import Agent
 from stepwell.broadcasting.config import BroadcastConfig
+from stepwell.models.provider import Provider
 from stepwell.testing import MockTool
 from tests.servers.byte_server import Answer, ByteServer
 from tests.unit.broadcasting.following import Followed

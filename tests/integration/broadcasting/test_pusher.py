@@ -114,7 +114,7 @@ async def test_a_clock_that_is_off_is_told_as_such(api: PusherApi):
 
 
 async def test_another_app_is_told_as_such(api: PusherApi):
-    with pytest.raises(BroadcastError, match="answered 404 for app 4: no such app there"):
+    with pytest.raises(BroadcastError, match="answered 404 for app 4: there is no such app"):
         await PusherBroadcaster("4", KEY, SECRET, base_url=api.url).broadcast("a", {"type": "b"})
 
 
@@ -122,12 +122,12 @@ async def test_another_app_is_told_as_such(api: PusherApi):
     ("status", "advice"),
     [
         (302, "check cluster or base_url"),
-        (400, "compare the names of channels"),
+        (400, "check the names of channels"),
         (403, "disabled or over its quota"),
         (413, "smaller max_bytes"),
         (429, "send fewer"),
-        (500, "trouble of its own"),
-        (503, "trouble of its own"),
+        (500, "the server failed"),
+        (503, "the server failed"),
     ],
 )
 async def test_every_refusal_says_what_to_do_and_hides_the_secret(
@@ -171,7 +171,7 @@ async def test_a_server_that_trickles_is_given_up(byte_server: ByteServer):
 async def test_a_connection_that_breaks_is_told_as_such(byte_server: ByteServer):
     byte_server.script(Answer(pieces=(), silent=True, ending=Ending.RESET))
     pusher = PusherBroadcaster(APP, KEY, SECRET, base_url=byte_server.url)
-    with pytest.raises(BroadcastError, match="broke off"):
+    with pytest.raises(BroadcastError, match="closed the connection"):
         await pusher.broadcast("a", status_envelope())
 
 

@@ -8,21 +8,14 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    Cancellation,
-    StopReason,
-    ToolExecution,
-    ToolOutcome,
-)
+from stepwell import Agent, AgentState, AgentStatus, Cancellation, StopReason
 from stepwell.capabilities.bash import BashPolicy, UseBash
 from stepwell.events import ToolCallProgressed, ToolCallStarted
 from stepwell.sandbox import ExecutionPolicy, Sandbox, default_sandbox
 from stepwell.sandbox.cgroups import _parent
 from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import EventRecorder, ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox
 
@@ -408,7 +401,7 @@ async def test_the_model_is_told_that_memory_ran_out_within_a_pipeline(tmp_path:
     execution = ExecutionPolicy.in_(tmp_path, max_memory=64 * 1024 * 1024)
     text = await text_of(UseBash(execution=execution), "head -c 300000000 /dev/zero | tail | wc -c")
 
-    assert text.startswith("Error: exit code 0; a process was ended for using more than 64 MiB")
+    assert text.startswith("Error: exit code 0; a process was killed for using more than 64 MiB")
 
 
 @pytest.mark.parametrize("sandbox", [None, SandlockSandbox()], ids=["default", "sandlock"])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, ConfigurationError, ErrorPolicy, ToolCall, ToolOutcome
+from stepwell import Agent, ConfigurationError, ErrorPolicy, ToolCall
 from stepwell.capabilities.mcp import McpCallError, McpConnectionError, McpServer, UseMcp, process
 from stepwell.events import ToolCallStarted
-from stepwell.state import ToolExecution
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import ScriptedModel, call
 from tests.servers.mcp_server import ARGS, COMMAND, ROOT
 
@@ -122,7 +122,7 @@ async def test_a_cancelled_block_ends_the_server() -> None:
 
 
 async def test_a_server_that_will_not_leave_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "SECONDS_TO_LEAVE", 0.2)
+    monkeypatch.setattr(process, "EXIT_SECONDS", 0.2)
     async with plain("stubborn") as server:
         pid = int(await said(server, "process_id"))
 
@@ -151,10 +151,7 @@ async def test_a_server_that_is_killed_in_mid_call_is_started_again_by_the_next(
 
     [killed] = state.steps[0].step.tool_executions
     assert killed.outcome is ToolOutcome.FAILED
-    assert killed.text == (
-        "Error: MCP server 'example' was killed by SIGKILL. What the call had begun may still take "
-        "effect; the next call connects anew."
-    )
+    assert "'example' was killed by SIGKILL. The call may still take effect" in killed.text
     assert killed.duration_seconds < 300
     assert added.text == "2"
     assert "ended with code 4" in left.text
@@ -185,8 +182,8 @@ async def test_garbage_on_standard_output_is_passed_over(
             )
 
     assert (babbled.text, added.text) == ("babbled", "2")
-    assert caplog.text.count("that is no message; it is passed over") == 3
-    assert "wrote 5 lines to its standard output that are no messages" in caplog.text
+    assert caplog.text.count("that is not a message; it is skipped") == 3
+    assert "wrote 5 lines to stdout that are not messages" in caplog.text
     assert "Welcome" not in caplog.text
 
 
@@ -221,12 +218,12 @@ async def test_a_tool_without_a_name_is_left_out(caplog: pytest.LogCaptureFixtur
 
     assert added.text == "2"
     assert "" not in [tool.name for tool in server.tools]
-    assert "lists a tool without a name; it is left out" in caplog.text
+    assert "lists a tool without a name; it is skipped" in caplog.text
 
 
 async def test_a_large_message_and_one_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LONGEST_MESSAGE", 4 * 1024 * 1024)
-    monkeypatch.setattr(process, "SECONDS_TO_LEAVE", 0.3)
+    monkeypatch.setattr(process, "MAX_MESSAGE_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(process, "EXIT_SECONDS", 0.3)
     async with plain() as server:
         fits = await said(server, "repeat", text="é", times=500_000)
         with pytest.raises(McpConnectionError, match="sent a message of more than 4194304 bytes"):
@@ -256,7 +253,9 @@ async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets() -> Non
         async with plain("broken", env={"TOKEN": CANARY}):
             pass
 
-    assert "it ended with code 3; its last words: no config: [hidden]" in str(raised.value)
+    assert "it ended with code 3; its last output on stderr: no config: [secret]" in str(
+        raised.value
+    )
     assert only_this_task()
 
 
@@ -292,8 +291,8 @@ async def test_pages_of_tools_are_read_and_broken_promises_reported() -> None:
         with pytest.raises(McpCallError, match="Invalid structured content"):
             await server.call("tool_11", {})
 
-    assert empty.text == "(The tool gave no output.)"
-    assert "the answer of MCP server 'example'" in broken.text
+    assert empty.text == "(The tool returned no output.)"
+    assert "invalid answer from MCP server 'example'" in broken.text
     assert "'x' is a required property" in broken.text
     assert "unknown arguments: colour. It takes: nothing." in unknown.text
 
@@ -301,7 +300,7 @@ async def test_pages_of_tools_are_read_and_broken_promises_reported() -> None:
 async def test_more_tools_than_a_model_can_choose_from_are_refused() -> None:
     async with started("pages", "120") as server:
         assert len(server.tools) == 1000
-        with pytest.raises(ConfigurationError, match=r"has 1000 tools, and .* include=\[...\]"):
+        with pytest.raises(ConfigurationError, match=r"has 1000 tools.* include=\[...\]"):
             Agent(ScriptedModel([]), capabilities=[UseMcp(server)])
         chosen = UseMcp(server, include=["tool_139"])
         assert Agent(ScriptedModel([]), capabilities=[chosen]).plan.tools

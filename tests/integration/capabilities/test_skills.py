@@ -78,7 +78,7 @@ async def test_the_list_is_bounded_and_says_what_was_cut(root: Path):
 
     text = model.requests[0].context.messages[0].text
     assert "- skill-00: About skill-00." in text
-    assert "without their descriptions, for lack of room: skill-05" in text
+    assert "without descriptions: skill-05" in text
     assert text.endswith("more that are not listed")
     assert len(text) < 600
 
@@ -123,14 +123,25 @@ async def test_a_loaded_skill_shows_its_text_directory_and_resources(root: Path)
     (root / "one" / "scripts" / "run.sh").write_text("echo hi")
 
     assert await loaded(root, name="one", arguments="it") == (
-        f"Skill: one\nDirectory: {root / 'one'}\n"
-        "Resources in its directory; load_skill(name='one', resource=...) reads one:\n"
-        f"- scripts/run.sh\n\n# One\n\nDo it in {root / 'one'}."
+        f"Skill: one\nDirectory: {root.name}/one\n"
+        "Resources in its directory (read one with load_skill(name='one', resource=...)):\n"
+        f"- scripts/run.sh\n\n# One\n\nDo it in {root.name}/one."
     )
     assert await loaded(root, name="one", resource="scripts/run.sh") == "echo hi"
     assert await loaded(root, name="one", resource="SKILL.md") == (
-        "Error: the skill 'one' has no resource 'SKILL.md'; it has: scripts/run.sh"
+        "Error: the skill 'one' has no resource 'SKILL.md'; resources: scripts/run.sh"
     )
+
+
+async def test_a_skill_below_the_current_directory_is_named_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "skills", "one", body="Do it in ${CLAUDE_SKILL_DIR}.")
+
+    shown = await loaded(tmp_path / "skills", name="one")
+    assert "Do it in skills/one." in shown
+    assert str(tmp_path) not in shown
 
 
 async def test_arguments_without_a_place_are_appended(root: Path):
@@ -144,7 +155,7 @@ async def test_bad_arguments_are_a_failure_of_the_call(root: Path):
     write(root, "one")
 
     assert (await loaded(root, name="one", arguments="a\0b")) == (
-        "Error: the arguments hold a NUL character"
+        "Error: the arguments contain a NUL character"
     )
 
 
@@ -161,7 +172,9 @@ async def test_a_skill_of_many_pieces_does_not_grow_without_bounds(
     state = await Agent(model, capabilities=[use]).run("Go")
 
     said = state.steps[0].step.tool_executions[0].text
-    assert said.startswith("Error: the skill grows by more than 1,000,000 characters")
+    assert said.startswith(
+        "Error: the arguments make the skill longer by more than 1,000,000 characters"
+    )
     assert sandbox.runs == []
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.agent.front_matter import DefinitionError
 from stepwell.capabilities.skills import SkillLibrary, SkillNotFoundError
 from stepwell.capabilities.skills import library as library_module
+from stepwell.specs.front_matter import DefinitionError
 
 
 def write(root: Path, directory: str, text: str) -> Path:
@@ -55,8 +55,7 @@ def test_the_directory_of_one_skill_is_no_root_and_what_lies_below_is_read(tmp_p
 
     assert library.names == ("below",)
     assert [str(problem) for problem in library.problems] == [
-        f"{root}: is the directory of one skill; give the directory that it lies in: "
-        f"{tmp_path / 'skills'}"
+        f"{root}: is the directory of one skill; pass its parent directory: {tmp_path / 'skills'}"
     ]
 
 
@@ -78,7 +77,7 @@ def test_a_file_is_no_root(tmp_path: Path, name: str):
 
     assert problem.path == str(path)
     assert problem.message == (
-        "is a file; give the directory in which the directories of skills lie"
+        "is a file; pass the directory that contains the directories of the skills"
         + (f": {tmp_path / 'skills'}" if name == "SKILL.md" else "")
     )
 
@@ -90,7 +89,7 @@ def test_a_file_in_lower_case_is_not_read_but_noted(tmp_path: Path):
     library = SkillLibrary(tmp_path)
 
     assert library.names == ()
-    assert "call it SKILL.md" in str(library.notes[0])
+    assert "rename it to SKILL.md" in str(library.notes[0])
 
 
 def test_b193_broken_files_are_reported_and_the_rest_still_loads(tmp_path: Path):
@@ -101,7 +100,7 @@ def test_b193_broken_files_are_reported_and_the_rest_still_loads(tmp_path: Path)
 
     assert library.names == ("good",)
     assert [Path(problem.path).parent.name for problem in library.problems] == ["bad"]
-    assert "line 1: the front matter that begins here is not closed" in str(library.problems[0])
+    assert "line 1: the front matter that starts here is not closed" in str(library.problems[0])
 
 
 def test_b197_of_two_skills_with_one_name_the_first_wins(tmp_path: Path):
@@ -113,7 +112,7 @@ def test_b197_of_two_skills_with_one_name_the_first_wins(tmp_path: Path):
     assert library.get("same").body == "First."
     assert SkillLibrary(tmp_path / "b", tmp_path / "a").get("same").body == "Second."
     assert [note.message for note in library.notes if "found first" in note.message] == [
-        f"not used: {tmp_path}/a/x/SKILL.md is called 'same' as well, and was found first"
+        f"not used: {tmp_path}/a/x/SKILL.md has the name 'same' as well and was found first"
     ]
 
 
@@ -186,9 +185,9 @@ def test_named_resources_count_when_they_lie_in_the_directory(tmp_path: Path):
     assert library.get("one").resources == ("notes.md", "sub/x.md")
     assert library.read_resource(library.get("one"), "sub/x.md") == "deep"
     assert [note.message for note in library.notes] == [
-        "the resource '../secret.md' is no file in its directory",
-        "the resource '/etc/passwd' is no file in its directory",
-        "the resource 'missing.md' is no file in its directory",
+        "the resource '../secret.md' is not a file in its directory",
+        "the resource '/etc/passwd' is not a file in its directory",
+        "the resource 'missing.md' is not a file in its directory",
     ]
 
 
@@ -202,7 +201,7 @@ def test_only_listed_resources_are_read(tmp_path: Path, path: str):
     (tmp_path / "one" / "references" / "r.md").write_text("r")
     library = SkillLibrary(tmp_path)
 
-    with pytest.raises(DefinitionError, match=r"has no resource .*; it has: references/r.md"):
+    with pytest.raises(DefinitionError, match=r"has no resource .*; resources: references/r.md"):
         library.read_resource(library.get("one"), path)
 
 
@@ -347,7 +346,7 @@ def test_a_binary_resource_is_not_shown(tmp_path: Path):
 
     with pytest.raises(DefinitionError, match="byte 0x89 is not UTF-8"):
         library.read_resource(library.get("one"), "assets/a.png")
-    with pytest.raises(DefinitionError, match="this is no text file"):
+    with pytest.raises(DefinitionError, match="this is not a text file"):
         library.read_resource(library.get("one"), "assets/b.bin")
 
 
@@ -364,7 +363,7 @@ def test_the_number_of_skills_and_resources_is_bounded(
     library = SkillLibrary(tmp_path)
 
     assert library.names == ("a", "b")
-    assert "holds more than 2 skills" in library.problems[0].message
+    assert "contains more than 2 skills" in library.problems[0].message
     assert len(library.get("a").resources) == 200
     assert "has 201 resources; only the first 200" in library.notes[0].message
 
@@ -428,5 +427,5 @@ def test_no_more_named_resources_are_looked_for_than_are_listed(
 
     library = SkillLibrary(tmp_path)
 
-    assert "names 5,000 resources; only the first 200 are looked for" in library.notes[0].message
+    assert "names 5,000 resources; only the first 200 are used" in library.notes[0].message
     assert len([path for path in looked if Path(path).name.startswith("r")]) == 200

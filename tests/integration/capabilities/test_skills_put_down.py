@@ -14,7 +14,7 @@ from stepwell.testing import ScriptedModel, call
 from tests.integration.capabilities.skills_on_disk import bash, read_file, results, write_file
 
 LOAD = call("load_skill", name="one")
-PUT_DOWN = call("load_skill", done=True)
+NO_ACTIVE_SKILL = call("load_skill", done=True)
 TODO: dict[str, Any] = {"content": "Read it", "status": "in_progress", "activeForm": "Reading"}
 
 
@@ -35,18 +35,18 @@ async def ran(model: ScriptedModel, skills: SkillLibrary, *more: Any) -> AgentSt
 async def test_the_only_skill_can_be_put_down_and_all_tools_are_back(tmp_path: Path):
     skills = library(tmp_path, "allowed-tools: Read\nmodel: big")
     write = call("write_file", path="a")
-    model = ScriptedModel([LOAD, write, PUT_DOWN, write, "Done."])
+    model = ScriptedModel([LOAD, write, NO_ACTIVE_SKILL, write, "Done."])
 
     state = await ran(model, skills)
 
     said = results(state)
     assert "Allowed tools while this skill is active: read_file, and always load_skill." in said[0]
-    assert "call load_skill(done=True): it puts the skill down" in said[0]
+    assert "call load_skill(done=True)" in said[0]
     assert said[1].endswith(
-        "it allows: read_file. To go on without the skill, call load_skill(done=True), if you have "
-        "that tool"
+        "it allows: read_file. To continue without the skill, call load_skill(done=True), if you "
+        "have that tool"
     )
-    assert said[2] == "The skill 'one' is put down; it no longer limits the tools."
+    assert said[2] == "The skill 'one' is no longer active; your tools are no longer restricted."
     assert said[3] == "wrote a"
     offered = [len(request.tools) for request in model.requests]
     assert offered == [4, 2, 2, 4, 4]
@@ -56,15 +56,18 @@ async def test_the_only_skill_can_be_put_down_and_all_tools_are_back(tmp_path: P
 
 async def test_calls_behind_it_in_one_response_are_free(tmp_path: Path):
     skills = library(tmp_path, "allowed-tools: Read")
-    turns = [[LOAD, PUT_DOWN, call("write_file", path="a")], "Done."]
+    turns = [[LOAD, NO_ACTIVE_SKILL, call("write_file", path="a")], "Done."]
 
     said = results(await ran(ScriptedModel(turns), skills))
 
-    assert said[1:] == ["The skill 'one' is put down; it no longer limits the tools.", "wrote a"]
+    assert said[1:] == [
+        "The skill 'one' is no longer active; your tools are no longer restricted.",
+        "wrote a",
+    ]
 
 
 async def test_with_no_skill_active_there_is_nothing_to_put_down(tmp_path: Path):
-    model = ScriptedModel([PUT_DOWN, "Done."])
+    model = ScriptedModel([NO_ACTIVE_SKILL, "Done."])
     assert results(await ran(model, library(tmp_path, ""))) == ["No skill is active."]
 
 
@@ -73,7 +76,7 @@ def test_the_schema_says_how_a_skill_is_put_down(tmp_path: Path):
     done = schema.parameters["properties"]["done"]
 
     assert (done["type"], done["default"]) == ("boolean", False)
-    assert "Put the active skill down" in done["description"]
+    assert "Deactivate the active skill" in done["description"]
     assert "done" in schema.description
 
 

@@ -5,21 +5,17 @@ from typing import Any
 
 import pytest
 
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.continuation import AgentStatus
 from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import ToolCall
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import ScriptedModel, call
 from tests.answers import answer_call
-from tests.integration.capabilities.skills_on_disk import (
-    agent_of,
-    results,
-    write,
-)
+from tests.integration.capabilities.skills_on_disk import agent_of, results, write
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from stepwell import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.skills import SkillLibrary
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.errors import ConfigurationError
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 
 
@@ -55,7 +55,7 @@ async def test_mistakes_in_files_are_logged_once_each_and_the_agent_stays(
     first, second = [record.message for record in caplog.records]
     assert f"{tmp_path / 'agents' / 'one.md'}: the agent 'one' names tools" in first
     assert "raed_file, WebFetch; tools: bash, spawn_subagent" in first
-    assert "the agent 'two' names skills that are not there: nope; skills: (none)" in second
+    assert "the agent 'two' names unknown skills: nope; skills: (none)" in second
 
 
 def test_a_spec_in_code_that_replaces_one_of_a_file_is_checked_as_code(tmp_path: Path):

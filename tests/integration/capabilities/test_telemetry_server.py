@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from stepwell import Agent, UseSubagents, UseTelemetry
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.app import AgentApp, NewMessage, NewSession, Principal, TelemetryConfig, load_config
 from stepwell.cli.log_lines import log_handler
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import ScriptedModel, call
 
 ADA = Principal(user_id="ada")
@@ -58,7 +58,7 @@ def app_of(folder: Path, agent: Agent, **telemetry: bool) -> AgentApp:
     config = replace(
         load_config(folder=folder, environment={}), telemetry=TelemetryConfig(**telemetry)
     )
-    return AgentApp({"helper": agent}, db=f"sqlite:///{folder}/a.db").configured(config)
+    return AgentApp({"helper": agent}, db=f"sqlite:///{folder}/a.db").use_config(config)
 
 
 async def run_once(app: AgentApp) -> Any:

@@ -57,7 +57,7 @@ LOADING = {
         "To be written.", note="lacks a name; called 'comment-only' after its directory"
     ),
     "compatibility-mapping": Loads("x", note="compatibility is not text; kept as extra"),
-    "context-odd": Loads("x", note="context is none that is known (fork); kept as extra"),
+    "context-odd": Loads("x", note="context is not known (only fork is); kept as extra"),
     "continued-line": Loads("A text that goes on in the next line without a mark"),
     "cr-only": Loads("From an old Mac."),
     "crlf": Loads("From Windows.", tools=("Read", "Bash(git:*)")),
@@ -88,12 +88,12 @@ LOADING = {
         note="line 3: not YAML: mapping values are not allowed in this con",
     ),
     "fenced-front-matter": Loads(
-        "Body.", note="begins like front matter, which was not read; put lines of -"
+        "Body.", note="starts like front matter, which was not read; put lines of -"
     ),
     "folded": Loads("Extracts text and tables from PDF files."),
     "folded-stripped": Loads("Extracts text and tables from PDF files.\nUse it for forms, t"),
     "four-dashes": Loads(
-        "name: four-dashes", note="begins like front matter, which was not read; put lines of -"
+        "name: four-dashes", note="starts like front matter, which was not read; put lines of -"
     ),
     "front-matter-in-body": Loads("Shows how a skill looks."),
     "hash-after-a-space": Loads("Posts to the channel"),
@@ -106,14 +106,14 @@ LOADING = {
     "key-with-space": Loads("x"),
     "license-text": Loads("x"),
     "line-separator": Loads(
-        "Odd\u2028line ends.", note="line 5: not YAML: could not find expected ':'; read the fron"
+        "Odd\u2028line ends.", note="line 5: not YAML: could not find expected ':'; so the fron"
     ),
     "literal": Loads("First line.\nSecond line."),
     "literal-kept": Loads("Keeps the end."),
     "merge-key": Loads("x"),
     "metadata-inline": Loads("x"),
     "metadata-nested": Loads("x"),
-    "metadata-text": Loads("x", note="metadata holds no named values; kept as extra"),
+    "metadata-text": Loads("x", note="metadata is not a mapping; kept as extra"),
     "name-chinese": Loads(
         "审查代码并给出建议。用于:合并请求、提交。",
         name="代码审查",
@@ -171,7 +171,7 @@ LOADING = {
     "single-quoted": Loads("It's for letters that aren't mail"),
     "spaces-after-dashes": Loads("Blanks behind the dashes."),
     "star-first": Loads("*Always* use this before a commit", note="put quotes around description"),
-    "tabs": Loads("Tabs instead of blanks.", note="put spaces where tabs were"),
+    "tabs": Loads("Tabs instead of blanks.", note="replaced tabs by spaces"),
     "tags-text": Loads("x"),
     "title-instead": Loads(
         "Uses title for name.", note="lacks a name; called 'title-instead' after its directory"
@@ -201,12 +201,12 @@ LOADING = {
     "tools-unclosed": Loads(
         "x",
         tools=("Read", "Bash(git add:*, Write"),
-        note="allowed-tools: the brackets of 'Bash(git add:*, Write' don't",
+        note="allowed-tools: the parentheses of 'Bash(git add:*, Write' do",
     ),
     "tools-unindented": Loads("x", tools=("Read", "Bash")),
     "two-dashes": Loads(
         "-- name: two-dashes description: Opened with too few dashes.",
-        note="begins like front matter, which was not read; put lines of -",
+        note="starts like front matter, which was not read; put lines of -",
     ),
     "unclosed-quote": Loads(
         '"Generates release notes from commits', note="put quotes around description"
@@ -217,38 +217,38 @@ LOADING = {
 }
 
 FAILING = {
-    "alias-bomb": "line 9: holds too many values, counting what aliases repeat",
-    "bang-first": "line 3: the tag '!important' is not read; remove it",
+    "alias-bomb": "line 9: contains too many values, with aliases expanded",
+    "bang-first": "line 3: the tag '!important' is not supported; remove it",
     "binary": "line 1: byte 0x89 is not UTF-8; save the file as UTF-8",
-    "blank-file": "is empty; write the instructions into it",
+    "blank-file": "is empty; write the instructions",
     "deep": "line 4: nested deeper than 32 levels",
     "description-list": "description must be text, got ['one', 'two']; put it in quotes",
     "description-number": "description must be text, got 42; put it in quotes",
     "duplicate-key": "line 4: 'description' is given twice, first in line 3; keep one",
-    "empty-file": "is empty; write the instructions into it",
+    "empty-file": "is empty; write the instructions",
     "latin-1": "line 3: byte 0xfc is not UTF-8; save the file as UTF-8",
-    "list-instead": "line 2: the front matter holds no `name: value` fields",
+    "list-instead": "line 2: the front matter contains no `name: value` fields",
     "model-list": "model must be text, got ['opus', 'sonnet']; put it in quotes",
     "name-dots": "name '..' looks like a path; use letters, digits and -",
-    "name-invisible": "name 'zero\\u200bwidth' holds the character U+200B; remove it",
+    "name-invisible": "name 'zero\\u200bwidth' contains the character U+200B; remove it",
     "name-list": "name must be text, got ['a', 'b']; put it in quotes",
     "name-long": "name has 129 characters; use at most 100: long-long-long-long-long-long-lon",
     "name-number": "name must be text, got 2048; put it in quotes",
     "name-path": "name '../../etc/passwd' looks like a path; use letters, digits and -",
     "name-true": "name must be text, got True; put it in quotes",
-    "name-two-lines": "name 'first\\nsecond' holds the character U+000A; remove it",
-    "nul": "line 5: holds a NUL character; this is no text file",
-    "python-tag": "line 3: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not re",
-    "second-document": "line 3: a second YAML document begins here; keep one",
+    "name-two-lines": "name 'first\\nsecond' contains the character U+000A; remove it",
+    "nul": "line 5: contains a NUL character; this is not a text file",
+    "python-tag": "line 3: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not su",
+    "second-document": "line 3: a second YAML document starts here; keep one",
     "switch-odd": "disable-model-invocation is 'sometimes'; write true or false",
-    "text-instead": "line 2: the front matter holds no `name: value` fields",
+    "text-instead": "line 2: the front matter contains no `name: value` fields",
     "toml": "line 1: the front matter is TOML; write YAML between lines of ---",
     "tools-mapping": "allowed-tools is {'Read': True, 'Bash': False}; write a list of names",
     "tools-number": "allowed-tools is 3; write a list of names",
     "tools-twice": "allowed-tools is given twice, as 'tools' and 'allowed-tools'; keep one",
-    "unclosed": "line 1: the front matter that begins here is not closed; end it with a line",
+    "unclosed": "line 1: the front matter that starts here is not closed; end it with a line",
     "utf-16-be": "is UTF-16; save it as UTF-8",
-    "utf-16-without-mark": "line 1: holds a NUL character; this is no text file",
+    "utf-16-without-mark": "line 1: contains a NUL character; this is not a text file",
     "utf-16": "is UTF-16; save it as UTF-8",
 }
 
@@ -365,7 +365,7 @@ def test_a_file_in_lower_case_is_noted(library: SkillLibrary) -> None:
     path = str(WILD / "lower-case" / "skill.md")
 
     assert [note.message for note in library.notes if note.path == path] == [
-        "is not read; call it SKILL.md"
+        "is ignored; rename it to SKILL.md"
     ]
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from stepwell.app.config import Config
 from stepwell.app.diagnosis import database, machine, packages
-from stepwell.app.diagnosis.finding import Level
+from stepwell.app.diagnosis.findings import Level
 from stepwell.app.diagnosis.settings import port_finding
 from stepwell.cli.doctor import command
 from stepwell.clock import SystemClock
@@ -62,7 +62,7 @@ def test_a_good_machine_needs_no_mending_and_is_left_as_it_was(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
-    assert lines[-1] == "nothing needs mending"
+    assert lines[-1] == "no problems found"
     assert any(line.startswith("✓ sandbox: ") for line in lines)
     assert any(line.startswith("✓ database: stepwell.db is not there yet") for line in lines)
     assert not any(line.startswith("✗") for line in lines)
@@ -87,7 +87,7 @@ def test_what_is_wrong_in_the_environment_is_told_for_each_variable(
     code, found = looked()
     assert code == 5
     wrong = [it["text"] for it in found["environment"] if it["level"] == "broken"]
-    assert wrong[0] == "STEPWELL_DBX: is no setting"
+    assert wrong[0] == "unknown setting STEPWELL_DBX"
     assert wrong[1].startswith("STEPWELL_PORT: ")
     assert len(wrong) == 2
     assert found["configuration"][0]["level"] == "note"
@@ -101,7 +101,7 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     assert code == 5
     assert "stepwell.toml" in found["configuration file"][0]["text"]
     (tmp_path / "stepwell.toml").write_text("prot = 1\n")
-    assert "'prot' is no setting" in looked()[1]["configuration file"][0]["text"]
+    assert "unknown setting 'prot'" in looked()[1]["configuration file"][0]["text"]
 
 
 @pytest.mark.usefixtures("quick")

@@ -64,7 +64,7 @@ def test_the_beginning_of_a_session_and_of_its_only_execution_means_the_same(
 def test_an_id_of_nothing_is_refused_with_what_to_do(stepwell: CommandLine, two: list[Any]):
     ran = stepwell("why", f"x{two[0]['id']}")
     assert ran.code == ExitCode.FAILED
-    assert "and no session; `stepwell sessions` lists those" in ran.err
+    assert "`stepwell sessions`" in ran.err
 
 
 def test_without_an_id_the_newest_is_replayed_and_that_of_a_session_by_its_id(

@@ -55,9 +55,9 @@ def test_a_model_that_calls_wrongly_is_told_and_exits_so(
     ("arguments", "code", "told"),
     [
         (["x", "--base-url", "http://127.0.0.1:9/v1"], ExitCode.FAILED, "check the address"),
-        (["nothing:x"], ExitCode.CONFIGURATION, "no model preset is called 'nothing:x'"),
+        (["nothing:x"], ExitCode.CONFIGURATION, "Unknown model preset 'nothing:x'"),
         (["openai:gpt-5"], ExitCode.CONFIGURATION, "OPENAI_API_KEY"),
-        (["openai:gpt-5", "--key-env", "KEY"], ExitCode.USAGE, "--key-env belongs to --base-url"),
+        (["openai:gpt-5", "--key-env", "KEY"], ExitCode.USAGE, "--key-env needs --base-url"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_explained(

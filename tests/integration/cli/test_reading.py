@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.cli.database import open_database
 from stepwell.cli.exit_codes import ExitCode
-from stepwell.cli.said import all_messages, is_said, last_said
-from stepwell.cli.stored import opened
+from stepwell.cli.session_messages import all_messages, is_spoken, last_spoken
 from tests.integration.cli.command_line import CommandLine, say, write_shop
 
 
@@ -63,7 +63,7 @@ def test_who_only_reads_changes_nothing_and_leaves_nothing_behind(
 
 def test_keys_are_made_listed_and_revoked(stepwell: CommandLine, tmp_path: Path):
     made = stepwell("keys", "--db", "sqlite:///stepwell.db", "create", "--user", "ada")
-    assert f"made a new database {tmp_path / 'stepwell.db'}\n" in made.err
+    assert f"created the database {tmp_path / 'stepwell.db'}\n" in made.err
     assert "in the database stepwell.db; it is not shown again" in made.err
     assert stepwell("keys", "list").out.split()[2:5] == ["ada", "user", "valid"]
     key = stepwell("keys", "list").out.split()[0]
@@ -102,7 +102,7 @@ def test_no_key_is_made_for_an_application_that_accepts_none(stepwell: CommandLi
     (tmp_path / "stepwell.toml").write_text('app = "keyless:app"')
     refused = stepwell("keys", "create", "--user", "ada")
     assert refused.code == ExitCode.CONFIGURATION
-    assert "keyless:app has an authenticator of its own" in refused.err
+    assert "keyless:app has its own authenticator" in refused.err
     assert not (tmp_path / "stepwell.db").exists()
     (tmp_path / "stepwell.toml").write_text('app = "keyed:app"')
     made = stepwell("keys", "create", "--user", "ada")
@@ -127,12 +127,12 @@ def test_what_was_said_is_found_behind_all_that_happened_meanwhile(
     session = ran.document["execution"]["session_id"]
 
     async def look() -> None:
-        async with opened("sqlite:///stepwell.db", read_only=True) as store:
+        async with open_database("sqlite:///stepwell.db", read_only=True) as store:
             whole = await all_messages(store, session)
             assert len(whole) > 4
             assert await all_messages(store, session, page=2) == whole
-            assert [m.content for m in whole if is_said(m)] == ["Go"]
-            assert [m.content for m in await last_said(store, session, 1, page=2)] == ["Go"]
+            assert [m.content for m in whole if is_spoken(m)] == ["Go"]
+            assert [m.content for m in await last_spoken(store, session, 1, page=2)] == ["Go"]
 
     asyncio.run(look())
 
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_database_of_stepwell_is_said(stepwell: CommandLine, t
     ran = stepwell("why", "--db", "sqlite:///empty.db")
     assert ran.code == ExitCode.CONFIGURATION
     assert "no tables of Stepwell" in ran.err
-    assert "`stepwell run` and `stepwell serve` make and update its tables" in ran.err
+    assert "`stepwell serve`" in ran.err
 
 
 def test_a_file_of_another_kind_is_said(stepwell: CommandLine, tmp_path: Path):
@@ -181,7 +181,7 @@ def test_why_prints_the_text_that_the_page_shows_and_then_every_step(
     why = stepwell("why")
     assert trace["stop"]["text"] in why.out
     assert execution_id in why.out
-    assert why.out.count("goes on, ToolCallPresenceCheck: the model called 1 tool") == 2
+    assert why.out.count("continues, ToolCallPresenceCheck: the model called 1 tool") == 2
     assert "stops (steps_limit), StepsLimit: 3 of 3 steps used" in why.out
     assert "current=3, maximum=3" not in why.out.partition("Steps\n")[2]
     assert "current=3, maximum=3" in stepwell("why", "--all").out.partition("Steps\n")[2]
@@ -210,7 +210,7 @@ def test_a_paused_execution_says_that_it_is_not_over(stepwell: CommandLine, tmp_
     why = stepwell("why")
     session = stepwell("sessions", "--json").document[0]["id"]
     lines = why.out.splitlines()
-    assert lines[1] == "It is not over: it waits for a person."
+    assert lines[1].startswith("Not finished")
     places = [
         next(place for place, line in enumerate(lines) if text in line)
         for text in (

@@ -11,7 +11,6 @@ from stepwell import (
     AgentRegistry,
     AgentSpec,
     ErrorPolicy,
-    ReActDriver,
     UseApprovals,
     UseSelfCritique,
     UseSubagents,
@@ -20,6 +19,7 @@ from stepwell import (
 from stepwell.app import AgentApp, NewMessage, Principal
 from stepwell.cli.exit_codes import ExitCode
 from stepwell.continuation import AgentStop
+from stepwell.drivers import ReActDriver
 from stepwell.errors import AgentNotFoundError, ModelError
 from stepwell.hooks import HookContext
 from stepwell.replay.replay import Replay, replay_execution
@@ -289,7 +289,7 @@ def test_the_command_says_what_differs_and_exits_by_it(stepwell: CommandLine, tm
     assert (same.code, same.out.splitlines()[-1]) == (0, "All decisions are the same.")
     other = stepwell("replay", id, strict)
     assert other.code == ExitCode.FAILED
-    assert "The definition of the agent has changed since it ran." in other.out
+    assert "definition has changed" in other.out
     told = stepwell("replay", id, strict, "--json").document
     assert (told["is_same"], told["steps"][1]["is_same"]) == (False, False)
     missing = stepwell("replay", id)

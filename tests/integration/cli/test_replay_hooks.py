@@ -9,8 +9,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stepwell import Agent, ErrorPolicy, ReActDriver, UseTelemetry, tool
+from stepwell import Agent, ErrorPolicy, UseTelemetry, tool
 from stepwell.cli.exit_codes import ExitCode
+from stepwell.drivers import ReActDriver
 from stepwell.drivers.apart import ask_apart
 from stepwell.hooks import Hook, HookContext, HookTrigger, make_hook
 from stepwell.messages import Message, ToolCall

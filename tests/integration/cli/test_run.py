@@ -35,7 +35,7 @@ def test_the_answer_is_on_standard_output_and_progress_on_standard_error(
         ("breaks", ExitCode.FAILED, "an error ended the run"),
         ("limited", ExitCode.LIMIT, "Decided by StepsLimit: 3 of 3 steps used"),
         ("asks", ExitCode.PAUSED, "question q1: Which order?"),
-        ("pausing", ExitCode.PAUSED, "  budget: steps_limit was reached; more is needed"),
+        ("pausing", ExitCode.PAUSED, "  budget: steps_limit was reached"),
     ],
 )
 def test_the_exit_code_says_how_it_ended(
@@ -47,7 +47,7 @@ def test_the_exit_code_says_how_it_ended(
     assert told in ran.err
     if code is ExitCode.PAUSED:
         session = json.loads(stepwell("sessions", "--json").out)[0]["id"]
-        assert f"Answer it with: stepwell chat {shop} --session {session}" in ran.err
+        assert f"To answer, run: stepwell chat {shop} --session {session}" in ran.err
 
 
 def test_one_document_has_the_execution_its_answer_and_why_it_stopped(
@@ -84,7 +84,7 @@ def test_a_session_goes_on_and_knows_what_was_said(stepwell: CommandLine, tmp_pa
     session = ("--session", first["session_id"])
     refused = stepwell("run", "--app", shop, "x", *session, "--agent", "asks")
     assert refused.code == ExitCode.FAILED
-    assert "is one of 'echoes', not of 'asks'" in refused.err
+    assert "belongs to agent 'echoes', not 'asks'" in refused.err
 
 
 def test_nothing_is_sent_behind_a_question_that_waits(stepwell: CommandLine, tmp_path: Path):
@@ -94,9 +94,9 @@ def test_nothing_is_sent_behind_a_question_that_waits(stepwell: CommandLine, tmp
     assert ran.code == ExitCode.PAUSED
     again = stepwell("run", "--app", shop, "--session", session, "More")
     assert (again.code, again.out) == (ExitCode.PAUSED, "")
-    assert again.err.startswith("Not sent: the conversation waits for a person first:\n")
+    assert again.err.startswith("Not sent: ")
     assert "question q1: Which order?" in again.err
-    assert f"Answer it with: stepwell chat {shop} --session {session}" in again.err
+    assert f"To answer, run: stepwell chat {shop} --session {session}" in again.err
     told = stepwell("run", "--app", shop, "--session", session, "More", "--json")
     assert (told.code, told.document["sent"]) == (ExitCode.PAUSED, False)
     assert told.document["execution"]["id"] == ran.document["execution"]["id"]
@@ -115,13 +115,13 @@ def test_it_is_cancelled_when_its_time_is_over(stepwell: CommandLine, tmp_path: 
     ("arguments", "code", "told"),
     [
         (["run", "  "], ExitCode.USAGE, "the prompt is empty"),
-        (["run", "x", "--max-seconds", "nan"], ExitCode.USAGE, "nan is no number of seconds"),
-        (["run", "x", "--max-seconds", "inf"], ExitCode.USAGE, "inf is no number of seconds"),
-        (["run", "x", "--json", "--jsonl"], ExitCode.USAGE, "exclude each other"),
+        (["run", "x", "--max-seconds", "nan"], ExitCode.USAGE, "nan is not a finite number"),
+        (["run", "x", "--max-seconds", "inf"], ExitCode.USAGE, "inf is not a finite number"),
+        (["run", "x", "--json", "--jsonl"], ExitCode.USAGE, "--json and --jsonl"),
         (["run", "x", "--app", "nowhere:app"], ExitCode.CONFIGURATION, "no module 'nowhere'"),
         (["run", "x", "--agent", "nobody"], ExitCode.CONFIGURATION, "known: assistant"),
         (["run", "x", "--session", "none"], ExitCode.FAILED, "there is no session 'none'"),
-        (["run", "x", "--model", "nope:1"], ExitCode.CONFIGURATION, "no model preset"),
+        (["run", "x", "--model", "nope:1"], ExitCode.CONFIGURATION, "Unknown model preset"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -141,7 +141,7 @@ def test_an_app_with_a_database_of_its_own_is_told_and_hinted_at(
     (tmp_path / "run_own.py").write_text(text)
     refused = stepwell("run", "x", "--app", "run_own:app", "--db", "sqlite:///other.db")
     assert refused.code == ExitCode.USAGE
-    assert "names its own database" in refused.err
+    assert "run_own:app sets its own database" in refused.err
     ran = stepwell("run", "x", "--app", "run_own:app")
     assert ran.err.rstrip().endswith("--db sqlite:///own.db")
 
@@ -155,7 +155,7 @@ def test_what_is_hinted_at_has_the_configuration_of_the_run(
     file.write_text(f'app = "{shop}"\ndb = "sqlite:///prod.db"\n')
     ran = stepwell("run", "Go", "--agent", "asks", "--config", file.name)
     assert ran.code == ExitCode.PAUSED
-    hinted = next(line for line in ran.err.splitlines() if line.startswith("Answer it with: "))
+    hinted = next(line for line in ran.err.splitlines() if line.startswith("To answer, run: "))
     assert hinted.endswith(" --config 'prod env.toml'")
     assert "--db" not in ran.err
     again = stepwell(*shlex.split(hinted.partition("stepwell ")[2]))

@@ -73,8 +73,8 @@ def test_who_leaves_at_a_question_leaves_it_waiting(
         ["run", "--app", shop, "--agent", "refunds", "Go"], tmp_path, [("[y/n/e] ", key)]
     )
     assert ended == code, seen
-    assert "left waiting" in seen
-    assert "Answer it with: stepwell chat" in seen
+    assert "left paused" in seen
+    assert "To answer, run: stepwell chat" in seen
     assert stepwell("why", "--json").document["status"] == "paused"
 
 
@@ -87,7 +87,7 @@ def test_ctrl_c_cancels_the_execution_itself(stepwell: CommandLine, tmp_path: Pa
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
-    assert "cancelling (Ctrl-C again leaves at once)" in err
+    assert "cancelling (Ctrl-C again exits immediately)" in err
     told = stepwell("why", "--json").document
     assert (told["status"], told["stop"]["reason"]) == ("cancelled", "user_requested")
 
@@ -102,12 +102,12 @@ def test_a_conversation_has_commands_approvals_and_an_end(tmp_path: Path):
         ("stepwell why", "/session\r"),
         ("stepwell chat", "/nonsense\r"),
         # Ctrl-D means the end only to who reads: after the prompt.
-        ("/help lists what there is\r\n\x1b[1m> ", "\x04"),
+        ("/help lists the commands\r\n\x1b[1m> ", "\x04"),
     ]
     code, seen = typed(["chat", shop, "--agent", "refunds"], tmp_path, answers)
     assert code == 0, seen
     assert "May refund run with" in seen
-    assert seen.count("not understood; please answer y or n") == 1
+    assert seen.count("please answer y, n or e") == 1
     assert "The run ended: the work is done" in seen
     assert f"stepwell chat {shop} --session " in seen
 
@@ -128,7 +128,7 @@ def test_an_approval_is_given_for_what_is_seen(tmp_path: Path):
     answers = [("[y/n/e] ", "y\r")]
     code, seen = typed(["run", "--app", "terminal_long:agents", "Go"], tmp_path, answers)
     assert code == 0, seen
-    assert "more characters)?" in seen
+    assert "more characters]?" in seen
     assert "; rm -rf / ⟨U+202E⟩#" in seen.replace("\r\n  │ ", "")
     assert '  "note":\r\n  │ one\r\n  │ two\r\n' in seen
 

@@ -3,7 +3,8 @@
 from pydantic_ai import messages as theirs
 from pydantic_ai.models.function import FunctionModel
 
-from stepwell import Message, ModelRequest, ToolSchema
+from stepwell import Message, ModelRequest
+from stepwell.models import ToolSchema
 from stepwell.models.pydantic_ai import PydanticAiModel
 
 ADD = ToolSchema(

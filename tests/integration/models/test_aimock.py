@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepwell import AgentStatus, ErrorType, FinishReason, StopReason, Usage
+from stepwell import AgentStatus, FinishReason, StopReason, Usage
+from stepwell.errors import ErrorType
 from tests.servers.aimock_server import Aimock
 from tests.servers.record import WIRES
 from tests.servers.weather_agent import WeatherAgent, both_ways, model_at

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepwell.broadcasting.broadcasters.pusher import PusherBroadcaster
 from stepwell.capabilities.mcp import McpServer
-from stepwell.models.http import HttpCall, sent
+from stepwell.models.http import HttpCall, send
 from tests.integration.models.test_sent_back import ANSWERS, recorded
 from tests.servers.byte_server import Answer, ByteServer
 from tests.servers.weather_agent import WeatherAgent, model_at
@@ -61,7 +61,7 @@ async def test_a_cookie_header_of_the_caller_is_sent_as_given(byte_server):
         read_timeout=30,
     )
     for _ in range(2):
-        reply = await sent(call)
+        reply = await send(call)
         await reply.body()
         await reply.close()
 

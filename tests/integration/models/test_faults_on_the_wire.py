@@ -20,7 +20,8 @@ import pytest
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from stepwell import Agent, AgentStatus, Backoff, ErrorPolicy, StopReason
+from stepwell import Agent, AgentStatus, ErrorPolicy, StopReason
+from stepwell.backoff import Backoff
 from stepwell.errors import ErrorType, ModelError, ModelErrorKind
 from stepwell.messages import Message, Usage
 from stepwell.models import (
@@ -87,7 +88,7 @@ def good(wire: str, *, streamed: bool) -> Answer:
     return Answer.sse(said) if streamed else Answer.json(said)
 
 
-def complaint(wire: str, status: int, text: str, word: str = "") -> dict[str, Any]:
+def error_body(wire: str, status: int, text: str, word: str = "") -> dict[str, Any]:
     """An error as this format's providers tell it."""
     if wire == "anthropic":
         return {"type": "error", "error": {"type": word or "api_error", "message": text}}
@@ -139,7 +140,7 @@ class Fault(Struct, frozen=True):
 def answering(status: int, text: str, word: str = "", **headers: str) -> Callable[..., Answer]:
     """An error answer in the provider's own shape."""
     return lambda wire, _: Answer.json(
-        complaint(wire, status, text, word), status=status, x_request_id="req_7", **headers
+        error_body(wire, status, text, word), status=status, x_request_id="req_7", **headers
     )
 
 
@@ -189,7 +190,7 @@ FAULTS = [
     Fault("503 page", page(503, "Busy"), K.OVERLOADED, ("503", "Busy"), 503),
     Fault("529", answering(529, "Overloaded", "overloaded_error"), K.OVERLOADED, ("529",), 529),
     Fault("401", answering(401, f"Wrong key {KEY}.", "authentication_error"), K.AUTHENTICATION,
-          ("answered 401", "Wrong key [hidden]."), 401),
+          ("answered 401", "Wrong key [secret]."), 401),
     Fault("403", answering(403, "Not you.", "permission_denied"), K.AUTHENTICATION,
           ("answered 403", "Not you."), 403),
     Fault("404", answering(404, "No such model: x", "not_found"), K.NOT_FOUND,
@@ -200,12 +201,12 @@ FAULTS = [
     Fault("400", answering(400, "messages: wrong", "invalid_request_error"), K.INVALID_REQUEST,
           ("messages: wrong",), 400),
     Fault("hung up", lambda *_: Answer(silent=True, ending=Ending.EOF), K.DISCONNECTED,
-          ("broke off before it answered",)),
+          ("closed the connection before it answered",)),
     Fault("reset", lambda *_: Answer(silent=True, ending=Ending.RESET), K.DISCONNECTED,
-          ("broke off before it answered",)),
-    Fault("closed early", cut(0.05, Ending.EOF), K.DISCONNECTED, ("broke off while",)),
-    Fault("closed late", cut(0.6, Ending.EOF), K.DISCONNECTED, ("broke off while",)),
-    Fault("reset late", cut(0.6, Ending.RESET), K.DISCONNECTED, ("broke off while",)),
+          ("closed the connection before it answered",)),
+    Fault("closed early", cut(0.05, Ending.EOF), K.DISCONNECTED, ("closed the connection while",)),
+    Fault("closed late", cut(0.6, Ending.EOF), K.DISCONNECTED, ("closed the connection while",)),
+    Fault("reset late", cut(0.6, Ending.RESET), K.DISCONNECTED, ("closed the connection while",)),
     Fault("no end", without_an_end, K.INCOMPLETE_STREAM, ("ended without",), only_streamed=True),
     Fault("page", said(b"<html><body>Log in</body></html>", "text/html"), K.MALFORMED_RESPONSE,
           ("<html><body>Log in", "base_url")),
@@ -213,7 +214,7 @@ FAULTS = [
     Fault("nothing of JSON", said(b"", "application/json"), K.EMPTY_RESPONSE, ("empty",)),
     Fault("no JSON", said(b"data: {nope}\n\n"), K.MALFORMED_RESPONSE, ("{nope}",)),
     Fault("no text", said(b'data: {"x": "\xff\xfe"}\n\n'), K.MALFORMED_RESPONSE),
-    Fault("error in 200", lambda w, _: Answer.json(complaint(w, 503, "Busy.", "unavailable")),
+    Fault("error in 200", lambda w, _: Answer.json(error_body(w, 503, "Busy.", "unavailable")),
           K.OVERLOADED, ("Busy.",)),
 ]  # fmt: skip
 EVERY_FAULT = pytest.mark.parametrize(
@@ -396,7 +397,7 @@ async def test_a_host_that_does_not_exist_is_named():
 
 @PLAIN_AND_STREAMED
 async def test_an_error_is_told_although_its_text_does_not_come(monkeypatch, streamed: bool):
-    monkeypatch.setattr(http, "SECONDS_TO_COMPLAIN", 0.1)
+    monkeypatch.setattr(http, "ERROR_BODY_SECONDS", 0.1)
     slow = Answer.json({"error": {"message": "Slow down."}}, status=429, retry_after="7")
     async with ByteServer(slow.cut_at(12, Ending.HANG)) as server:
         error = await failed(model_of(server.url), streamed=streamed)
@@ -611,7 +612,7 @@ async def test_a_wrongly_compressed_answer_is_malformed(wire: str, streamed: boo
         error = await failed(model_of(server.url, wire), streamed=streamed)
 
     assert (error.kind, error.retryable) == (K.MALFORMED_RESPONSE, True)
-    assert "can't be read" in str(error)
+    assert "can't be decoded" in str(error)
 
 
 @BOTH_WAYS
@@ -747,7 +748,7 @@ async def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(wire: st
 async def test_a_stream_whose_connection_stays_open_ends_with_its_last_event(
     wire: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(provider, "SECONDS_OF_SILENCE", 600.0)
+    monkeypatch.setattr(provider, "SILENCE_SECONDS", 600.0)
     answer = replace(good(wire, streamed=True), ending=Ending.HANG)
     async with ByteServer(answer) as server:
         async with asyncio.timeout(90):
@@ -758,7 +759,7 @@ async def test_a_stream_whose_connection_stays_open_ends_with_its_last_event(
 
 
 async def test_a_whole_stream_without_a_last_event_ends_when_nothing_more_comes(monkeypatch):
-    monkeypatch.setattr(provider, "SECONDS_OF_SILENCE", 0.1)
+    monkeypatch.setattr(provider, "SILENCE_SECONDS", 0.1)
     no_done = (RECORDINGS / "chat" / "extra_no_done.sse").read_bytes()
     of_gemini = good("gemini", streamed=True)  # its streams never have one
     async with (
@@ -868,7 +869,7 @@ async def test_a_server_that_does_not_take_the_request_is_waited_for_so_long(str
         error = await failed(model_of(url, read_timeout=0.2), streamed=streamed, request=long)
 
     assert (error.kind, error.retryable) == (K.TIMEOUT, True)
-    assert "took nothing of the request for 0.2 seconds" in str(error)
+    assert "accepted no data of the request for 0.2 seconds" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -1069,7 +1070,8 @@ async def test_a_run_that_is_left_in_the_middle_closes_its_connection():
 
 PROGRAM = """
 import asyncio, logging, sys
-from stepwell import Agent, Provider, TextDelta
+from stepwell import Agent, TextDelta
+from stepwell.models.provider import Provider
 from stepwell.models import ModelRequest
 from stepwell.messages import Message
 

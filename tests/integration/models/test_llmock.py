@@ -2,14 +2,10 @@
 
 import pytest
 
-from stepwell import (
-    AgentStatus,
-    Backoff,
-    ErrorPolicy,
-    ErrorType,
-    StopReason,
-    ToolOutcome,
-)
+from stepwell import AgentStatus, ErrorPolicy, StopReason
+from stepwell.backoff import Backoff
+from stepwell.errors import ErrorType
+from stepwell.state import ToolOutcome
 from tests.servers.llmock_server import Llmock
 from tests.servers.record import WIRES
 from tests.servers.weather_agent import WeatherAgent, both_ways, model_at
@@ -204,7 +200,7 @@ async def test_under_the_default_policy_a_cut_stops_the_run_explained(llmock, wi
 
     assert run.state.stop.stop_reason is StopReason.ERROR
     assert run.state.final_response is None
-    assert "broke off while the answer was read" in explained
+    assert "closed the connection while the answer was read" in explained
     assert "with_error_policy(ErrorPolicy.retry_all(5))" in explained
 
 

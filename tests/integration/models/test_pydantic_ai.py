@@ -20,12 +20,12 @@ from stepwell import (
     AgentStatus,
     ConfigurationError,
     ModelError,
-    ModelErrorKind,
     ModelSettings,
     TextDelta,
     Usage,
     tool,
 )
+from stepwell.errors import ModelErrorKind
 from stepwell.models.pydantic_ai import PydanticAiModel
 from tests.integration.models.pydantic_ai_doubles import (
     asking,
@@ -43,7 +43,7 @@ def test_the_name_is_the_models_own_or_the_given_one():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("no-such-provider:x", "can't make the model 'no-such-provider:x'"),
+        ("no-such-provider:x", "can't create the model 'no-such-provider:x'"),
         ("bedrock:amazon.nova-pro-v1:0", "needs a package that is not installed"),
         (42, "not 42"),
     ],

@@ -9,12 +9,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from stepwell import (
-    ErrorType,
-    ModelError,
-    ModelErrorKind,
-    ModelSettings,
-)
+from stepwell import ModelError, ModelSettings
+from stepwell.errors import ErrorType, ModelErrorKind
 from stepwell.models.pydantic_ai import PydanticAiModel
 from tests.integration.models.pydantic_ai_doubles import Heard, asking, heard, parts_of, streaming
 

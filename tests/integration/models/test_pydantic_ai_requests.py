@@ -7,20 +7,10 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from stepwell import (
-    CachedContext,
-    FilePart,
-    ImagePart,
-    Message,
-    ModelError,
-    ModelErrorKind,
-    ModelSettings,
-    TextPart,
-    ThinkingEffort,
-    ThinkingPart,
-    ToolCall,
-    ToolResult,
-)
+from stepwell import Message, ModelError, ModelSettings, ToolCall
+from stepwell.errors import ModelErrorKind
+from stepwell.messages import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult
+from stepwell.models import CachedContext, ThinkingEffort
 from stepwell.models.pydantic_ai import PydanticAiModel
 from tests.integration.models.pydantic_ai_doubles import ADD, CITY, Heard, asking, heard
 
@@ -115,8 +105,8 @@ async def test_images_and_files_keep_their_place_between_the_text():
     [
         (Message.user([ImagePart()]), "ImagePart has neither url nor data"),
         (Message.user([FilePart(data="%%%")]), "is not base64"),
-        (Message.user([ThinkingPart("hm")]), "a user message can't carry a ThinkingPart"),
-        (Message.of("assistant", [ImagePart(data=PIXEL)]), "can't carry a ImagePart"),
+        (Message.user([ThinkingPart("hm")]), "a user message can't contain a ThinkingPart"),
+        (Message.of("assistant", [ImagePart(data=PIXEL)]), "can't contain a ImagePart"),
     ],
 )
 async def test_what_can_not_be_sent_is_named(message, words):

@@ -12,21 +12,10 @@ from pydantic_ai.models.test import TestModel as EchoModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.usage import RequestUsage
 
-from stepwell import (
-    FinishReason,
-    ModelError,
-    ModelErrorKind,
-    ResponseEnd,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingPart,
-    ToolCall,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    Usage,
-    UsageReport,
-)
+from stepwell import FinishReason, ModelError, TextDelta, ThinkingDelta, ToolCall, Usage
+from stepwell.errors import ModelErrorKind
+from stepwell.messages import ThinkingPart
+from stepwell.models import ResponseEnd, ToolCallDelta, ToolCallEnd, ToolCallStart, UsageReport
 from stepwell.models.pydantic_ai import PydanticAiModel
 from tests.integration.models.pydantic_ai_doubles import (
     ADD,

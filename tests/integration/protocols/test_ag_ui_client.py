@@ -19,15 +19,12 @@ from stepwell import (
     InputRequired,
     Message,
     ModelError,
-    Role,
     UseApprovals,
     UseSubagents,
     UseUserInput,
     make_hook,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
-from stepwell.messages import FinishReason, ThinkingPart, ToolCall
+from stepwell.messages import FinishReason, Role, ThinkingPart, ToolCall
 from stepwell.models import (
     ModelRequest,
     ModelResponse,
@@ -36,6 +33,8 @@ from stepwell.models import (
     TextDelta,
     ThinkingDelta,
 )
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.servers.ag_ui_server import AgUiServer, missing, run_client, serving
 

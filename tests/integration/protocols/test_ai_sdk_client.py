@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
@@ -23,6 +21,8 @@ from stepwell.models import (
     TextDelta,
     ThinkingDelta,
 )
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import ToolContext, tool

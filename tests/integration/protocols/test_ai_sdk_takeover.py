@@ -29,14 +29,14 @@ def client() -> Iterator[ChatClient]:
 
 def started() -> Entry:
     payload = StepStartedPayload(agent_id="a", step_number=1, message_count=1, available_tools=())
-    return Entry(type=EnvelopeType.STEP_STARTED, execution_id="e1", at=AT, payload=payload)
+    return Entry(type=EnvelopeType.AGENT_STEP_STARTED, execution_id="e1", at=AT, payload=payload)
 
 
 def chunk(index: int, text: str, *, last: bool = False) -> Entry:
     payload = StreamChunkPayload(
         agent_id="a", step_number=1, content=text, is_complete=last, chunk_index=index
     )
-    return Entry(type=EnvelopeType.STREAM_CHUNK, execution_id="e1", at=AT, payload=payload)
+    return Entry(type=EnvelopeType.AGENT_STREAM_CHUNK, execution_id="e1", at=AT, payload=payload)
 
 
 async def chunks_of(before: list[str], after: list[str]) -> list[Json]:

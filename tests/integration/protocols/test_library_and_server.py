@@ -26,8 +26,6 @@ from stepwell import (
     UseUserInput,
     make_hook,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.errors import ModelError
 from stepwell.events import AgentEvent, ToolCallStarted
@@ -39,11 +37,13 @@ from stepwell.protocols.ag_ui import AgUiTranslator
 from stepwell.protocols.ai_sdk import AiSdkTranslator
 from stepwell.protocols.client_stream import ClientTranslator
 from stepwell.server.live.execution_stream import ExecutionStream, FollowedExecution
-from stepwell.server.live.feed import Feeds
+from stepwell.server.live.feeds import Feeds
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.attempt.runner import RunControl
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.views.reader import Reader
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from tests.integration.sessions.world import World, world

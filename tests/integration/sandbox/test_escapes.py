@@ -12,13 +12,7 @@ from stepwell.sandbox.policy import ExecutionPolicy
 from stepwell.sandbox.sandbox import Ending, Sandbox, SandboxResult
 from stepwell.sandbox.sandlock import SandlockSandbox
 from stepwell.sandbox.unconfined import UnconfinedSandbox
-from tests.integration.sandbox.escapes.attacks import (
-    ATTACKS,
-    DETACHING,
-    PRELUDE,
-    Attack,
-    together,
-)
+from tests.integration.sandbox.escapes.attacks import ATTACKS, DETACHING, PRELUDE, Attack, together
 from tests.integration.sandbox.escapes.world import Harm, World
 from tests.integration.sandbox.watching import patiently
 

@@ -110,13 +110,13 @@ async def test_b285_what_can_not_be_run_is_126_and_a_text(sandbox: Sandbox, plac
     for odd in ("nul\0", "half \ud800"):
         result = await sandbox.run(["echo", odd], policy)
         assert result.exit_code == 126
-        assert "holds a NUL or half of a character" in result.stderr
+        assert "contains a NUL or half of a character" in result.stderr
     assert (await sandbox.run(["echo", "x" * 3_000_000], policy)).exit_code == 126
     assert private_folders() == []
 
 
 async def test_no_command_is_an_error(sandbox: Sandbox, place: Path) -> None:
-    with pytest.raises(SandboxError, match="no command"):
+    with pytest.raises(SandboxError, match="command is empty"):
         await sandbox.run([], ExecutionPolicy.in_(place))
 
 
@@ -345,7 +345,7 @@ def test_a_loop_that_closes_ends_its_commands(
 @pytest.mark.alone
 async def test_very_deep_folders_are_removed_too(sandbox: Sandbox, place: Path) -> None:
     dig = "import os\nos.chdir(os.environ['TMPDIR'])\n"
-    dig += "for _ in range(2000): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"
+    dig += "for _ in range(1800): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"
     result = await sandbox.run(["python3", "-c", dig], ExecutionPolicy.in_(place))
     assert (result.exit_code, result.stderr) == (0, "")
     assert private_folders() == []

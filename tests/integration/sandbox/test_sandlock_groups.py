@@ -138,7 +138,7 @@ async def test_a_group_that_can_not_be_joined_is_a_refusal(
         "sandlock can't confine this command, so it was not run: it can't be put under its limits "
         f"({parents[0]}/stepwell-"
     )
-    assert "cgroup.procs: No such file or directory), which max_memory=None does without;" in said
+    assert "cgroup.procs: No such file or directory); set max_memory=None" in said
 
 
 async def test_a_host_that_is_killed_leaves_no_group(place: Path, marker: Marker) -> None:

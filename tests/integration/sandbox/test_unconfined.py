@@ -52,7 +52,7 @@ async def test_b285_home_is_a_folder_of_its_own_that_is_removed(
 async def test_b285_the_private_folder_goes_also_when_nothing_could_be_started(place: Path) -> None:
     policy = ExecutionPolicy.in_(place)
     os.rmdir(place)
-    with pytest.raises(SandboxError, match="can't be worked in"):
+    with pytest.raises(SandboxError, match="can't be used"):
         await UnconfinedSandbox().run(["true"], policy)
     assert private_folders() == []
 

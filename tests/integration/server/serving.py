@@ -23,7 +23,7 @@ from stepwell.clock import Clock, SystemClock
 from stepwell.models import ModelRequest
 from stepwell.server.asgi import make_asgi
 from stepwell.server.auth import ApiKeys, KeyRing, several
-from stepwell.server.live.feed import Feeds
+from stepwell.server.live.feeds import Feeds
 from stepwell.server.live.tokens import StreamTokens
 from stepwell.server.policy import Authorize
 from stepwell.server.services import Services

@@ -169,7 +169,7 @@ async def test_a_server_that_accepts_no_keys_makes_none(
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         made = await client.post("/agent/keys", json={"name": "ci"}, headers={"X-User": "ada"})
-        listed = await app.services.keys.listed("default")
+        listed = await app.services.keys.list_keys("default")
     assert made.status_code == status
     assert len(listed) == (status == 201)
     if status == 409:

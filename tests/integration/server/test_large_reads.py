@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.journal.json_text import json_text
 from stepwell.models import ModelRequest
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.step_data import step_as_data
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted
+from stepwell.text import json_bytes
 from stepwell.tools import tool
 from tests.integration.server.serving import Served, serving
 
@@ -78,7 +78,7 @@ async def test_a_large_result_is_read_without_work_on_the_loop(
     # This thread's own processor time, which no other load of the machine adds to.
     start = time.thread_time()
     whole = AgentStateSerializer().from_json(document)
-    json_text(step_as_data(whole.steps[0]))
+    json_bytes(step_as_data(whole.steps[0]))
     once = time.thread_time() - start
 
     start = time.thread_time()

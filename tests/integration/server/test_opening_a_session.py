@@ -8,7 +8,7 @@ import httpx2
 from msgspec.structs import replace
 
 from stepwell.server.routes.shapes import MessagePage
-from stepwell.sessions.log import envelope_of
+from stepwell.sessions.occurrence import envelope_of
 from stepwell.sessions.ports import Transaction
 from tests.answers import asked_by
 from tests.integration.server.serving import Served, serving

@@ -205,7 +205,7 @@ async def test_an_application_serves_the_page_wherever_it_is(
     tmp_path: Path, mode: AuthMode, path: str
 ) -> None:
     config = Config(db=f"sqlite:///{tmp_path}/a.db", worker=False, auth=AuthConfig(mode=mode))
-    app = AgentApp(agents()).configured(config)
+    app = AgentApp(agents()).use_config(config)
     host = FastAPI()
     host.mount(path, app)
     # As the browser of a person on this machine; another one only is given the page.

@@ -183,7 +183,7 @@ async def test_b124_sessions_that_take_no_messages_say_what_to_do(tmp_path: Path
     async with desk_at(tmp_path / "a.db") as desk:
         session = await desk.intake.create_session(ADA, NewSession(title="Mine"))
         await desk.lifecycle.change_session(session.id, status=SessionStatus.ARCHIVED)
-        with pytest.raises(ConflictError, match="active again") as caught:
+        with pytest.raises(ConflictError, match="reactivate it") as caught:
             await desk.send("Hello", session.id)
         assert caught.value.code == "session_archived"
         await desk.lifecycle.change_session(session.id, status=SessionStatus.CLOSED)

@@ -140,6 +140,21 @@ async def test_a_person_can_decide_on_an_unknown_outcome(
         assert await here.statuses() == ["processing", "paused", "processing", "completed"]
 
 
+@pytest.mark.parametrize(
+    ("of_the_tool", "of_the_server", "status"),
+    [("ask", "tell", "paused"), ("tell", "ask", "completed"), (None, "ask", "paused")],
+)
+async def test_a_tool_may_say_itself_who_decides_on_an_unknown_outcome(
+    tmp_path: Path, of_the_tool: str | None, of_the_server: str, status: str
+) -> None:
+    tried = Tried(([call("pay", id="p", at="x")], "Settled."), when_unknown=of_the_tool)
+    settings = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown(of_the_server))
+    async with world(tmp_path, tried.agent, settings=settings) as here:
+        id = await here.send("go")
+        await taken_over(here, id, [(2, False)])
+        assert (await here.execution(id)).status == status
+
+
 async def test_an_answer_that_decides_nothing_is_refused_and_costs_nothing(tmp_path: Path) -> None:
     tried = Tried(([call("pay", id="p", at="x")], "Settled."))
     asks = SessionSettings(flush_seconds=5.0, when_unknown=WhenUnknown.ASK)

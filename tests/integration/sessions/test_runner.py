@@ -18,7 +18,7 @@ from stepwell.hooks import HookContext, make_hook
 from stepwell.messages import FinishReason, ToolCall
 from stepwell.models import ModelRequest, ModelResponse, StreamPart, TextDelta
 from stepwell.sessions.attempt.runner import RunControl
-from stepwell.sessions.log import envelope_of
+from stepwell.sessions.occurrence import envelope_of
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
@@ -345,7 +345,7 @@ class Verdict(BaseModel):
 
 
 async def test_a_typed_output_is_kept_as_data(tmp_path: Path) -> None:
-    agent = Agent(ScriptedModel(['{"guilty": false}']), output=Verdict)
+    agent = Agent(ScriptedModel(['{"guilty": false}']), output_type=Verdict)
     async with world(tmp_path, agent) as here:
         id = await here.send("go")
         await here.run(id)
@@ -432,10 +432,11 @@ async def test_the_note_of_a_repeated_call_is_told_to_people_as_well(tmp_path: P
     async with world(tmp_path, Tried([*again, "Done."]).agent) as here:
         assert await here.run(await here.send("go")) == "completed"
         told = [e.payload["result_summary"] for e in await here.events("agent.tool.completed")]
-        read = [
-            message.metadata["result_summary"]
+        results = [
+            message.metadata
             for message in await here.messages()
             if message.metadata.get("event_type") == "tool.completed"
         ]
-    assert read == told
-    assert read[-1].startswith("pay at x\n\n")
+    assert [result["result_summary"] for result in results] == told
+    assert told[-1] == f"pay at x\n\n{results[-1]['note']}"
+    assert "note" not in results[0]

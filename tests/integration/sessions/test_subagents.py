@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.models import ModelRequest
@@ -17,6 +15,8 @@ from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.lifecycle import Lifecycle
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.views.reader import Reader
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.integration.sessions.world import Crash, CrashingStore, World, world
 

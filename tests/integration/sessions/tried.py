@@ -33,14 +33,16 @@ class Tried:
     """An agent whose tools note what they did; the model's words follow from the conversation, so
     that asking it again gives the same."""
 
-    def __init__(self, turns: Turns = TURNS) -> None:
+    def __init__(self, turns: Turns = TURNS, *, when_unknown: str | None = None) -> None:
         self.ran: list[tuple[str, str]] = []
         self._turns = turns
         self.asked = 0
         tools = [
             FunctionTool(self._noting("look"), name="look", effect="pure"),
             FunctionTool(self._noting("save"), name="save", effect="idempotent"),
-            FunctionTool(self._noting("pay"), name="pay", effect="external"),
+            FunctionTool(
+                self._noting("pay"), name="pay", effect="external", when_unknown=when_unknown
+            ),
             FunctionTool(self._linger, name="linger", effect="pure"),
         ]
         self.linger_until: Callable[[], Awaitable[bool]] | None = None

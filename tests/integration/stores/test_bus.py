@@ -16,7 +16,14 @@ from stepwell.stores.bus.postgres_link import PostgresLink
 from stepwell.stores.bus.redis_link import RedisLink
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.database_url import open_store
-from stepwell.testing.bus import BusConformance, Heard, Outage, RemoteBusConformance, a_delta, quiet
+from stepwell.testing.bus import (
+    BusConformance,
+    HeardTopics,
+    Outage,
+    RemoteBusConformance,
+    a_delta,
+    quiet,
+)
 from stepwell.testing.stores_rows import a_session, an_entry, make, write
 from tests.servers.redis_server import RedisServer, redis_program, redis_running
 
@@ -140,12 +147,12 @@ async def test_stores_in_two_processes_hear_each_other_through_redis(
 ) -> None:
     one = await open_store(database, bus_url=redis_server.url)
     other = await open_store(database, bus_url=redis_server.url)
-    heard = Heard()
+    heard = HeardTopics()
     try:
         session = a_session()
         await make(one, session)
         async with quiet(other.bus, session_topic(session.id)) as news:
-            await write(one, lambda tx: tx.append_entries(session, [an_entry()]))
+            await write(one, lambda tx: tx.append(session, [an_entry()]))
             assert await news.wait(60)
             with other.bus.listen("s", heard):
                 again = await one.reopen()

@@ -32,7 +32,7 @@ async def main(url, name):
             session = await tx.session(named_id("s"), lock=True)
             await tx.add_messages(session, [a_message(f"{name}-m{n}-{k}") for k in range(2)])
             await tx.add_execution(an_execution(f"{name}-x{n}", created_at=at(n)))
-            await tx.append_entries(session, [an_entry(payload={"by": name, "n": n})] * 3)
+            await tx.append(session, [an_entry(payload={"by": name, "n": n})] * 3)
         await store.write(work, name="send")
         print(n, flush=True)
     async def lane(start):

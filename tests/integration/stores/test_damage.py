@@ -132,7 +132,7 @@ async def test_one_damaged_event_costs_the_log_one_event(
 ) -> None:
     await make(store, a_session())
     new = [an_entry()] * 5
-    logged = await write(store, lambda tx: tx.append_entries(a_session(), new))
+    logged = await write(store, lambda tx: tx.append(a_session(), new))
     run_sql(database, "UPDATE agent_journal SET payload = '[1]' WHERE seq = 3")
 
     found = await store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=9))

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, MetaData, create_engine
 
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ledger.open_step import KnownStep, calls_begun
-from stepwell.sessions.ports import Transaction
+from stepwell.sessions.ports import ExecutionFilter, Transaction
 from stepwell.stores.database_url import open_store
 from stepwell.stores.schema_version import alembic_config
 
@@ -134,3 +134,11 @@ async def test_the_newest_step_of_each_execution_is_known_with_its_calls(
     assert calls_begun(first, 2) == ("tool_b",)
     known = KnownStep.as_far_as_readable(second, 12)
     assert known.calls["c"].started_at.isoformat() == AT.replace(" ", "T")
+
+
+async def test_executions_are_listed_for_the_user_of_their_session(database_at_0005: str) -> None:
+    store = await open_store(database_at_0005)
+    which = ExecutionFilter(tenant_id="t", user_id="ada", status=None)
+    found = await store.read(lambda tx: tx.newest_executions(which, limit=9))
+    assert {each.id for each in found} == {FIRST, SECOND}
+    await store.close()

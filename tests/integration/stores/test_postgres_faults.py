@@ -49,17 +49,12 @@ async def test_a_restart_is_waited_for(
     session = a_session()
     # Several connections of each kind, all of which will be dead.
     looks = [own_store.read(lambda tx: tx.session(named_id("s"))) for _ in range(4)]
-    writes = [
-        write(own_store, lambda tx, n=n: tx.append_entries(session, [an_entry()])) for n in range(4)
-    ]
+    writes = [write(own_store, lambda tx, n=n: tx.append(session, [an_entry()])) for n in range(4)]
     await asyncio.gather(*looks, *writes)
     async with own_store.bus.subscribe(session_topic(named_id("s"))) as news:
         await asyncio.to_thread(server.stop, how)
         late = asyncio.gather(
-            *(
-                write(own_store, lambda tx, n=n: tx.append_entries(session, [an_entry()]))
-                for n in range(4)
-            ),
+            *(write(own_store, lambda tx, n=n: tx.append(session, [an_entry()])) for n in range(4)),
             own_store.read(lambda tx: tx.session(named_id("s"))),
         )
         await asyncio.sleep(0.3)
@@ -194,9 +189,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_store_in_orde
     session = a_session()
 
     async def say(after: float) -> None:
-        task = asyncio.create_task(
-            write(own_store, lambda tx: tx.append_entries(session, [an_entry()]))
-        )
+        task = asyncio.create_task(write(own_store, lambda tx: tx.append(session, [an_entry()])))
         await asyncio.sleep(after)
         task.cancel()
         await asyncio.wait([task])
@@ -204,7 +197,7 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_store_in_orde
     for _ in range(4):
         await asyncio.gather(*(say(n * 0.0004) for n in range(20)))
     last = an_entry(payload={"n": "last"})
-    await write(own_store, lambda tx: tx.append_entries(session, [last]))
+    await write(own_store, lambda tx: tx.append(session, [last]))
     events = await own_store.read(lambda tx: tx.entries_after(named_id("s"), 0, limit=99))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert events[-1].payload == last.payload
@@ -227,7 +220,7 @@ async def test_what_a_queue_writes_is_part_of_the_transaction(
         if when != "last":
             await enqueue(tx)
         if when != "only":
-            await tx.append_entries(a_session(), [an_entry()])
+            await tx.append(a_session(), [an_entry()])
         if when == "last":
             await enqueue(tx)
         if fails:

@@ -61,7 +61,7 @@ async def test_the_database_refuses_what_does_not_fit(
 
     async def work(tx: Transaction) -> None:
         await tx.add_messages(session, [a_message("m", agent_execution_id="x")])
-        await tx.append_entries(session, [an_entry(execution_id="x")])
+        await tx.append(session, [an_entry(execution_id="x")])
 
     await write(store, work)
     change = _REFUSED[what].format(no="00000000-0000-0000-0000-00000000000f")

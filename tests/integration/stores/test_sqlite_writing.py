@@ -37,7 +37,7 @@ async def test_writes_that_wait_share_a_commit(sqlite_file: Path) -> None:
 
     async def say(n: int) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.append_entries(session, [an_entry()])
+            await tx.append(session, [an_entry()])
             seen.append(committed())
 
         await write(store, work)
@@ -180,7 +180,7 @@ async def test_the_log_of_the_file_does_not_grow_without_end(sqlite_file: Path) 
     await make(store, session)
     entries = [an_entry(payload={"text": "x" * 500})] * 1000
     for _ in range(12):
-        await write(store, lambda tx: tx.append_entries(session, entries))
+        await write(store, lambda tx: tx.append(session, entries))
     log = Path(f"{sqlite_file}-wal").stat().st_size  # noqa: ASYNC240
     size = (await store.read(lambda tx: tx.size())).event_characters
     await store.close()

@@ -34,8 +34,8 @@ def test_spans_are_written_in_units_that_fit() -> None:
 def test_a_takeover_names_the_worker_if_there_was_one() -> None:
     entry = {"attempt": 2, "step": 3, "worker": "w1", "silent_seconds": 4.5}
     assert formatted("takeover", entry, entry | {"worker": None, "silent_seconds": 0}) == [
-        "attempt 2 took over at step 3: its worker (w1) did not answer for 4.5 s",
-        "attempt 2 took over at step 3: its worker gave it up",
+        "attempt 2 took over at step 3: its worker (w1) sent no heartbeat for 4.5 s",
+        "attempt 2 took over at step 3: its worker released it",
     ]
 
 

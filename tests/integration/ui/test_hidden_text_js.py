@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.hidden_text import MOST_MARKS, reveal
+from stepwell.text.hidden_characters import MOST_MARKS, reveal
 from tests.servers.node import find_node, printed, why_missing
-from tests.unit.test_hidden_text import NEEDED, SMUGGLED, hidden_codes
+from tests.unit.text.test_hidden_characters import NEEDED, SMUGGLED, hidden_codes
 
 SCRIPT = Path(__file__).parent / "hidden_text_cases.mjs"
 pytestmark = pytest.mark.skipif(find_node() is None, reason=str(why_missing(SCRIPT)))

@@ -13,7 +13,7 @@ from stepwell.app import AgentApp, NewMessage, Principal
 from stepwell.messages import FinishReason
 from stepwell.models import ModelResponse
 from stepwell.server.views import execution_view, message_view
-from stepwell.sessions.log import envelope_of
+from stepwell.sessions.occurrence import envelope_of
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.answers import answer_question
 from tests.servers.node import HERE, printed, why_missing
@@ -205,9 +205,9 @@ ROWS = """
 const list = lists.fromHistory(asHistory(given.items));
 const users = answeredBy(given.items);
 const rows = rowsOf(lists.messages(list), users, (id) => given.open.includes(id));
-const short = ({ kind, message, execution, details, isTold }) =>
+const short = ({ kind, message, execution, details, hasStatus }) =>
   kind === "end"
-    ? `end ${execution} ${details.length}${isTold ? " told" : ""}`
+    ? `end ${execution} ${details.length}${hasStatus ? " status" : ""}`
     : message.content || message.name;
 const keys = new Set(rows.map(({ key }) => key));
 console.log(JSON.stringify({ rows: rows.map(short), keys: keys.size }));
@@ -233,7 +233,7 @@ def test_messages_stand_with_the_execution_that_they_belong_to() -> None:
 
     assert shown["rows"] == [
         *("user 1", "look", "assistant 5", "end e1 1"),
-        *("user 3", "look", "notification 7", "end e2 0 told"),
+        *("user 3", "look", "notification 7", "end e2 0 status"),
         *("user 8", "user 9", "assistant 10", "assistant 11"),
     ]
     assert shown["keys"] == 12

@@ -9,14 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from stepwell import Agent, AgentState, AgentStatus, Cancellation, StopReason, make_hook
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.events import AgentFinished, SubagentCompleted
 from stepwell.hooks import HookContext
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import Budget, ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from tests.virtual_time import LoopClock, virtual_time
+
+pytestmark = virtual_time
 
 TURN = 15
 
@@ -53,6 +56,7 @@ class Waiting:
         self.agent = Agent(
             self.model,
             system_prompt="main",
+            clock=LoopClock(),
             tools=[MockTool.returning("look", "x"), MockTool("wait", self.wait)],
             capabilities=[UseSubagents(AgentRegistry(specs))],
             **parts,
@@ -164,7 +168,7 @@ async def test_a_child_that_runs_out_of_its_own_time_leaves_the_parent_going() -
         capabilities=[UseSubagents(AgentRegistry([spec]))],
     )
     state = await agent.run("Go")
-    assert state.messages[2].text == "(It was stopped before it was done: time_limit.)"
+    assert state.messages[2].text == "(Stopped before it was done: time_limit.)"
     assert (state.final_response, waiting.ended) == ("Done.", 1)
 
 

@@ -8,17 +8,16 @@ import pytest
 from stepwell import (
     Agent,
     AgentBuilder,
-    CachedContext,
     ContinuationCriteria,
-    ErrorHandling,
     ErrorPolicy,
     HookContext,
     Message,
-    Provider,
-    ToolCallPresenceCheck,
     make_hook,
 )
+from stepwell.criteria import ErrorHandling, ToolCallPresenceCheck
 from stepwell.errors import ConfigurationError
+from stepwell.models import CachedContext
+from stepwell.models.provider import Provider
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel
 
 
@@ -53,21 +52,21 @@ MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
     (
         "context messages as dicts",
         lambda: CachedContext(messages=[{"role": "system", "content": "Hi"}]),
-        r"is no message; write Message.system\(text\)",
+        r"is not a Message; write Message.system\(text\)",
     ),
     (
         "one context message alone",
         lambda: CachedContext(messages=Message.system("Hi")),
-        r"messages of a cached context are a list",
+        r"CachedContext needs a list of messages",
     ),
     (
         "a text as context messages",
         lambda: CachedContext(messages="Be brief."),
-        r"messages of a cached context are a list",
+        r"CachedContext needs a list of messages",
     ),
     ("no model", lambda: Agent(), r"needs a model or a driver: Agent\(model, \.\.\.\)"),
     ("no model, builder", lambda: AgentBuilder.base().build(), r"with_llm_preset\(name\)"),
-    ("unknown preset", lambda: Agent("fast"), r"no model preset is called 'fast'.*Model object"),
+    ("unknown preset", lambda: Agent("fast"), r"Unknown model preset 'fast'.*Model object"),
     (
         "negative steps",
         lambda: agent(max_steps=-1),
@@ -152,7 +151,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str]] = [
     ),
     ("a provider", lambda: Agent(Provider.compatible("http://localhost/v1")), r"its model\("),
     ("settings", lambda: agent(settings={"temperature": 1}), r"ModelSettings\(temperature"),
-    ("response format", lambda: agent(response_format="json"), r"a response format is a"),
+    ("response format", lambda: agent(response_format="json"), r"a response format must be a"),
     (
         "driver class",
         lambda: Agent(driver=DeterministicAgentDriver),

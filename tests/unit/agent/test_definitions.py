@@ -4,16 +4,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentContractRegistry,
-    AgentDefinition,
-    AgentDescriptor,
-    AgentStatus,
-    EventBus,
-)
+from stepwell import Agent, AgentDefinition, AgentStatus
+from stepwell.agent import AgentContractRegistry, AgentDescriptor
 from stepwell.errors import AgentNotFoundError, ConfigurationError
-from stepwell.events import AgentFinished
+from stepwell.events import AgentFinished, EventBus
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 

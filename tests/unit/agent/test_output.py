@@ -17,10 +17,10 @@ from stepwell import (
     FinishReason,
     HookTrigger,
     ModelResponse,
-    ResponseFormat,
     StopReason,
     make_hook,
 )
+from stepwell.models import ResponseFormat
 from stepwell.testing import MockTool, ScriptedModel, call
 
 
@@ -39,7 +39,7 @@ INVOICE = Invoice(number="A1", lines=[Line(name="tea", price=2.5)])
 
 
 async def test_the_output_is_a_value_of_the_type() -> None:
-    state = await Agent(ScriptedModel([GOOD]), output=Invoice).run("Read it.")
+    state = await Agent(ScriptedModel([GOOD]), output_type=Invoice).run("Read it.")
 
     assert state.output == INVOICE
     assert isinstance(state.output, Invoice)
@@ -48,7 +48,7 @@ async def test_the_output_is_a_value_of_the_type() -> None:
 
 
 async def test_the_state_keeps_it_as_json_data_in_its_step() -> None:
-    state = await Agent(ScriptedModel([GOOD]), output=Invoice).run("Read it.")
+    state = await Agent(ScriptedModel([GOOD]), output_type=Invoice).run("Read it.")
 
     assert state.steps[-1].step.output == {
         "number": "A1",
@@ -58,7 +58,7 @@ async def test_the_state_keeps_it_as_json_data_in_its_step() -> None:
 
 async def test_the_model_is_asked_for_the_schema_in_every_step() -> None:
     model = ScriptedModel([call("look"), GOOD])
-    agent = Agent(model, tools=[MockTool.returning("look", "an invoice")], output=Invoice)
+    agent = Agent(model, tools=[MockTool.returning("look", "an invoice")], output_type=Invoice)
 
     await agent.run("Read it.")
 
@@ -84,7 +84,7 @@ async def test_the_model_is_asked_for_the_schema_in_every_step() -> None:
 async def test_an_answer_that_does_not_fit_is_asked_for_again(answer: str, complaint: str) -> None:
     model = ScriptedModel([answer, GOOD])
 
-    state = await Agent(model, output=Invoice).run("Read it.")
+    state = await Agent(model, output_type=Invoice).run("Read it.")
 
     assert state.status is AgentStatus.COMPLETED
     assert state.output == INVOICE
@@ -100,7 +100,7 @@ async def test_an_answer_cut_off_at_the_token_bound_is_told_so() -> None:
     cut = ModelResponse(text='{"number": "A1", "lin', finish_reason=FinishReason.LENGTH)
     model = ScriptedModel([cut, GOOD])
 
-    await Agent(model, output=Invoice).run("Read it.")
+    await Agent(model, output_type=Invoice).run("Read it.")
 
     assert "cut off at max_tokens" in model.requests[1].messages[-1].text
 
@@ -109,7 +109,7 @@ async def test_an_answer_cut_off_at_the_token_bound_is_told_so() -> None:
 async def test_the_re_asks_are_bounded_and_the_run_fails_explained(retries: int) -> None:
     model = ScriptedModel(["nope"] * 9)
 
-    state = await Agent(model, output=Invoice, output_retries=retries).run("Read it.")
+    state = await Agent(model, output_type=Invoice, output_retries=retries).run("Read it.")
 
     assert len(model.requests) == retries + 1
     assert state.status is AgentStatus.FAILED
@@ -122,7 +122,7 @@ async def test_the_re_asks_are_bounded_and_the_run_fails_explained(retries: int)
 
 async def test_the_bound_holds_under_a_policy_that_retries_everything() -> None:
     model = ScriptedModel(["nope"] * 9)
-    agent = Agent(model, output=Invoice, error_policy=ErrorPolicy.retry_all(9))
+    agent = Agent(model, output_type=Invoice, error_policy=ErrorPolicy.retry_all(9))
 
     state = await agent.run("Read it.")
 
@@ -132,7 +132,7 @@ async def test_the_bound_holds_under_a_policy_that_retries_everything() -> None:
 
 async def test_each_run_has_its_own_count() -> None:
     model = ScriptedModel(["nope", GOOD, "nope", GOOD])
-    agent = Agent(model, output=Invoice, output_retries=1)
+    agent = Agent(model, output_type=Invoice, output_retries=1)
 
     first = await agent.run("Read it.")
     second = await agent.run(first.with_user_message("And this one."))
@@ -141,7 +141,9 @@ async def test_each_run_has_its_own_count() -> None:
 
 
 async def test_fenced_json_is_taken() -> None:
-    state = await Agent(ScriptedModel([f"```json\n{GOOD}\n```"]), output=Invoice).run("Read it.")
+    state = await Agent(ScriptedModel([f"```json\n{GOOD}\n```"]), output_type=Invoice).run(
+        "Read it."
+    )
 
     assert state.output == INVOICE
 
@@ -166,7 +168,7 @@ class Point:
 async def test_other_types_than_models(output_type: Any, answer: str, value: Any) -> None:
     model = ScriptedModel([answer])
 
-    state = await Agent(model, output=output_type).run("Go.")
+    state = await Agent(model, output_type=output_type).run("Go.")
 
     assert state.status is AgentStatus.COMPLETED, state.explain()
     assert state.output == value
@@ -185,7 +187,7 @@ async def test_a_later_step_without_output_hides_the_earlier_value() -> None:
     )
     model = ScriptedModel([GOOD, "nope"])
 
-    state = await Agent(model, output=Invoice, output_retries=0, hooks=[again]).run("Go.")
+    state = await Agent(model, output_type=Invoice, output_retries=0, hooks=[again]).run("Go.")
 
     assert state.status is AgentStatus.FAILED
     assert state.output is None
@@ -193,7 +195,7 @@ async def test_a_later_step_without_output_hides_the_earlier_value() -> None:
 
 async def test_run_iterator_and_stream_agree() -> None:
     def agent() -> Agent:
-        return Agent(ScriptedModel(["nope", GOOD]), output=Invoice)
+        return Agent(ScriptedModel(["nope", GOOD]), output_type=Invoice)
 
     ran = await agent().run("Go.")
     iterated = [state async for state in agent().iterator("Go.")][-1]
@@ -214,7 +216,7 @@ async def test_an_own_hook_sees_the_answer_before_it_is_checked() -> None:
         HookTrigger.AFTER_STEP, lambda context: seen.append(context.state.current_step.output)
     )
 
-    await Agent(ScriptedModel([GOOD]), output=Invoice, hooks=[hook]).run("Go.")
+    await Agent(ScriptedModel([GOOD]), output_type=Invoice, hooks=[hook]).run("Go.")
 
     assert seen == [UNSET]
 
@@ -222,7 +224,7 @@ async def test_an_own_hook_sees_the_answer_before_it_is_checked() -> None:
 @pytest.mark.parametrize("retries", [-1, 1.5, "two"])
 def test_odd_counts_are_refused(retries: Any) -> None:
     with pytest.raises(ConfigurationError, match="output_retries"):
-        Agent(ScriptedModel([]), output=Invoice, output_retries=retries)
+        Agent(ScriptedModel([]), output_type=Invoice, output_retries=retries)
 
 
 def test_a_type_without_a_schema_is_refused() -> None:
@@ -230,13 +232,13 @@ def test_a_type_without_a_schema_is_refused() -> None:
         pass
 
     with pytest.raises(ConfigurationError, match="can't be an output type"):
-        Agent(ScriptedModel([]), output=Plain)
+        Agent(ScriptedModel([]), output_type=Plain)
 
 
 @pytest.mark.parametrize("output", [{"type": "object"}, lambda: 1, 7, "Invoice"])
 def test_what_is_no_type_is_refused(output: Any) -> None:
     with pytest.raises(ConfigurationError, match="can't be an output type"):
-        Agent(ScriptedModel([]), output=output)
+        Agent(ScriptedModel([]), output_type=output)
 
 
 class Strict(BaseModel, strict=True):
@@ -247,8 +249,8 @@ class Strict(BaseModel, strict=True):
 async def test_a_list_of_strict_models_takes_what_the_model_alone_takes() -> None:
     one = '{"day": "2020-01-01", "pair": [1, 2]}'
 
-    alone = await Agent(ScriptedModel([one]), output=Strict).run("Go.")
-    listed = await Agent(ScriptedModel([f"[{one}]"]), output=list[Strict]).run("Go.")
+    alone = await Agent(ScriptedModel([one]), output_type=Strict).run("Go.")
+    listed = await Agent(ScriptedModel([f"[{one}]"]), output_type=list[Strict]).run("Go.")
 
     assert listed.output == [alone.output]
 
@@ -265,21 +267,21 @@ class Picky(BaseModel):
 async def test_a_validator_that_raises_asks_again_too() -> None:
     model = ScriptedModel(['{"name": "bad"}', '{"name": "good"}'])
 
-    assert (await Agent(model, output=Picky).run("Go.")).output == Picky(name="good")
+    assert (await Agent(model, output_type=Picky).run("Go.")).output == Picky(name="good")
 
 
 async def test_answers_nested_without_end_ask_again() -> None:
     model = ScriptedModel(["[" * 100_000, '{"result": [1]}'])
 
-    assert (await Agent(model, output=list[Any]).run("Go.")).output == [1]
+    assert (await Agent(model, output_type=list[Any]).run("Go.")).output == [1]
 
 
 async def test_a_run_that_gave_no_output_has_none_and_not_its_text() -> None:
     failing = make_hook(HookTrigger.AFTER_STEP, lambda context: 1 / 0)
     tool = MockTool.returning("look", 1)
 
-    broken = await Agent(ScriptedModel([GOOD]), output=Invoice, hooks=[failing]).run("Go.")
-    limited = Agent(ScriptedModel([call("look")]), tools=[tool], output=Invoice, max_steps=1)
+    broken = await Agent(ScriptedModel([GOOD]), output_type=Invoice, hooks=[failing]).run("Go.")
+    limited = Agent(ScriptedModel([call("look")]), tools=[tool], output_type=Invoice, max_steps=1)
 
     assert broken.status is AgentStatus.FAILED
     assert broken.output is None
@@ -315,7 +317,7 @@ async def test_a_msgspec_struct_is_an_output_type(
     kind: Any, answer: str, value: Any, data: Any
 ) -> None:
     model = ScriptedModel(['{"city": 5}', answer])
-    state = await Agent(model, output=kind).run("Where?")
+    state = await Agent(model, output_type=kind).run("Where?")
 
     assert (state.status, state.output) == (AgentStatus.COMPLETED, value)
     assert state.steps[-1].step.output == data
@@ -324,3 +326,11 @@ async def test_a_msgspec_struct_is_an_output_type(
     assert schema is not None
     assert schema["type"] == "object"
     assert "can't be read" in model.requests[1].messages[-1].text
+
+
+async def test_the_old_keyword_still_works_and_names_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match="output_type="):
+        agent = Agent(ScriptedModel([GOOD]), output=Invoice)
+    assert (await agent.run("Read it.")).output == INVOICE
+    with pytest.raises(TypeError, match="unexpected keyword argument 'outputs'"):
+        Agent(ScriptedModel([GOOD]), outputs=Invoice)

@@ -7,19 +7,19 @@ import pytest
 from stepwell import (
     Agent,
     AgentBuilder,
-    AgentPlan,
     AgentState,
     AgentStatus,
     AtLimit,
-    Budget,
     ContinuationCriteria,
     ContinuationDecision,
     ErrorPolicy,
-    EventBus,
     HookContext,
     Message,
     make_hook,
 )
+from stepwell.agent import AgentPlan
+from stepwell.events import EventBus
+from stepwell.state import Budget
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, SequentialIds, call
 
 

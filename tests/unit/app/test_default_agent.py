@@ -6,7 +6,7 @@ from stepwell.testing import FakeClock
 
 def test_without_a_model_it_says_that_it_is_scripted() -> None:
     agent = DefaultAgent(clock=FakeClock())
-    assert "Scripted: no model is asked" in agent.descriptor().description
+    assert "Scripted: no model is called" in agent.descriptor().description
     state = agent.run_sync("Hello,\nyou two.")
     assert [m.tool_result.tool_name for m in state.messages if m.tool_result] == ["current_time"]
     assert "> Hello,\n> you two." in (state.final_response or "")

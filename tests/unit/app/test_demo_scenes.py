@@ -6,14 +6,14 @@ from stepwell.app.demo.agent import (
     BREAK_OUT,
     DELEGATE,
     EXAMPLES,
+    FIX,
     FOREVER,
-    MEND,
     RECOVER,
     example_for,
     help_words,
 )
 from stepwell.app.demo.breakout import ALLOWED, ATTEMPTS, break_out, command
-from stepwell.app.demo.hearing import Heard, heard_in
+from stepwell.app.demo.conversation_end import ConversationEnd, conversation_end
 from stepwell.messages import Message, ToolCall, ToolResult
 from stepwell.models import ModelRequest
 
@@ -25,54 +25,54 @@ PASSING = "...\nRan 3 tests in 0.001s\n\nOK"
 MISTAKEN = "     7\t    return with_tax - discount_percent"
 
 
-def heard(*results: tuple[str, str] | tuple[str, str, bool], asked: str = MEND) -> Heard:
+def heard(*results: tuple[str, str] | tuple[str, str, bool], asked: str = FIX) -> ConversationEnd:
     told = tuple(
         ToolResult(call_id="c", tool_name=name, content=content, is_error=bool(rest and rest[0]))
         for name, content, *rest in results
     )
-    return Heard(asked=asked, results=told)
+    return ConversationEnd(asked=asked, results=told)
 
 
-def called(turn: scenes.Turn) -> list[str]:
+def called(turn: scenes.ScriptedTurn) -> list[str]:
     return [call.name for call in turn.calls]
 
 
 def test_failing_tests_are_read_before_anything_is_changed() -> None:
-    assert called(scenes.mend(heard())) == ["list_dir", "bash"]
-    turn = scenes.mend(heard(("list_dir", "prices.py"), ("bash", FAILING, True)))
+    assert called(scenes.fix_test(heard())) == ["list_dir", "bash"]
+    turn = scenes.fix_test(heard(("list_dir", "prices.py"), ("bash", FAILING, True)))
     assert called(turn) == ["read_file", "read_file"]
     assert "1 of 3 tests fail: `test_with_discount` says `1790 != 1620`" in turn.text
-    turn = scenes.mend(heard(("bash", FAILING, True), ("read_file", MISTAKEN)))
+    turn = scenes.fix_test(heard(("bash", FAILING, True), ("read_file", MISTAKEN)))
     assert called(turn) == ["edit_file"]
     assert turn.calls[0].arguments["old_string"] == scenes.MISTAKE
 
 
 def test_a_project_that_was_mended_before_is_put_back() -> None:
-    assert called(scenes.mend(heard(("bash", PASSING)))) == ["restore_project"]
-    assert called(scenes.mend(heard(("bash", PASSING), ("restore_project", "ok")))) == ["bash"]
+    assert called(scenes.fix_test(heard(("bash", PASSING)))) == ["restore_project"]
+    assert called(scenes.fix_test(heard(("bash", PASSING), ("restore_project", "ok")))) == ["bash"]
 
 
 def test_a_change_that_was_made_is_tested() -> None:
     changed = (("bash", FAILING, True), ("read_file", MISTAKEN), ("edit_file", "Replaced 1"))
-    assert called(scenes.mend(heard(*changed))) == ["bash"]
-    mended = scenes.mend(heard(*changed, ("bash", PASSING)))
-    assert mended.calls == ()
-    assert "3 of 3 pass" in mended.text
-    edited_wrong = scenes.mend(heard(*changed, ("bash", FAILING, True)))
+    assert called(scenes.fix_test(heard(*changed))) == ["bash"]
+    fixed = scenes.fix_test(heard(*changed, ("bash", PASSING)))
+    assert fixed.calls == ()
+    assert "3 of 3 pass" in fixed.text
+    edited_wrong = scenes.fix_test(heard(*changed, ("bash", FAILING, True)))
     assert "still test_with_discount fails" in edited_wrong.text
 
 
 def test_a_denied_change_ends_with_its_reason() -> None:
     said = "Error: Blocked: a person denied this call: not today"
-    turn = scenes.mend(heard(("read_file", MISTAKEN), ("edit_file", said, True)))
+    turn = scenes.fix_test(heard(("read_file", MISTAKEN), ("edit_file", said, True)))
     assert turn.calls == ()
     assert "You denied the change (*not today*)" in turn.text
     bare = "Error: Blocked: a person denied this call"
-    assert "You denied the change, so" in scenes.mend(heard(("edit_file", bare, True))).text
+    assert "You denied the change, so" in scenes.fix_test(heard(("edit_file", bare, True))).text
 
 
 def test_a_change_that_fails_otherwise_is_not_called_denied() -> None:
-    turn = scenes.mend(heard(("edit_file", "Error: the text is not in the file", True)))
+    turn = scenes.fix_test(heard(("edit_file", "Error: the text is not in the file", True)))
     assert "denied" not in turn.text
     assert "the text is not in the file" in turn.text
 
@@ -80,7 +80,7 @@ def test_a_change_that_fails_otherwise_is_not_called_denied() -> None:
 def test_a_machine_without_a_sandbox_is_told_so() -> None:
     refused = "Error: nothing was run: nothing on this machine can confine commands"
     for turn in (
-        scenes.mend(heard(("list_dir", "x"), ("bash", refused, True))),
+        scenes.fix_test(heard(("list_dir", "x"), ("bash", refused, True))),
         break_out(heard(("bash", refused, True)), 8400),
     ):
         assert turn.calls == ()
@@ -89,7 +89,7 @@ def test_a_machine_without_a_sandbox_is_told_so() -> None:
 
 
 def test_code_that_is_not_as_expected_is_left_alone() -> None:
-    turn = scenes.mend(heard(("bash", FAILING, True), ("read_file", "something else")))
+    turn = scenes.fix_test(heard(("bash", FAILING, True), ("read_file", "something else")))
     assert turn.calls == ()
     assert "I leave it alone" in turn.text
 
@@ -121,7 +121,7 @@ def test_the_review_says_what_is_in_the_file() -> None:
     wrong = scenes.review(heard(("read_file", MISTAKEN), ("bash", FAILING, True)))
     assert "Not right yet" in wrong.text
     assert "`test_with_discount` fails" in wrong.text
-    right = scenes.review(heard(("read_file", scenes.MENDED), ("bash", PASSING)))
+    right = scenes.review(heard(("read_file", scenes.FIXED), ("bash", PASSING)))
     assert "Looks right" in right.text
 
 
@@ -141,7 +141,7 @@ def test_attempts_that_worked_are_not_called_held() -> None:
 def test_what_people_type_finds_its_example() -> None:
     assert [example_for(example) for example in EXAMPLES] == list(EXAMPLES)
     for said, example in {
-        "fix the TESTS": MEND,
+        "fix the TESTS": FIX,
         "ask me a question": ASK,
         "let a subagent look": DELEGATE,
         "fail, please": RECOVER,
@@ -170,6 +170,6 @@ def test_only_what_came_after_the_last_question_is_heard() -> None:
             Message.tool(ToolResult(call_id="b", tool_name="bash", content="new")),
         ]
     )
-    now = heard_in(request)
+    now = conversation_end(request)
     assert now.asked == "second"
     assert [result.content for result in now.results] == ["new"]

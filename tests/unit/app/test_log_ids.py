@@ -87,7 +87,7 @@ async def test_tasks_and_threads_know_what_they_work_for() -> None:
 def test_the_format_is_a_setting() -> None:
     assert Config().log_format is LogFormat.TEXT
     assert load_config({"log_format": "json"}, environment={}).log_format is LogFormat.JSON
-    with pytest.raises(ConfigurationError, match="give text or json"):
+    with pytest.raises(ConfigurationError, match="must be text or json"):
         load_config({"log_format": "xml"}, environment={})
 
 

@@ -5,7 +5,7 @@ import logging
 import sys
 from typing import Any
 
-from stepwell.cli.log_lines import EVERY_SECONDS, FewOfAKind, JsonFormatter, OneLineFormatter
+from stepwell.cli.log_lines import EVERY_SECONDS, FloodFilter, JsonFormatter, OneLineFormatter
 
 
 def record(message: str, *values: Any, at: float = 0.0, **more: Any) -> logging.LogRecord:
@@ -55,16 +55,16 @@ def test_nothing_below_a_line_steers_the_terminal() -> None:
 
 
 def test_what_anybody_can_cause_is_told_once_in_a_while() -> None:
-    few = FewOfAKind()
+    few = FloodFilter()
     text = "socket.accept() out of system resource\nsocket: %s"
     told = [few.filter(record(text, at=seconds)) for seconds in (0.0, 0.1, 0.2, 9.0)]
     assert told == [True, False, False, False]
     later = record(text, at=EVERY_SECONDS)
     assert few.filter(later)
-    assert "3 more like this" in later.msg
+    assert "(3 " in later.msg
     assert few.filter(record("Exceeded concurrency limit.", at=0.1))
 
 
 def test_everything_else_is_told_each_time() -> None:
-    few = FewOfAKind()
+    few = FloodFilter()
     assert all(few.filter(record("error %s at %s %r", at=0.0)) for _ in range(3))

@@ -1,6 +1,6 @@
 """Words that are written in advance: they come whole, in pieces, and at a pace."""
 
-from stepwell.app.scripted_words import Pace, ScriptedWords, Turn, call, words_of
+from stepwell.app.scripted_words import Pace, ScriptedTurn, ScriptedWords, call, words_of
 from stepwell.messages import FinishReason, Message
 from stepwell.models import ModelRequest, ResponseEnd, TextDelta
 from stepwell.testing import FakeClock
@@ -23,7 +23,7 @@ def test_words_together_are_the_text() -> None:
 
 
 async def test_a_stream_gives_the_text_in_words_and_then_the_whole() -> None:
-    pieces, end = await streamed(ScriptedWords(lambda request: Turn(TEXT)))
+    pieces, end = await streamed(ScriptedWords(lambda request: ScriptedTurn(TEXT)))
     assert len(pieces) > 5
     assert "".join(pieces) == TEXT == end.response.text
     assert end.response.finish_reason is FinishReason.STOP
@@ -31,7 +31,7 @@ async def test_a_stream_gives_the_text_in_words_and_then_the_whole() -> None:
 
 
 async def test_calls_end_a_turn_as_tool_calls() -> None:
-    turn = Turn("Let me see.", (call("look", at="this"),))
+    turn = ScriptedTurn("Let me see.", (call("look", at="this"),))
     response = await ScriptedWords(lambda request: turn).respond(REQUEST)
     assert response.finish_reason is FinishReason.TOOL_CALLS
     assert response.tool_calls[0].arguments == {"at": "this"}
@@ -41,7 +41,7 @@ async def test_words_come_at_their_pace() -> None:
     clock = FakeClock()
     before = clock.monotonic()
     words = ScriptedWords(
-        lambda request: Turn("One two three."), pace=Pace(before=1.0, word=0.5), clock=clock
+        lambda request: ScriptedTurn("One two three."), pace=Pace(before=1.0, word=0.5), clock=clock
     )
     await streamed(words)
     assert clock.monotonic() - before == 2.5

@@ -14,8 +14,6 @@ from stepwell import (
     ModelError,
     ModelRequest,
     ModelResponse,
-    ResponseEnd,
-    StreamPart,
     TextDelta,
     ThinkingDelta,
 )
@@ -33,6 +31,7 @@ from stepwell.events import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from stepwell.models import ResponseEnd, StreamPart
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 

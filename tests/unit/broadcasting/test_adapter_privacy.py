@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentEventEnvelopeAdapter, AgentState, InputRequired
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
+from stepwell import Agent, AgentState, InputRequired
+from stepwell.broadcasting import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
 from stepwell.capabilities.subagents import UseSubagents
@@ -21,6 +20,8 @@ from stepwell.events import (
     ToolCallCompleted,
 )
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.answers import answer_call
 from tests.unit.broadcasting.following import Followed, assert_in_order

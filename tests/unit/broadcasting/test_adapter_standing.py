@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentEventEnvelopeAdapter, BroadcastConfig, CompositeBroadcaster
+from stepwell import Agent
+from stepwell.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, CompositeBroadcaster
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.errors import ConfigurationError
 from stepwell.testing import MockTool, ScriptedModel, call
@@ -26,7 +27,7 @@ def stepping_agent() -> Agent:
     ("given", "says"),
     [
         (RecordingBroadcaster, r"the class RecordingBroadcaster; give an object of it: Recording"),
-        (None, r"Adapter was given None, which is no broadcaster; give a broadcaster, such as"),
+        (None, r"Adapter was given None, which is not a broadcaster; give a broadcaster, such as"),
         ("redis://", r"given 'redis://'.* a method broadcast\(channel, envelope\)"),
         ([RecordingBroadcaster()], r"given a list.* CompositeBroadcaster\(first, second\)"),
         (print, r"given <built-in function print>"),

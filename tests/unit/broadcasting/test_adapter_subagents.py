@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 
 from stepwell import Agent, Approval, Cancellation
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.broadcasting.adapter import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
 from stepwell.broadcasting.config import BroadcastConfig
@@ -25,6 +23,8 @@ from stepwell.events import (
 )
 from stepwell.messages import ToolCall
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, call
 from tests.unit.broadcasting.following import Followed, assert_in_order
 

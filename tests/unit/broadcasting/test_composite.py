@@ -56,7 +56,7 @@ def test_composites_in_a_composite_are_flattened_in_order() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ((), r"nobody to send to; write CompositeBroadcaster\(first, second\)"),
+        ((), r"has no broadcasters; write CompositeBroadcaster\(first, second\)"),
         (
             ([RecordingBroadcaster()],),
             r"a list, .* write CompositeBroadcaster\(first, second",
@@ -66,7 +66,7 @@ def test_composites_in_a_composite_are_flattened_in_order() -> None:
             r"the class RecordingBroadcaster; .*Broadcaster\(\.\.\.\)",
         ),
         ((RecordingBroadcaster(), None), "CompositeBroadcaster was given None, .* a method"),
-        ((print,), "given <built-in function print>, which is no broadcaster"),
+        ((print,), "given <built-in function print>, which is not a broadcaster"),
     ],
 )
 def test_what_cant_broadcast_is_refused_at_once(given: tuple[Any, ...], says: str) -> None:

@@ -300,7 +300,7 @@ def test_no_content_can_steer_the_terminal(payload: Payload) -> None:
     assert re.findall(r"[^\n\x20-\x7e]", screen.text) == []
 
 
-@pytest.mark.parametrize("kind", [EnvelopeType.STATUS, EnvelopeType.STEP_STARTED])
+@pytest.mark.parametrize("kind", [EnvelopeType.AGENT_STATUS, EnvelopeType.AGENT_STEP_STARTED])
 def test_numbers_of_a_foreign_envelope_can_not_either(kind: EnvelopeType) -> None:
     screen = Screen()
     numbers = dict.fromkeys(("step_count", "message_count", "step_number"), HOSTILE)
@@ -340,7 +340,7 @@ def test_a_stream_that_can_not_say_a_character_gets_it_spelled() -> None:
     console = ConsoleBroadcaster(stream)
     for content in ("caf\u00e9", "\udce9"):
         console.broadcast(
-            "agent.s", {"type": EnvelopeType.STREAM_CHUNK, "payload": {"content": content}}
+            "agent.s", {"type": EnvelopeType.AGENT_STREAM_CHUNK, "payload": {"content": content}}
         )
 
     assert buffer.getvalue().decode("ascii").strip() == "caf\\xe9\\udce9"

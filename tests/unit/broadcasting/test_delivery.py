@@ -307,7 +307,7 @@ async def test_an_async_broadcaster_that_blocks_the_event_loop_is_reported_once(
 
     assert delivery.delivered == 2
     assert len(caplog.records) == 1
-    assert "held up the event loop for 2000 ms" in caplog.records[0].getMessage()
+    assert "blocked the event loop for 2000 ms" in caplog.records[0].getMessage()
 
 
 def test_without_an_event_loop_envelopes_wait_for_one() -> None:

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from msgspec import json
 
 from stepwell.broadcasting.broadcasters.broadcast_error import BroadcastError
-from stepwell.broadcasting.broadcasters.fitting import fitted
+from stepwell.broadcasting.broadcasters.envelope_size import fit_envelope
 from stepwell.broadcasting.broadcasters.pusher import (
     PusherBroadcaster,
     channel_auth,
-    checked_channel,
-    signed_query,
+    check_channel,
+    sign_query,
 )
 from stepwell.errors import ConfigurationError, StepwellError
-from stepwell.journal.json_text import json_text
-from stepwell.models.secrets import ApiKey
+from stepwell.models.api_key import ApiKey
+from stepwell.text import json_bytes
 
 # The worked examples of the Pusher documentation.
 KEY = "278d425bdf160c739803"
@@ -29,7 +29,7 @@ SECRET = "7ad3773142a6692b25b8"
 
 def test_a_request_is_signed_as_the_published_example():
     body = b'{"name":"foo","channels":["project-3"],"data":"{\\"some\\":\\"data\\"}"}'
-    query = signed_query("/apps/3/events", body, KEY, SECRET, 1353088179)
+    query = sign_query("/apps/3/events", body, KEY, SECRET, 1353088179)
     assert dict(pair.split("=") for pair in query.split("&")) == {
         "auth_key": KEY,
         "auth_timestamp": "1353088179",
@@ -66,18 +66,18 @@ def test_what_is_no_socket_or_no_private_channel_is_not_signed(socket_id: str, c
 
 @pytest.mark.parametrize("name", ["a", "agent.42", "a-Z_0=@,.;", "x" * 164])
 def test_names_that_pusher_allows_pass(name: str):
-    assert checked_channel(name) == name
+    assert check_channel(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a:b", "caf\u00e9", "a\n", "#a", "x" * 165])
 def test_names_that_pusher_refuses_are_refused_before_they_are_sent(name: str):
     with pytest.raises(BroadcastError, match="channel"):
-        checked_channel(name)
+        check_channel(name)
 
 
 async def test_a_name_is_measured_with_its_prefix():
     pusher = PusherBroadcaster("3", KEY, SECRET, cluster="eu")
-    with pytest.raises(BroadcastError, match="has 165 characters; Pusher takes 164"):
+    with pytest.raises(BroadcastError, match="has 165 characters; Pusher allows 164"):
         await pusher.broadcast("x" * 157, {"type": "agent.status"})
 
 
@@ -144,35 +144,35 @@ async def test_a_secret_that_cant_be_had_is_an_error_that_says_so():
 
 
 def size_below(limit: int):
-    return lambda envelope: len(json_text(envelope)) <= limit
+    return lambda envelope: len(json_bytes(envelope)) <= limit
 
 
 def test_an_envelope_that_fits_is_left_as_it_is():
     envelope = {"id": "1", "payload": {"content": "x" * 900}}
-    assert fitted(envelope, size_below(1000)) == envelope
+    assert fit_envelope(envelope, size_below(1000)) == envelope
 
 
 def test_the_longest_texts_are_clipped_to_what_just_fits():
     payload = {"status": "failed", "error_message": "e" * 3000, "reason": "r" * 300}
-    small = fitted({"payload": payload}, size_below(2000))
+    small = fit_envelope({"payload": payload}, size_below(2000))
     assert small["payload"]["status"] == "failed"
     assert small["payload"]["reason"] == "r" * 300
-    assert small["payload"]["error_message"].endswith("e\u2026")
+    assert small["payload"]["error_message"].endswith("e...")
     assert small["payload"]["truncated"] is True
-    assert 1990 < len(json_text(small)) <= 2000
+    assert 1990 < len(json_bytes(small)) <= 2000
     assert payload["error_message"] == "e" * 3000
 
 
 def test_ids_are_never_clipped():
     payload = {"tool_call_id": "c" * 400, "result_summary": "r" * 4000}
-    small = fitted({"payload": payload}, size_below(700))
+    small = fit_envelope({"payload": payload}, size_below(700))
     assert small["payload"]["tool_call_id"] == "c" * 400
 
 
 def test_long_lists_lose_their_last_entries_where_clipping_is_not_enough():
     tools = [f"tool_{number}" for number in range(1000)]
     payload = {"step_number": 3, "available_tools": tools, "args": {"a": {"b": list(range(900))}}}
-    small = fitted({"payload": payload}, size_below(1000))["payload"]
+    small = fit_envelope({"payload": payload}, size_below(1000))["payload"]
     assert small["step_number"] == 3
     assert small["truncated"] is True
     assert len(small["available_tools"]) > 20
@@ -188,7 +188,7 @@ def test_only_lists_and_arguments_lose_entries():
         "evaluations": [vote] * 90,
         "args": {f"file_{number}_id": "a" * 300 for number in range(100)},
     }
-    small = fitted({"payload": payload}, size_below(1500))["payload"]
+    small = fit_envelope({"payload": payload}, size_below(1500))["payload"]
     assert small["usage"] == usage
     assert small["evaluations"]
     assert all(kept == vote for kept in small["evaluations"])
@@ -200,10 +200,10 @@ def test_to_make_it_fit_takes_little_more_than_what_fits():
     tried: list[int] = []
 
     def fits(envelope: Mapping[str, Any]) -> bool:
-        tried.append(len(json_text(envelope)))
+        tried.append(len(json_bytes(envelope)))
         return tried[-1] <= 1000
 
-    fitted({"payload": {"content": "x" * 1_000_000}}, fits)
+    fit_envelope({"payload": {"content": "x" * 1_000_000}}, fits)
     assert sum(tried[1:]) < 100_000
 
 
@@ -217,11 +217,11 @@ values = st.recursive(
 @given(args=values, text=st.text(max_size=9000), limit=st.integers(1600, 9000))
 def test_a_status_always_fits(args: object, text: str, limit: int):
     payload = {"agent_id": "a1", "status": "failed", "error_message": text, "args": args}
-    small = fitted({"id": "1", "type": "agent.status", "payload": payload}, size_below(limit))
-    assert len(json_text(small)) <= limit
+    small = fit_envelope({"id": "1", "type": "agent.status", "payload": payload}, size_below(limit))
+    assert len(json_bytes(small)) <= limit
     assert small["payload"]["status"] == "failed"
-    assert json.decode(json_text(small))["id"] == "1"
+    assert json.decode(json_bytes(small))["id"] == "1"
 
 
 def test_half_characters_do_not_keep_an_envelope_back():
-    assert json.decode(json_text({"a": ["caf\udce9", float("nan")]})) == {"a": ["caf\ufffd", None]}
+    assert json.decode(json_bytes({"a": ["caf\udce9", float("nan")]})) == {"a": ["caf\ufffd", None]}

@@ -24,7 +24,7 @@ def test_envelopes_are_found_by_type_word_or_member() -> None:
     for envelope in (STATUS, CHUNK, STATUS):
         recorder.broadcast("agent.a", envelope)
 
-    assert recorder.of_type(EnvelopeType.STATUS) == (STATUS, STATUS)
+    assert recorder.of_type(EnvelopeType.AGENT_STATUS) == (STATUS, STATUS)
     assert recorder.of_type("agent.stream.chunk") == (CHUNK,)
     assert recorder.of_type("agent.continuation") == ()
 
@@ -50,4 +50,4 @@ async def test_a_run_is_recorded_whole() -> None:
     assert [envelope["seq"] for envelope in recorder.envelopes] == list(
         range(1, len(recorder.envelopes) + 1)
     )
-    assert recorder.of_type(EnvelopeType.STATUS)[-1]["payload"]["status"] == "completed"
+    assert recorder.of_type(EnvelopeType.AGENT_STATUS)[-1]["payload"]["status"] == "completed"

@@ -269,9 +269,9 @@ def test_names_and_patterns_that_match_no_tool_are_refused() -> None:
     deleting(approvals=UseApprovals("del*"))
     with pytest.raises(ConfigurationError, match="name the tools"):
         UseApprovals()
-    with pytest.raises(ConfigurationError, match=r"by name.*write UseApprovals\("):
+    with pytest.raises(ConfigurationError, match=r"names of tools.*write UseApprovals\("):
         UseApprovals(["delete"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="give a function of the call"):
+    with pytest.raises(ConfigurationError, match="pass a function of the call"):
         UseApprovals(when=True)  # type: ignore[arg-type]
 
 
@@ -290,7 +290,7 @@ async def test_a_secret_argument_is_not_kept_and_must_be_given_again() -> None:
 
     assert "canary-77" not in repr(paused)
     state = await agent.run(answer_call(paused, "c1", True))
-    assert "must be given anew" in result(state)
+    assert "must be given again" in result(state)
     edited = answer_call(paused, "c1", Approval.edited({"password": "canary-77"}))
     state = await agent.run(edited)
     assert ran == ["canary-77"]
@@ -306,5 +306,5 @@ def test_a_prompt_that_is_clipped_says_so_and_the_details_are_whole() -> None:
     )
     asked = agent.run_sync("Go").pending[0]
     left = len('{"path":""}') + 2000 + len("; rm -rf /") - 1000
-    assert asked.prompt.endswith(f"x… ({left} more characters)?")
+    assert asked.prompt.endswith(f"x... [{left:,} more characters]?")
     assert asked.details["arguments"]["path"].endswith("; rm -rf /")

@@ -9,23 +9,22 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStop,
     HookContext,
     InputRequired,
-    ReActDriver,
     StepwellError,
     StopReason,
-    StopSignal,
     ToolContext,
-    ToolExecutor,
     ToolOutput,
     Tools,
     make_hook,
     tool,
 )
 from stepwell.capabilities.approvals import UseApprovals
+from stepwell.continuation import AgentStop, StopSignal
+from stepwell.drivers import ReActDriver
 from stepwell.state import Approval
 from stepwell.testing import MockTool, ScriptedModel, call
+from stepwell.tools import ToolExecutor
 from tests.answers import answer_call
 
 
@@ -244,8 +243,8 @@ async def test_a_plain_yes_to_a_call_with_secrets_is_told_and_is_no_error_of_the
     asked = call("sign_in", id="c1", password="canary-1234")
     agent = Agent(script(asked), tools=[sign_in], capabilities=[UseApprovals("sign_in")])
     paused = await agent.run("Sign in")
-    assert "It needs password anew: answer with Approval.edited" in paused.pending[0].prompt
+    assert "Pass password again with Approval.edited" in paused.pending[0].prompt
     state = await agent.run(answer_call(paused, "c1", True))
 
     assert (state.status, state.had_errors) == (AgentStatus.COMPLETED, False)
-    assert "must be given anew" in results(state)[0]
+    assert "must be given again" in results(state)[0]

@@ -7,7 +7,7 @@ import pytest
 
 from stepwell import ConfigurationError, ToolFailure
 from stepwell.capabilities.bash import BashPolicy
-from stepwell.capabilities.bash.output import plain, result_of
+from stepwell.capabilities.bash.output import format_result, strip_terminal_codes
 from stepwell.capabilities.bash.policy import DENIED
 from stepwell.capabilities.bash.progress import INTERVAL_SECONDS, MAX_CHARS, OutputProgress
 from stepwell.sandbox import Channel, ExecutionPolicy, SandboxResult
@@ -17,7 +17,7 @@ SMALL = BashPolicy(max_output_chars=10, head_chars=4, tail_chars=6)
 
 def shown(policy: BashPolicy, *, cap: int = 1000, **result: Any) -> str:
     execution = ExecutionPolicy(directory=Path("/base"), max_output=cap)
-    said = result_of(SandboxResult(exit_code=0, **result), policy, execution)
+    said = format_result(SandboxResult(exit_code=0, **result), policy, execution)
     assert not isinstance(said, ToolFailure)
     return said
 
@@ -40,7 +40,7 @@ def test_b245_an_output_at_the_limit_is_whole() -> None:
 def test_b245_each_of_the_two_outputs_is_sampled_by_itself() -> None:
     said = shown(SMALL, stdout="short", stderr="abcdefghijklmnopqrst")
 
-    assert said.startswith("short\n\nstderr:\n[Too long")
+    assert said.startswith("short\n\nstderr:\n[Truncated")
     assert "\nabcd\n" in said
     assert "\nopqrst\n" in said
 
@@ -70,10 +70,10 @@ def test_the_tail_fills_what_the_head_leaves(settings: dict[str, int], tail: int
 def test_a_process_ended_for_its_memory_is_a_failure_whatever_the_exit_code() -> None:
     execution = ExecutionPolicy(directory=Path("/base"), max_memory=64 * 1024 * 1024)
     result = SandboxResult(exit_code=0, stdout="half", out_of_memory=True)
-    said = result_of(result, BashPolicy(), execution)
+    said = format_result(result, BashPolicy(), execution)
 
     assert isinstance(said, ToolFailure)
-    assert said.message.startswith("exit code 0; a process was ended for using more than 64 MiB")
+    assert said.message.startswith("exit code 0; a process was killed for using more than 64 MiB")
     assert said.message.endswith("\nhalf")
 
 
@@ -121,12 +121,12 @@ def test_b247_an_output_just_at_the_cap_is_whole() -> None:
     ],
 )
 def test_what_only_a_terminal_understands_is_left_out(raw: str, clean: str) -> None:
-    assert plain(raw) == clean
+    assert strip_terminal_codes(raw) == clean
 
 
 @pytest.mark.parametrize("flood", ["\x1b[", "\x1b]", "\r", "\x1b[0;", "a\r", "\x1b", "x"])
 def test_cleaning_a_million_odd_characters_is_quick(flood: str) -> None:
-    assert len(plain(flood * (1_000_000 // len(flood)))) <= 1_000_000
+    assert len(strip_terminal_codes(flood * (1_000_000 // len(flood)))) <= 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_b249_a_denied_text_of_several_lines_is_found() -> None:
         ({"head_chars": -1}, "head_chars must be 0 or more"),
         ({"tail_chars": "many"}, "tail_chars must be a whole number"),
         ({"max_output_chars": 100}, "head_chars=20\\)"),
-        ({"head_chars": 0, "tail_chars": 0}, "must make between 1 and"),
+        ({"head_chars": 0, "tail_chars": 0}, "must be between 1 and"),
         ({"denied": "rm"}, "write denied="),
-        ({"denied": ("rm", "")}, "not empty"),
+        ({"denied": ("rm", "")}, "must not contain empty"),
         ({"max_timeout": 0}, "max_timeout must be above 0"),
     ],
 )

@@ -5,22 +5,16 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    ConfigurationError,
-    ToolEffect,
-    ToolExecution,
-    ToolOutcome,
-)
+from stepwell import Agent, AgentState, AgentStatus, ConfigurationError
 from stepwell.capabilities.bash import BashPolicy, BashTool, UseBash
 from stepwell.errors import NoSandboxError, SandboxError
 from stepwell.events import ToolCallCompleted
 from stepwell.sandbox import Ending, ExecutionPolicy, SandboxResult
 from stepwell.sandbox.unconfined import UnconfinedSandbox
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import EventRecorder, ScriptedModel, call
 from stepwell.testing.fake_sandbox import FakeSandbox, Queued
+from stepwell.tools import ToolEffect
 
 BASE = ExecutionPolicy(directory=Path("/base"))
 
@@ -269,7 +263,7 @@ def test_the_model_is_told_what_was_allowed() -> None:
 
     assert "can use the network" in told
     assert "It can write in the base directory and /out only." in told
-    assert "after 60 seconds; with a timeout you can give it up to 600" in told
+    assert "after 60 seconds; you can set a timeout of up to 600" in told
 
 
 def test_the_model_is_told_when_nothing_is_confined() -> None:
@@ -288,7 +282,7 @@ def test_a_command_is_external_and_runs_alone() -> None:
 
 
 def test_an_execution_policy_in_the_wrong_place_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="give an ExecutionPolicy as execution="):
+    with pytest.raises(ConfigurationError, match="pass an ExecutionPolicy as execution="):
         UseBash(policy=BASE)  # pyright: ignore[reportArgumentType]
 
 
@@ -297,9 +291,9 @@ def test_an_execution_policy_in_the_wrong_place_is_named() -> None:
     [
         ({"policy": {"head_chars": 1}}, "write policy=BashPolicy"),
         ({"execution": "/base"}, r"write execution=ExecutionPolicy\.in_"),
-        ({"execution": BASE, "base_dir": "/other"}, "give one of them"),
-        ({"execution": BASE, "sandbox": "bubblewrap"}, "is no sandbox"),
-        ({"execution": BASE, "sandbox": FakeSandbox}, "is no sandbox"),
+        ({"execution": BASE, "base_dir": "/other"}, "set only one"),
+        ({"execution": BASE, "sandbox": "bubblewrap"}, "is not a sandbox"),
+        ({"execution": BASE, "sandbox": FakeSandbox}, "is not a sandbox"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_construction(settings: dict[str, Any], words: str) -> None:
@@ -314,4 +308,4 @@ async def test_the_developer_is_told_that_nothing_can_be_run(
     state = await run_with(bash_in(FakeSandbox([none])), call("bash", command="ls"))
 
     assert state.messages[2].text == f"Error: nothing was run: {none}"
-    assert f"bash runs nothing: {none}" in caplog.text
+    assert f"the bash tool can't run commands: {none}" in caplog.text

@@ -51,7 +51,7 @@ def reason_of(state: AgentState) -> StopReason | None:
 async def test_an_answer_that_does_not_fit_its_type_is_asked_for_again_without_a_critique() -> None:
     critic = critic_saying(rejected("Too low."), APPROVED)
     answers = ["nope", '{"total": 1}', "nope", '{"total": 2}']
-    state = await agent_with(answers, critic, output=Total).run("Add it up")
+    state = await agent_with(answers, critic, output_type=Total).run("Add it up")
 
     assert state.output == Total(total=2)
     assert len(critic.requests) == 2
@@ -62,7 +62,9 @@ async def test_an_answer_that_does_not_fit_its_type_is_asked_for_again_without_a
 
 async def test_a_typed_answer_that_stays_rejected_is_kept_with_its_value() -> None:
     critic = critic_saying(rejected("No."))
-    state = await agent_with(['{"total": 1}'], critic, max_iterations=1, output=Total).run("Go")
+    state = await agent_with(['{"total": 1}'], critic, max_iterations=1, output_type=Total).run(
+        "Go"
+    )
 
     assert reason_of(state) is StopReason.GUARD
     assert state.output == Total(total=1)
@@ -71,7 +73,7 @@ async def test_a_typed_answer_that_stays_rejected_is_kept_with_its_value() -> No
 
 async def test_answers_that_never_fit_fail_the_run_and_nobody_is_asked() -> None:
     critic = critic_saying(APPROVED)
-    agent = agent_with(["nope", "nope"], critic, output=Total, output_retries=1)
+    agent = agent_with(["nope", "nope"], critic, output_type=Total, output_retries=1)
     state = await agent.run("Go")
 
     assert (state.status, critic.requests) == (AgentStatus.FAILED, [])
@@ -165,7 +167,7 @@ async def test_the_answer_that_wraps_up_is_not_judged() -> None:
 
 async def test_typed_output_that_paused_at_a_limit_is_asked_for_again_after_a_grant() -> None:
     agent = Agent(
-        ScriptedModel(["nope", '{"total": 1}']), output=Total, max_steps=1, at_limit="pause"
+        ScriptedModel(["nope", '{"total": 1}']), output_type=Total, max_steps=1, at_limit="pause"
     )
     paused = await agent.run("Go")
     state = await agent.run(paused.with_budget_granted(steps=1))

@@ -12,16 +12,15 @@ from stepwell import (
     AgentStatus,
     Cancellation,
     ErrorPolicy,
-    ErrorType,
     ModelError,
     ModelRequest,
     ModelResponse,
     StopReason,
-    ToolExecution,
-    ToolOutcome,
     Usage,
 )
 from stepwell.capabilities.extraction import StructuredOutputPolicy, UseStructuredOutputs
+from stepwell.errors import ErrorType
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import ScriptedModel, call
 
 ASKED = Usage(input_tokens=100, output_tokens=50)

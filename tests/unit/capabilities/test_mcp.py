@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from stepwell import Agent, ConfigurationError, InvalidToolArgumentsError, ToolEffect
+from stepwell import Agent, ConfigurationError
 from stepwell.capabilities.mcp import McpConnectionError, McpServer, UseMcp
 from stepwell.capabilities.mcp.definitions import ToolDefinition, usable_name
-from stepwell.capabilities.mcp.errors import hidden, told
-from stepwell.capabilities.mcp.results import as_result
+from stepwell.capabilities.mcp.errors import describe_error
+from stepwell.capabilities.mcp.results import format_result
 from stepwell.capabilities.mcp.tool import McpTool
+from stepwell.errors import InvalidToolArgumentsError
+from stepwell.secrets import hide
 from stepwell.testing import ScriptedModel
-from stepwell.tools import ToolFailure
+from stepwell.tools import ToolEffect, ToolFailure
 
 CANARY = "canary-7f3a9c"
 
@@ -63,7 +65,7 @@ def test_no_secret_is_in_any_repr() -> None:
         headers={"Authorization": f"Bearer {CANARY}"},
     )
 
-    for shown in (by_command, by_address, by_command._launch, by_address._launch):  # pyright: ignore[reportPrivateUsage]
+    for shown in (by_command, by_address, by_command._endpoint, by_address._endpoint):  # pyright: ignore[reportPrivateUsage]
         assert CANARY not in repr(shown)
         assert CANARY not in str(shown)
     assert repr(by_command) == "McpServer('tool', not connected)"
@@ -73,8 +75,8 @@ def test_no_secret_is_in_any_repr() -> None:
 def test_what_an_error_says_is_told_without_secrets() -> None:
     error = ExceptionGroup("group", [ExceptionGroup("inner", [ValueError(f"bad\n{CANARY} key")])])
 
-    assert told(error, [CANARY]) == "ValueError: bad [hidden] key"
-    assert hidden("a b c", ["b"]) == "a b c"
+    assert describe_error(error, [CANARY]) == "ValueError: bad [secret] key"
+    assert hide("a b c", ["b"]) == "a b c"
 
 
 @pytest.mark.parametrize(
@@ -85,15 +87,15 @@ def test_what_an_error_says_is_told_without_secrets() -> None:
         (lambda: McpServer.stdio("npx", ["a\0b"]), "texts without NUL"),
         (lambda: McpServer.stdio("npx", env={"A": 1}), "a int"),
         (lambda: McpServer.stdio("npx", connect_timeout=0), "connect_timeout must be"),
-        (lambda: McpServer.http("example.com/mcp"), "begin with http:// or https://"),
-        (lambda: McpServer.http("file:///etc/passwd"), "begin with http:// or https://"),
-        (lambda: McpServer.http("http://[::1"), "begin with http:// or https://"),
-        (lambda: McpServer.http("http://a:99999999/b"), "its port, if any, is below 65536"),
-        (lambda: McpServer.http(None), "begin with http:// or https://"),
-        (lambda: McpServer.http("http://a/b", headers={"A b": "c"}), "name of a header"),
+        (lambda: McpServer.http("example.com/mcp"), "start with http:// or https://"),
+        (lambda: McpServer.http("file:///etc/passwd"), "start with http:// or https://"),
+        (lambda: McpServer.http("http://[::1"), "start with http:// or https://"),
+        (lambda: McpServer.http("http://a:99999999/b"), "its port, if any, must be below 65536"),
+        (lambda: McpServer.http(None), "start with http:// or https://"),
+        (lambda: McpServer.http("http://a/b", headers={"A b": "c"}), "header name"),
         (lambda: McpServer.http("http://a/b", headers={"A": "c\nd"}), "not printable ASCII"),
         (lambda: UseMcp("npx"), "is not an McpServer"),
-        (lambda: UseMcp(server(), prefix="a b"), "can't begin the name"),
+        (lambda: UseMcp(server(), prefix="a b"), "not valid in the name"),
         (lambda: UseMcp(server(), include="add"), r"write include=\[...\]"),
         (lambda: UseMcp(server(), exclude="add"), r"write exclude=\[...\]"),
         (lambda: UseMcp(server(), timeout=-1), "timeout must be"),
@@ -132,11 +134,11 @@ def test_what_an_address_carries_is_hidden_in_every_form() -> None:
     )
     basic = b64encode(b"me@home:pass word!").decode()
     for secret in ("pass%20word%21", "pass word!", "abc%2Fdefgh", "abc/defgh", basic):
-        assert reached.without_secrets(f"<{secret}>") == "<[hidden]>"
+        assert reached.without_secrets(f"<{secret}>") == "<[secret]>"
     assert reached.without_secrets("fast x me") == "fast x me"
 
 
-@pytest.mark.parametrize(("value", "shown"), [("1234567", "1234567"), ("12345678", "[hidden]")])
+@pytest.mark.parametrize(("value", "shown"), [("1234567", "1234567"), ("12345678", "[secret]")])
 def test_values_of_eight_characters_and_more_are_hidden(value: str, shown: str) -> None:
     assert McpServer.stdio("npx", env={"MODE": value}).without_secrets(value) == shown
 
@@ -237,18 +239,20 @@ def test_arguments_that_are_no_json_are_refused() -> None:
 
 
 def test_texts_are_joined_and_structured_content_is_not_told_twice() -> None:
-    assert as_result(text("a", "b"), limit=99) == "a\nb"
-    assert as_result(text('{"a": 1}', structured={"a": 1}), limit=99) == '{"a": 1}'
-    assert as_result(text("3", structured={"result": 3}), limit=99) == "3"
-    assert as_result(text("x", "y", structured={"result": ["x", "y"]}), limit=99) == "x\ny"
-    assert as_result(text("rows", structured={"n": 2}), limit=99) == 'rows\n{"n":2}'
-    assert as_result(text(structured={"n": 2}), limit=99) == '{"n":2}'
-    assert as_result(text(), limit=99) == "(The tool gave no output.)"
+    assert format_result(text("a", "b"), limit=99) == "a\nb"
+    assert format_result(text('{"a": 1}', structured={"a": 1}), limit=99) == '{"a": 1}'
+    assert format_result(text("3", structured={"result": 3}), limit=99) == "3"
+    assert format_result(text("x", "y", structured={"result": ["x", "y"]}), limit=99) == "x\ny"
+    assert format_result(text("rows", structured={"n": 2}), limit=99) == 'rows\n{"n":2}'
+    assert format_result(text(structured={"n": 2}), limit=99) == '{"n":2}'
+    assert format_result(text(), limit=99) == "(The tool returned no output.)"
 
 
 def test_a_result_that_is_too_long_is_cut_with_a_note() -> None:
-    assert as_result(text("abcdef"), limit=4) == "abcd\n(Cut off: 4 of 6 characters are shown.)"
+    assert format_result(text("abcdef"), limit=4) == "abcd... [2 more characters]"
 
 
 def test_an_error_is_a_failure() -> None:
-    assert as_result(text("no such file", is_error=True), limit=99) == ToolFailure("no such file")
+    assert format_result(text("no such file", is_error=True), limit=99) == ToolFailure(
+        "no such file"
+    )

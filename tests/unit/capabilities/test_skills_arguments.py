@@ -1,11 +1,13 @@
 import pytest
 
-from stepwell.agent.front_matter import DefinitionError
 from stepwell.capabilities.skills.arguments import SkillArguments, has_argument_placeholder
+from stepwell.specs.front_matter import DefinitionError
 
 
 def filled(body: str, arguments: str | None) -> str:
-    return SkillArguments.of(arguments, directory="/skills/demo", body=body).filled(body)
+    return SkillArguments.of(
+        arguments, directory="/skills/demo", shown_directory="/skills/demo", body=body
+    ).fill(body)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_directory_alone_is_no_place_for_arguments():
 def test_without_a_directory_its_placeholder_stays():
     given = SkillArguments.of(None, directory=None)
 
-    assert given.filled("See ${SKILL_DIR}") == "See ${SKILL_DIR}"
+    assert given.fill("See ${SKILL_DIR}") == "See ${SKILL_DIR}"
     assert given.environment == {"ARGUMENTS": ""}
 
 
@@ -68,7 +70,7 @@ def test_without_a_directory_its_placeholder_stays():
     [
         ("x" * 10_001, "the arguments have 10,001 characters"),
         ("a\0b", "a NUL character"),
-        ("\ud800", "half of a character"),
+        ("\ud800", "half a character"),
     ],
 )
 def test_odd_arguments_are_refused(text: str, said: str):
@@ -77,7 +79,7 @@ def test_odd_arguments_are_refused(text: str, said: str):
 
 
 def test_a_text_that_grows_without_bounds_is_refused():
-    with pytest.raises(DefinitionError, match="give shorter ones"):
+    with pytest.raises(DefinitionError, match="pass shorter ones"):
         filled("$ARGUMENTS" * 200, "x" * 9_000)
 
 
@@ -94,18 +96,18 @@ def test_a_text_that_grows_without_bounds_is_refused():
 def test_commands_get_parameters_and_never_the_arguments_themselves(command: str, expected: str):
     given = SkillArguments.of("$(rm -rf x) `y`; z", directory="/d", body=command)
 
-    assert given.as_shell(command) == expected
+    assert given.shell_command(command) == expected
 
 
 def test_commands_that_count_from_zero_get_the_shells_parameters():
     given = SkillArguments.of("a b", directory=None, body="$0 $1")
 
-    assert given.as_shell("echo $0 $1") == "echo ${1} ${2}"
+    assert given.shell_command("echo $0 $1") == "echo ${1} ${2}"
 
 
 def test_the_pieces_of_one_skill_are_bounded_together():
     given = SkillArguments.of("x" * 9_000, directory=None)
 
-    assert given.filled_all(["a $1", "b"]) == [f"a {'x' * 9_000}", "b"]
-    with pytest.raises(DefinitionError, match="give shorter ones"):
-        given.filled_all(["$1"] * 200)
+    assert given.fill_all(["a $1", "b"]) == [f"a {'x' * 9_000}", "b"]
+    with pytest.raises(DefinitionError, match="pass shorter ones"):
+        given.fill_all(["$1"] * 200)

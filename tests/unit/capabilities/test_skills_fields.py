@@ -1,16 +1,16 @@
 import pytest
 
-from stepwell.agent.front_matter import DefinitionError, read_document
 from stepwell.capabilities.skills.skill import Skill
-from stepwell.capabilities.skills.skill_fields import ReadSkill, skill_of, split_entries
+from stepwell.capabilities.skills.skill_fields import ParsedSkill, parse_skill, split_entries
+from stepwell.specs.front_matter import DefinitionError, read_document
 
 
-def read(front_matter: str, body: str = "Do it.", directory: str = "demo") -> ReadSkill:
-    return skill_of(read_document(f"---\n{front_matter}\n---\n{body}"), directory)
+def read(front_matter: str, body: str = "Do it.", directory: str = "demo") -> ParsedSkill:
+    return parse_skill(read_document(f"---\n{front_matter}\n---\n{body}"), directory)
 
 
 def test_b192_without_front_matter_the_directory_is_the_name_and_the_whole_file_the_body():
-    found = skill_of(read_document("# Title\n\nJust do it.\n"), "plain").skill
+    found = parse_skill(read_document("# Title\n\nJust do it.\n"), "plain").skill
 
     assert found == Skill(name="plain", description="Just do it.", body="# Title\n\nJust do it.")
 
@@ -113,7 +113,7 @@ def test_switches_are_read_as_people_write_them(written: str, is_on: bool):
         ("name: demo\nuser-invocable: maybe", "user-invocable is 'maybe'; write true or false"),
         ("name: demo\ndisable-model-invocation: 3", "disable-model-invocation is 3"),
         ("name: demo\nallowed-tools: 7", "allowed-tools is 7; write a list of names"),
-        ("name: demo\nallowed-tools: [1]", "allowed-tools holds 1; write names"),
+        ("name: demo\nallowed-tools: [1]", "allowed-tools contains 1; write names"),
         ("name: demo\nallowed-tools: {Bash: true}", "write a list of names"),
         ("name: demo\nmodel: [a]", "model must be text"),
         ("name: demo\ntools: Read\nallowed-tools: Bash", "allowed-tools is given twice"),

@@ -16,8 +16,10 @@ async def filled(
     body: str, sandbox: FakeSandbox, arguments: str | None = None, **settings: int
 ) -> str:
     shell = ShellPreprocessing(policy=POLICY, sandbox=sandbox, **settings)
-    given = SkillArguments.of(arguments, directory="/skills/demo", body=body)
-    return await CommandRunner(shell).filled(body, given, seconds_left=None)
+    given = SkillArguments.of(
+        arguments, directory="/skills/demo", shown_directory="/skills/demo", body=body
+    )
+    return await CommandRunner(shell).fill(body, given, seconds_left=None)
 
 
 def test_commands_are_found_in_lines_and_in_blocks():
@@ -91,7 +93,7 @@ async def test_a_command_within_the_output_is_not_run():
         ),
         (
             SandboxResult(exit_code=-9, ending=Ending.IDLE),
-            "[`x` said nothing for 0 seconds and was ended]",
+            "[`x` had no output for 0 seconds and was killed]",
         ),
         (SandboxError("no bubblewrap"), "[`x` was not run: no bubblewrap]"),
     ],
@@ -104,7 +106,7 @@ async def test_long_output_and_many_commands_are_cut():
     text = await filled("!`a` !`b`", FakeSandbox(["x" * 30]), max_output_chars=10, max_commands=1)
 
     assert text == (
-        f"{'x' * 10}\n[20 more characters were left out] [not run, a skill may run 1 commands: `b`]"
+        f"{'x' * 10}... [20 more characters] [not run, the limit is 1 commands per skill: `b`]"
     )
 
 
@@ -113,8 +115,8 @@ async def test_what_is_left_of_the_run_bounds_a_command():
     runner = CommandRunner(ShellPreprocessing(policy=POLICY, sandbox=sandbox))
     given = SkillArguments.of(None, directory=None)
 
-    await runner.filled("!`a`", given, seconds_left=2.5)
-    await runner.filled("!`a`", given, seconds_left=0.0)
+    await runner.fill("!`a`", given, seconds_left=2.5)
+    await runner.fill("!`a`", given, seconds_left=0.0)
 
     assert [run.policy.timeout for run in sandbox.runs] == [2.5, 0.001]
 
@@ -122,10 +124,10 @@ async def test_what_is_left_of_the_run_bounds_a_command():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"policy": "/tmp"}, "policy is '/tmp'"),
-        ({"policy": POLICY, "sandbox": "bwrap"}, "'bwrap' is no sandbox"),
+        ({"policy": "/tmp"}, "policy must be"),
+        ({"policy": POLICY, "sandbox": "bwrap"}, "'bwrap' is not a sandbox"),
         ({"policy": POLICY, "max_output_chars": 0}, "max_output_chars must be 1 or more"),
-        ({"policy": POLICY, "max_commands": True}, "max_commands must be 1 or more"),
+        ({"policy": POLICY, "max_commands": True}, "max_commands must be"),
     ],
 )
 def test_wrong_settings_of_the_shell_are_named(settings: dict[str, object], said: str):
@@ -136,11 +138,11 @@ def test_wrong_settings_of_the_shell_are_named(settings: dict[str, object], said
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"shell": True}, "shell is True"),
+        ({"shell": True}, "shell must be"),
         ({"models": ["sonnet"]}, "models is"),
         ({"models": {"sonnet": 4}}, "models is"),
-        ({"list_chars": -1}, "list_chars must be 0 or more"),
-        ({"list_chars": True}, "list_chars must be 0 or more"),
+        ({"list_chars": -1}, "list_chars must be"),
+        ({"list_chars": True}, "list_chars must be"),
     ],
 )
 def test_wrong_settings_of_the_capability_are_named(settings: dict[str, object], said: str):
@@ -150,18 +152,18 @@ def test_wrong_settings_of_the_capability_are_named(settings: dict[str, object],
 
 @pytest.mark.parametrize("make", [UseSkills, LoadSkillTool])
 def test_a_path_is_no_library(make: type[UseSkills]):
-    with pytest.raises(ConfigurationError, match="is no library; write SkillLibrary"):
+    with pytest.raises(ConfigurationError, match="library must be a SkillLibrary"):
         make("./skills")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
     ("roots", "settings", "said"),
     [
-        ((3,), {}, "a root of skills is a path, got 3"),
-        (("",), {}, "a root of skills is a path"),
+        ((3,), {}, "a skill root must be a path, got 3"),
+        (("",), {}, "a skill root must be a path"),
         ((), {"max_file_bytes": 0}, "max_file_bytes must be 1 or more"),
-        ((), {"max_resource_bytes": "1"}, "max_resource_bytes must be 1 or more"),
-        ((), {"trust_links": 1}, "trust_links is True or False"),
+        ((), {"max_resource_bytes": "1"}, "max_resource_bytes must be"),
+        ((), {"trust_links": 1}, "trust_links must be True or False"),
     ],
 )
 def test_wrong_settings_of_the_library_are_named(

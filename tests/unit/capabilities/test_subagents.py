@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from stepwell import Agent, AgentState, AgentStatus, make_hook
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
 from stepwell.events import (
     AgentFinished,
@@ -20,6 +18,8 @@ from stepwell.events import (
 )
 from stepwell.messages import Usage
 from stepwell.models import ModelRequest, TextDelta
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import Budget, ToolOutcome
 from stepwell.testing import (
     DeterministicAgentDriver,
@@ -145,7 +145,7 @@ async def test_b179_a_child_without_an_answer_is_flagged(silence: str) -> None:
 
 async def test_a_long_answer_is_cut_and_says_so() -> None:
     agent, _ = agent_of({"critic": ["x" * 101]}, policy=SubagentPolicy(summary_max_chars=100))
-    assert result(await agent.run("Go")) == "x" * 100 + "\n(Cut at 100 of 101 characters.)"
+    assert result(await agent.run("Go")) == "x" * 100 + "... [1 more character]"
     agent, _ = agent_of({"critic": ["x" * 100]}, policy=SubagentPolicy(summary_max_chars=100))
     assert result(await agent.run("Go")) == "x" * 100
 
@@ -166,7 +166,7 @@ async def test_the_error_of_a_child_is_cut_as_well() -> None:
     agent, _ = agent_of(
         {"critic": lambda _: RuntimeError("y" * 500)}, policy=SubagentPolicy(summary_max_chars=50)
     )
-    assert "(Cut at 50 of" in result(await agent.run("Go"))
+    assert "more characters]" in result(await agent.run("Go"))
 
 
 async def test_a_child_that_was_stopped_says_why() -> None:
@@ -176,7 +176,7 @@ async def test_a_child_that_was_stopped_says_why() -> None:
         tools=[MockTool.returning("look", "x")],
     )
     state = await agent.run("Go")
-    assert result(state) == "(It was stopped before it was done: steps_limit.)"
+    assert result(state) == "(Stopped before it was done: steps_limit.)"
     assert state.final_response == "Done."
 
 
@@ -194,7 +194,7 @@ async def test_b177_at_the_bottom_no_child_starts() -> None:
 
     assert result(state) == "No luck."
     asked = next(r for r in model.requests if len(r.messages) == 3 and speaker(r) == "critic")
-    assert asked.messages[-1].text.startswith("Error: subagents may nest 1 deep")
+    assert asked.messages[-1].text.startswith("Error: the limit of 1 nested subagents")
     assert "writer" not in [speaker(r) for r in model.requests]
 
 

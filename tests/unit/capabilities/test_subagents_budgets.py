@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from stepwell import Agent, AgentState, AgentStatus, StopReason
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
 from stepwell.events import AgentFinished, ContinuationEvaluated, SubagentCompleted
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import Budget
 from stepwell.testing import (
     DeterministicAgentDriver,
@@ -101,7 +101,7 @@ async def test_b184_the_budget_of_the_spec_caps_the_child(
 ) -> None:
     agent, model, _ = agent_of({}, spec(budget=budget), cost=0.25)
     state = await agent.run("Go")
-    assert result(state) == f"(It was stopped before it was done: {reason}.)"
+    assert result(state) == f"(Stopped before it was done: {reason}.)"
     assert steps_of("worker", model) == steps
     assert state.usage.total_tokens == TURN * len(model.requests)
     assert state.cost == pytest.approx(0.25 * len(model.requests))
@@ -110,7 +110,7 @@ async def test_b184_the_budget_of_the_spec_caps_the_child(
 async def test_a_budget_without_time_lets_no_step_run() -> None:
     agent, model, _ = agent_of({}, spec(budget=Budget(seconds=0.0)))
     state = await agent.run("Go")
-    assert result(state) == "(It was stopped before it was done: time_limit.)"
+    assert result(state) == "(Stopped before it was done: time_limit.)"
     assert steps_of("worker", model) == 0
 
 
@@ -181,7 +181,7 @@ async def test_what_earlier_children_spent_is_gone() -> None:
 async def test_a_turn_that_leaves_nothing_lets_no_child_run() -> None:
     agent, model, events = agent_of({}, max_tokens=TURN)
     state = await agent.run("Go")
-    assert result(state) == "(It was stopped before it was done: token_limit.)"
+    assert result(state) == "(Stopped before it was done: token_limit.)"
     assert len(model.requests) == 1
     assert [e.steps for e in events.of(SubagentCompleted)] == [0]
 
@@ -196,9 +196,7 @@ async def test_children_side_by_side_share_what_the_parent_has_left(limit: Any) 
     assert 40 <= len(model.requests) <= 46
     assert state.usage.total_tokens == TURN * len(model.requests)
     assert state.cost == pytest.approx(0.25 * len(model.requests))
-    assert {"(It was stopped before it was done: " in result(state, f"s{i}") for i in range(6)} == {
-        True
-    }
+    assert {"(Stopped before it was done: " in result(state, f"s{i}") for i in range(6)} == {True}
 
 
 async def test_grandchildren_of_different_children_share_it_too() -> None:
@@ -287,7 +285,7 @@ async def test_a_resumed_child_keeps_what_it_used_of_its_own_budget() -> None:
     paused = await agent.run("Go")
     state = await agent.run(answer_call(paused, "s1", True))
     assert steps_of("worker", model) == 4
-    assert result(state) == "(It was stopped before it was done: token_limit.)"
+    assert result(state) == "(Stopped before it was done: token_limit.)"
 
 
 async def test_more_budget_for_a_paused_parent_is_more_for_its_children() -> None:

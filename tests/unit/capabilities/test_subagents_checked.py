@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from stepwell import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import SubagentPolicy, UseSubagents
-from stepwell.capabilities.subagents.spawn import MOST_CHOICES, SpawnSubagentTool
+from stepwell.capabilities.subagents.spawn import MAX_CHOICES, SpawnSubagentTool
 from stepwell.capabilities.user_input import UseUserInput
 from stepwell.errors import ConfigurationError
 from stepwell.events import EventBus
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 
 LOGGER = "stepwell.subagents"
@@ -90,7 +90,7 @@ def test_a_spec_that_is_not_trusted_can_not_keep_an_agent_from_being_built(
 def test_an_unknown_skill_is_told_with_the_known_ones() -> None:
     with pytest.raises(
         ConfigurationError,
-        match="the agent 'worker' names skills that are not there: gti; skills: git, pdf",
+        match="the agent 'worker' names unknown skills: gti; skills: git, pdf",
     ):
         agent_of(spec(skills=("git", "gti")), skills=Library())
     agent_of(spec(skills=("git",)), skills=Library())
@@ -120,7 +120,7 @@ def test_without_any_agent_there_is_no_tool_and_the_log_says_so(
     assert model.requests[0].tools == ()
     (record,) = caplog.records
     assert (record.name, record.levelno) == (LOGGER, logging.WARNING)
-    assert "no agent is registered, so spawn_subagent is left out" in record.message
+    assert "no agent is registered, so the tool spawn_subagent is not added" in record.message
 
 
 def test_the_names_are_choices_and_another_one_is_still_a_friendly_failure() -> None:
@@ -136,7 +136,7 @@ def test_the_names_are_choices_and_another_one_is_still_a_friendly_failure() -> 
     assert not state.had_errors
 
 
-@pytest.mark.parametrize("count", [0, MOST_CHOICES + 1])
+@pytest.mark.parametrize("count", [0, MAX_CHOICES + 1])
 def test_no_choices_and_more_than_providers_take_are_not_listed_as_such(count: int) -> None:
     registry = AgentRegistry([spec(f"a{number}") for number in range(count)])
     tool = SpawnSubagentTool(registry, SubagentPolicy())

@@ -19,8 +19,6 @@ from stepwell import (
     make_hook,
     tool,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
@@ -28,6 +26,8 @@ from stepwell.events import SubagentCompleted, SubagentSpawning, ToolCallBlocked
 from stepwell.hooks import HookContext
 from stepwell.models import ModelRequest
 from stepwell.scope import RunScope
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import PendingKind
 from stepwell.state.execution import InFlight
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
@@ -338,7 +338,7 @@ async def test_a_child_that_is_paused_without_a_question_is_told_as_stopped() ->
     hooks = [make_hook("before_tool", pause)]
     agent, _ = agent_of({"worker": [call("look"), "ok"]}, tools=[look], hooks=hooks)
     state = await agent.run("Go")
-    assert result(state) == "(It was stopped before it was done: input_required.)"
+    assert result(state) == "(Stopped before it was done: input_required.)"
     assert state.status is AgentStatus.COMPLETED
 
 

@@ -384,15 +384,15 @@ async def test_keep_messages_bounds_how_many_are_kept() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"max_tokens": 0}, "max_tokens must be a whole number of at least 10, got 0"),
+        ({"max_tokens": 0}, "max_tokens must be 10 or more"),
         ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
-        ({"max_tokens": 100, "keep_tokens": 51}, r"keep at most half of it \(50\)"),
+        ({"max_tokens": 100, "keep_tokens": 51}, r"must be at most half of max_tokens \(50\)"),
         ({"keep_tokens": -1}, "keep_tokens must be"),
         ({"keep_messages": 0}, "keep_messages must be"),
-        ({"count_tokens": 4}, "give a function from a Message"),
+        ({"count_tokens": 4}, "pass a function from a Message"),
         ({"prompt": " "}, "prompt is empty"),
-        ({"model": ScriptedModel}, "is not a model"),
-        ({"model": object()}, "is not a model"),
+        ({"model": ScriptedModel}, "UseSummarization"),
+        ({"model": object()}, "UseSummarization"),
     ],
 )
 def test_a_wrong_setting_is_named(wrong: dict[str, Any], words: str) -> None:
@@ -401,5 +401,5 @@ def test_a_wrong_setting_is_named(wrong: dict[str, Any], words: str) -> None:
 
 
 def test_two_of_them_are_a_mistake() -> None:
-    with pytest.raises(ConfigurationError, match="takes one UseSummarization"):
+    with pytest.raises(ConfigurationError, match="UseSummarization was added twice"):
         Agent(ScriptedModel([]), capabilities=[UseSummarization(), UseSummarization()])

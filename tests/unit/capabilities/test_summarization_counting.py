@@ -4,24 +4,15 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    ConfigurationError,
-    InputRequired,
-    Message,
-    ReActDriver,
-    ToolCall,
-    ToolCallingDriver,
-    ToolResult,
-)
+from stepwell import Agent, AgentState, ConfigurationError, InputRequired, Message, ToolCall
 from stepwell.agent.metadata_keys import SUMMARY
 from stepwell.capabilities.summarization import UseSummarization
-from stepwell.capabilities.summarization.cutting import best_cut, roughly_counted
+from stepwell.capabilities.summarization.token_tally import best_cut, estimate_tokens
 from stepwell.capabilities.summarization.transcript import transcript
 from stepwell.continuation import AgentStatus
+from stepwell.drivers import ReActDriver, ToolCallingDriver
 from stepwell.hooks import HookContext, make_hook
-from stepwell.messages import FilePart, ImagePart, ThinkingPart
+from stepwell.messages import FilePart, ImagePart, ThinkingPart, ToolResult
 from stepwell.models import ModelRequest
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel, call
 from tests.answers import answer_call
@@ -103,16 +94,16 @@ async def test_a_counter_that_gives_no_size_is_named(tokens: Any) -> None:
 
 
 def test_the_usual_counter_counts_everything_that_is_sent() -> None:
-    empty = roughly_counted(Message.user(""))
+    empty = estimate_tokens(Message.user(""))
 
-    assert roughly_counted(Message.user("a" * 400)) == empty + 100
-    assert roughly_counted(result("c", "b" * 400)) == empty + 100
-    assert roughly_counted(Message.assistant("", [call("read", text="c" * 400)])) > empty + 100
+    assert estimate_tokens(Message.user("a" * 400)) == empty + 100
+    assert estimate_tokens(result("c", "b" * 400)) == empty + 100
+    assert estimate_tokens(Message.assistant("", [call("read", text="c" * 400)])) > empty + 100
     odd = ToolCall(id="1", name="r", malformed="d" * 399)
-    assert roughly_counted(Message.assistant("", [odd])) == empty + 100
-    assert roughly_counted(Message.of("assistant", [ThinkingPart("e" * 400)])) == empty + 100
+    assert estimate_tokens(Message.assistant("", [odd])) == empty + 100
+    assert estimate_tokens(Message.of("assistant", [ThinkingPart("e" * 400)])) == empty + 100
     image = Message.user([ImagePart(data="f" * 1_000_000, media_type="image/png")])
-    assert roughly_counted(image) == empty + 1000
+    assert estimate_tokens(image) == empty + 1000
 
 
 # Cutting
@@ -139,7 +130,7 @@ def test_a_cut_falls_only_where_no_call_is_open(messages: list[Message], cut: in
 def test_a_call_that_waits_for_a_person_stays_with_what_follows() -> None:
     messages = [Message.user("1"), asking("a"), result("a"), Message.user("4")]
 
-    assert best_cut(messages, [10] * 4, keep_tokens=0, waiting={"a"}) == 1
+    assert best_cut(messages, [10] * 4, keep_tokens=0, pending_calls={"a"}) == 1
     assert best_cut(messages, [10] * 4, keep_tokens=0) == 3
 
 
@@ -210,7 +201,7 @@ async def test_messages_that_were_changed_between_two_runs_are_counted_anew() ->
     )
     paused = await agent.run("Go")
     assert paused.status is AgentStatus.PAUSED
-    longer = paused.messages.replaced(0, Message.user("Go " * 1000))
+    longer = paused.messages.replace_at(0, Message.user("Go " * 1000))
 
     state = await agent.run(paused.with_messages(longer).with_budget_granted(steps=5))
 
@@ -241,7 +232,7 @@ async def test_what_other_hooks_add_to_a_request_is_kept() -> None:
 async def test_a_typed_output_is_asked_for_again_with_a_summary_in_between() -> None:
     model = ScriptedModel(["no number", "7"])
     use = UseSummarization(max_tokens=80, keep_tokens=40, model=ScriptedModel(lambda _: WORDS))
-    agent = Agent(model, output=int, capabilities=[use])
+    agent = Agent(model, output_type=int, capabilities=[use])
     start = AgentState.empty().with_message(*(Message.user("a" * 100) for _ in range(5)))
     state = await agent.run(start.with_user_message("How many?"))
 
@@ -321,7 +312,7 @@ def test_the_usual_limit_fits_into_what_a_run_may_use() -> None:
 
     assert limit(max_tokens=32_768) == 32_768 // 4
     assert limit(max_tokens=None) == limit() == 64_000
-    with pytest.raises(ConfigurationError, match="would never come to anything"):
+    with pytest.raises(ConfigurationError, match="would never take effect"):
         Agent(
             ScriptedModel([]),
             capabilities=[UseSummarization(max_tokens=40_000)],

@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    ConfigurationError,
-    ToolContext,
-    ToolSchema,
-    tool,
-)
+from stepwell import Agent, AgentState, AgentStatus, ConfigurationError, ToolContext, tool
 from stepwell.capabilities.tasks import (
     Task,
     TaskStatus,
@@ -24,6 +16,7 @@ from stepwell.capabilities.tasks import (
     summarize_tasks,
     tasks_of,
 )
+from stepwell.models import ToolSchema
 from stepwell.models.wire.schema import anthropic_form, strict_form
 from stepwell.state import ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
@@ -104,7 +97,7 @@ async def test_b209_an_empty_list_clears_the_plan() -> None:
 async def test_text_that_can_not_be_encoded_does_not_reach_the_state() -> None:
     state = await written([{**SHIP, "content": "broken \ud800"}])
 
-    assert state.metadata["tasks"][0]["content"] == "broken \\ud800"
+    assert state.metadata["tasks"][0]["content"] == "broken \ufffd"
 
 
 # What is refused
@@ -155,7 +148,7 @@ async def test_all_that_is_wrong_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("todos", ["Ship it", {"content": "Ship it"}, 3, None])
 async def test_what_is_no_list_is_refused(todos: Any) -> None:
-    assert "give the whole list of tasks" in await refused(todos)
+    assert "pass the complete list of tasks" in await refused(todos)
 
 
 async def test_a_call_without_arguments_is_a_failure_and_not_an_error_of_the_run() -> None:
@@ -307,18 +300,18 @@ def test_the_description_tells_the_limits() -> None:
 @pytest.mark.parametrize("name", ["max_items", "max_in_progress"])
 @pytest.mark.parametrize("value", [0, -1, 2.5, None, True, "3"])
 def test_a_limit_must_be_a_number_above_zero(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"TodoPolicy.{name} must be 1 or more"):
+    with pytest.raises(ConfigurationError, match=f"TodoPolicy.{name} must be"):
         TodoPolicy(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["render_every_steps", "reminder_every_steps"])
 @pytest.mark.parametrize("value", [-1, 2.5, False, "3"])
 def test_a_cadence_must_be_a_number_of_steps(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"TodoPolicy.{name} must be 1 or more, or None"):
+    with pytest.raises(ConfigurationError, match=f"TodoPolicy.{name} must be"):
         TodoPolicy(**{name: value})
 
 
 @pytest.mark.parametrize("make", [UseTaskPlanning, TodoWriteTool])
 def test_a_policy_of_another_kind_is_a_mistake(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no TodoPolicy"):
+    with pytest.raises(ConfigurationError, match="must be a TodoPolicy"):
         make({"max_items": 3})

@@ -6,20 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepwell import (
-    Agent,
-    AgentPlan,
-    AgentState,
-    History,
-    HookContext,
-    HookTrigger,
-    Message,
-    ModelRequest,
-    ReActDriver,
-    make_hook,
-)
+from stepwell import Agent, AgentState, HookContext, HookTrigger, Message, ModelRequest, make_hook
+from stepwell.agent import AgentPlan
 from stepwell.capabilities.tasks import TodoPolicy, UseTaskPlanning
-from stepwell.capabilities.tasks.planning import HINT, REMINDER
+from stepwell.capabilities.tasks.capability import HINT, REMINDER
+from stepwell.drivers import ReActDriver
+from stepwell.messages import History
 from stepwell.testing import MockTool, ScriptedModel, call
 
 OPEN = [{"content": "Ship it", "status": "pending", "activeForm": "Shipping it"}]

@@ -4,17 +4,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    ConfigurationError,
-    PendingKind,
-    StepwellError,
-    StopReason,
-)
+from stepwell import Agent, AgentState, AgentStatus, ConfigurationError, StepwellError, StopReason
 from stepwell.capabilities.user_input import UserInputTool, UseUserInput
-from stepwell.state import ToolOutcome
+from stepwell.state import PendingKind, ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.answers import answer_call
 
@@ -252,5 +244,5 @@ async def test_the_description_can_be_given() -> None:
 
 @pytest.mark.parametrize("description", ["", " ", None, 3])
 def test_a_description_that_says_nothing_is_a_mistake(description: Any) -> None:
-    with pytest.raises(ConfigurationError, match="UseUserInput wants a description as text"):
+    with pytest.raises(ConfigurationError, match="description"):
         UseUserInput(description=description)

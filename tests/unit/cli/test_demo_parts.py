@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stepwell.cli.demo.page_files import named_in
-from stepwell.cli.demo.report import Part, Report, reported
+from stepwell.cli.demo.report import Part, Report, report_text
 from stepwell.cli.demo.visitor import Missing, Seen
 
 GOOD = Part(name="a limit", happened=True, seconds=0.5, detail="12 steps")
@@ -19,12 +19,12 @@ def test_a_report_is_whole_only_if_every_part_happened() -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    text = reported(Report(parts=(GOOD, BAD), seconds=1.25))
+    text = report_text(Report(parts=(GOOD, BAD), seconds=1.25))
     assert text.splitlines() == [
         "not ok: 1 of 2 parts did not happen",
         "missing: a subagent: 0 subagents ran",
     ]
-    told = json.loads(reported(Report(parts=(GOOD, BAD), seconds=1.25), as_json=True))
+    told = json.loads(report_text(Report(parts=(GOOD, BAD), seconds=1.25), as_json=True))
     assert told["ok"] is False
     assert [part["happened"] for part in told["parts"]] == [True, False]
 

@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from stepwell.cli.live_text import LiveTextPrinter, StepText
+from stepwell.cli.live_text import LiveTextPrinter, PrintedText
 
 
 class Screen(io.StringIO):
@@ -24,7 +24,7 @@ def tool(kind: str, **payload: Any) -> dict[str, Any]:
 
 
 def test_text_is_given_out_once_and_in_order():
-    text = StepText()
+    text = PrintedText()
     assert [text.add(1, 0, "Hel"), text.add(1, 1, "lo"), text.add(2, 0, "Next")] == [
         "Hel",
         "lo",
@@ -33,22 +33,22 @@ def test_text_is_given_out_once_and_in_order():
 
 
 def test_a_step_that_begins_again_with_the_same_words_is_not_doubled():
-    text = StepText()
+    text = PrintedText()
     text.add(1, 0, "Hello ")
     text.add(1, 1, "wor")
     again = [text.add(1, 0, "Hel"), text.add(1, 1, "lo wo"), text.add(1, 2, "rld")]
     assert again == ["", "", "ld"]
-    assert text.told == "Hello world"
-    assert not text.began_anew
+    assert text.printed == "Hello world"
+    assert not text.has_restarted
 
 
 def test_a_step_that_begins_again_with_other_words_is_told_whole_and_as_such():
-    text = StepText()
+    text = PrintedText()
     text.add(1, 0, "Hello wor")
     assert text.add(1, 0, "Help") == "Help"
-    assert text.began_anew
+    assert text.has_restarted
     assert text.add(1, 1, "!") == "!"
-    assert text.told == "Help!"
+    assert text.printed == "Help!"
 
 
 def test_a_terminal_gets_the_answer_as_it_streams_and_not_again_at_the_end():

@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from stepwell import (
-    ContinuationDecision,
-    ContinuationEvaluation,
-    ContinuationOutcome,
-    FinishReason,
-    StopReason,
-)
-from stepwell.continuation import resolve
+from stepwell import ContinuationDecision, ContinuationEvaluation, FinishReason, StopReason
+from stepwell.continuation import ContinuationOutcome, resolve
 
 FORBID, REQUEST, ALLOW_STOP, ALLOW = ContinuationDecision
 

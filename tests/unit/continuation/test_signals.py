@@ -2,15 +2,8 @@
 
 import pytest
 
-from stepwell import (
-    AgentStop,
-    Cancellation,
-    ContinuationDecision,
-    ContinueRequest,
-    StopReason,
-    StopSignal,
-)
-from stepwell.continuation import resolve, votes_of
+from stepwell import Cancellation, ContinuationDecision, StopReason
+from stepwell.continuation import AgentStop, ContinueRequest, StopSignal, resolve, votes_of
 
 HARD = ("error", "user_requested", "steps_limit", "token_limit", "time_limit", "cost_limit")
 SOFT = ("stop_requested", "input_required", "guard", "finish_reason", "completed")

@@ -5,14 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stepwell import (
-    AgentState,
-    AgentStep,
-    ContinuationDecision,
-    ContinuationEvaluation,
-    StepExecution,
-)
+from stepwell import AgentState, ContinuationDecision, ContinuationEvaluation
 from stepwell.continuation import resolve
+from stepwell.state import AgentStep, StepExecution
 
 AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GOING_ON = resolve(

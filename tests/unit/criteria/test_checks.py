@@ -4,18 +4,16 @@ import pytest
 
 from stepwell import (
     AgentState,
-    AgentStep,
     ConfigurationError,
     ContinuationDecision,
     FinishReason,
-    FinishReasonCheck,
     Message,
-    ResponseContentCheck,
     StopReason,
     ToolCall,
-    ToolCallPresenceCheck,
-    ToolResult,
 )
+from stepwell.criteria import FinishReasonCheck, ResponseContentCheck, ToolCallPresenceCheck
+from stepwell.messages import ToolResult
+from stepwell.state import AgentStep
 
 FORBID, REQUEST, ALLOW_STOP, ALLOW = ContinuationDecision
 

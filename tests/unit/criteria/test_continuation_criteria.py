@@ -4,18 +4,16 @@ import pytest
 
 from stepwell import (
     AgentState,
-    AgentStep,
     ConfigurationError,
     ContinuationCriteria,
     ContinuationDecision,
     ContinuationEvaluation,
-    ContinueRequest,
     Message,
-    StepsLimit,
     StopReason,
-    StopSignal,
-    ToolCallPresenceCheck,
 )
+from stepwell.continuation import ContinueRequest, StopSignal
+from stepwell.criteria import StepsLimit, TokenUsageLimit, ToolCallPresenceCheck
+from stepwell.state import AgentStep
 
 FORBID, REQUEST, ALLOW_STOP, ALLOW = ContinuationDecision
 
@@ -142,8 +140,12 @@ class TestLimitOnTheLastStep:
         assert criteria.evaluate(state_after(self.FINAL)).stop_reason is StopReason.GUARD
 
 
-def test_limit_is_reached_asks_only_the_limits(state_after):
-    criteria = ContinuationCriteria(Votes(FORBID), StepsLimit(1))
+def test_before_a_step_only_limits_are_asked_that_can_change_between_steps(state_after):
+    seen = 0
+    criteria = ContinuationCriteria(
+        Votes(FORBID), StepsLimit(1), TokenUsageLimit(1, counter=lambda _: seen)
+    )
 
-    assert not criteria.limit_is_reached(state_after())
-    assert criteria.limit_is_reached(state_after(AgentStep()))
+    assert not criteria.is_limit_reached(state_after(AgentStep()))
+    seen = 1
+    assert criteria.is_limit_reached(state_after(AgentStep()))

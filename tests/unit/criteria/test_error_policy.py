@@ -4,20 +4,21 @@ import pytest
 
 from stepwell import (
     AgentState,
-    AgentStep,
-    Backoff,
     ConfigurationError,
     ContinuationDecision,
-    ErrorContext,
-    ErrorHandling,
-    ErrorInfo,
     ErrorPolicy,
-    ErrorPolicyCriterion,
-    ErrorType,
     ModelError,
     StopReason,
 )
-from stepwell.criteria import AgentErrorContextResolver
+from stepwell.backoff import Backoff
+from stepwell.criteria import (
+    AgentErrorContextResolver,
+    ErrorContext,
+    ErrorHandling,
+    ErrorPolicyCriterion,
+)
+from stepwell.errors import ErrorType
+from stepwell.state import AgentStep, ErrorInfo
 
 STOP, RETRY, IGNORE = ErrorHandling
 

@@ -2,20 +2,15 @@
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStep,
-    ConfigurationError,
-    ContinuationDecision,
+from stepwell import Agent, AgentState, ConfigurationError, ContinuationDecision, StopReason, Usage
+from stepwell.criteria import (
     CostLimit,
     CumulativeExecutionTimeLimit,
     ExecutionTimeLimit,
     StepsLimit,
-    StopReason,
     TokenUsageLimit,
-    Usage,
 )
+from stepwell.state import AgentStep
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
 STEP = AgentStep()

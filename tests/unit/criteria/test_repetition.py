@@ -16,9 +16,6 @@ from stepwell import (
     InputRequired,
     Message,
     ModelResponse,
-    ReActDriver,
-    RepeatedCallCheck,
-    RepeatedCalls,
     StopReason,
     ToolCall,
     ToolContext,
@@ -27,8 +24,11 @@ from stepwell import (
 )
 from stepwell.broadcasting import AgentEventEnvelopeAdapter
 from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
+from stepwell.criteria import RepeatedCallCheck
+from stepwell.drivers import ReActDriver
 from stepwell.events import ToolCallBlocked, ToolCallCompleted
 from stepwell.serialization import AgentStateSerializer
+from stepwell.state import RepeatedCalls
 from stepwell.testing import MockTool, ScriptedModel, call
 
 BOOK = call("book", seat=7)

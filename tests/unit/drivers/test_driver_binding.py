@@ -12,22 +12,20 @@ from stepwell import (
     AgentSpec,
     AgentState,
     AgentStatus,
-    AgentStep,
-    CachedContext,
     ConfigurationError,
-    HookStack,
     Message,
     ModelSettings,
-    ReActDriver,
-    ToolCallingDriver,
-    ToolExecutor,
     Tools,
     UseApprovals,
     UseSubagents,
     make_hook,
 )
-from stepwell.drivers import BindableDriver
+from stepwell.drivers import BindableDriver, ReActDriver, ToolCallingDriver
+from stepwell.hooks import HookStack
+from stepwell.models import CachedContext
+from stepwell.state import AgentStep
 from stepwell.testing import DeterministicAgentDriver, FakeClock, MockTool, ScriptedModel, call
+from stepwell.tools import ToolExecutor
 
 DELETE = MockTool.returning("delete", "gone")
 REACT_CALL = '{"thought": "", "type": "call_tool", "tool": "delete", "args": {}}'
@@ -82,7 +80,7 @@ async def test_the_usual_driver_given_by_hand_sees_prompt_settings_hooks_and_too
         tools=[DELETE],
         system_prompt="Agent's.",
         settings=ModelSettings(temperature=0.9, seed=7, tool_choice="auto"),
-        output=int,
+        output_type=int,
         hooks=[make_hook("before_inference", lambda _: seen.append("agent's"))],
     )
     state = await agent.run("Go")
@@ -142,7 +140,7 @@ def test_the_same_settings_in_executor_and_agent_are_fine() -> None:
     agent = Agent(
         driver=ToolCallingDriver(ScriptedModel([]), executor), max_parallel_tools=2, clock=clock
     )
-    again = Agent.from_plan(agent.plan.completed())
+    again = Agent.from_plan(agent.plan.complete())
 
     assert Tools(again.plan.tools).names == ("delete",)
 
@@ -152,7 +150,7 @@ def test_the_same_settings_in_executor_and_agent_are_fine() -> None:
     [
         (r"tools \(delete\)", {"tools": [DELETE]}),
         ("system prompt or cached context", {"system_prompt": "Be kind."}),
-        ("response format or output type", {"output": int}),
+        ("response format or output type", {"output_type": int}),
         (
             r"model settings ModelSettings\(temperature=0.5\)",
             {"settings": ModelSettings(temperature=0.5)},

@@ -16,12 +16,9 @@ from stepwell import (
     AgentBuilder,
     AgentState,
     AgentStatus,
-    AgentStop,
-    CachedContext,
     Cancellation,
     ConfigurationError,
     ErrorPolicy,
-    ErrorType,
     Final,
     FinishReason,
     HookContext,
@@ -31,24 +28,19 @@ from stepwell import (
     ModelRequest,
     ModelResponse,
     ModelSettings,
-    ReActDriver,
-    Role,
-    StepType,
     StopReason,
     TextDelta,
     ThinkingDelta,
-    ThinkingPart,
     ToolCall,
-    ToolExecutor,
-    ToolOutcome,
     ToolOutput,
-    ToolResult,
     Tools,
     ToolStarted,
     Usage,
     make_hook,
 )
-from stepwell.drivers import BindableDriver
+from stepwell.continuation import AgentStop
+from stepwell.drivers import BindableDriver, ReActDriver
+from stepwell.errors import ErrorType
 from stepwell.events import (
     AgentFailed,
     AgentFinished,
@@ -57,7 +49,11 @@ from stepwell.events import (
     StreamEventReceived,
 )
 from stepwell.hooks import HookStack
+from stepwell.messages import Role, ThinkingPart, ToolResult
+from stepwell.models import CachedContext
+from stepwell.state import StepType, ToolOutcome
 from stepwell.testing import EventRecorder, FakeClock, MockTool, ScriptedModel, SequentialIds, call
+from stepwell.tools import ToolExecutor
 from tests.examples import examples
 
 

@@ -3,8 +3,9 @@
 import pytest
 from pydantic import SecretStr
 
-from stepwell import Agent, ModelResponse, ThinkingPart, ToolCall, tool
+from stepwell import Agent, ModelResponse, ToolCall, tool
 from stepwell.events import StreamEventReceived
+from stepwell.messages import ThinkingPart
 from stepwell.testing import EventRecorder, ScriptedModel
 
 SECRET = "tr0ub4dor"

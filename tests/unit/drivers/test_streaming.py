@@ -13,17 +13,13 @@ from stepwell import (
     ModelError,
     ModelRequest,
     ModelResponse,
-    ResponseEnd,
-    StreamPart,
     TextDelta,
     ThinkingDelta,
     ToolCall,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     ToolStarted,
 )
 from stepwell.events import StreamEventReceived, ThinkingReceived
+from stepwell.models import ResponseEnd, StreamPart, ToolCallDelta, ToolCallEnd, ToolCallStart
 from stepwell.testing import EventRecorder, FakeClock, MockTool
 
 CALL = ToolCall(id="c1", name="add", arguments={"a": 1})

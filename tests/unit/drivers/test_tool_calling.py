@@ -8,29 +8,26 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStep,
-    AgentStop,
-    ErrorType,
     FinishReason,
     HookContext,
     Message,
     ModelError,
     ModelRequest,
     ModelResponse,
-    StepType,
     StopReason,
-    TextPart,
-    ThinkingPart,
     ToolCall,
-    ToolCallingDriver,
-    ToolExecutor,
-    ToolOutcome,
     Usage,
     make_hook,
 )
+from stepwell.continuation import AgentStop
+from stepwell.drivers import ToolCallingDriver
+from stepwell.errors import ErrorType
 from stepwell.events import StreamEventReceived
+from stepwell.messages import TextPart, ThinkingPart
 from stepwell.models import ResponseEnd, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta
+from stepwell.state import AgentStep, StepType, ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
+from stepwell.tools import ToolExecutor
 
 
 async def test_the_step_keeps_thinking_text_and_calls_in_that_order() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentStatus, EventBus
+from stepwell import Agent, AgentStatus
 from stepwell.errors import ConfigurationError
 from stepwell.events import (
     AgentEvent,
@@ -15,6 +15,7 @@ from stepwell.events import (
     AgentFinished,
     AgentStepCompleted,
     Emitter,
+    EventBus,
     EventSource,
     ToolCallStarted,
 )

@@ -8,16 +8,15 @@ from msgspec.structs import replace
 
 from stepwell import (
     AgentState,
-    ContinueRequest,
     HookContext,
     HookTrigger,
     Message,
     ModelRequest,
     ModelResponse,
     StopReason,
-    StopSignal,
     ToolCall,
 )
+from stepwell.continuation import ContinueRequest, StopSignal
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 STATE = AgentState.empty(agent_id="agent", at=AT).with_execution_started("run", AT)

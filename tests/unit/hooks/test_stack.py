@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepwell import AgentState, AgentStop, ConfigurationError, HookContext, HookTrigger, make_hook
+from stepwell import AgentState, ConfigurationError, HookContext, HookTrigger, make_hook
+from stepwell.continuation import AgentStop
 from stepwell.errors import HookError
 from stepwell.hooks import ALL_TRIGGERS, HookStack
 

@@ -15,7 +15,7 @@ from stepwell.journal.summaries import (
     MOST_VALUES,
     args_summary,
     result_summary,
-    told_args,
+    truncated_args,
 )
 
 
@@ -119,7 +119,7 @@ def test_values_that_are_no_json_become_what_can_be_told_of_them() -> None:
         "huge": 2**64,
     }
 
-    assert told_args(args, 500) == {  # pyright: ignore[reportArgumentType]
+    assert truncated_args(args, 500) == {  # pyright: ignore[reportArgumentType]
         "when": "2026-01-02 00:00:00+00:00",
         "path": "a/b",
         "price": "1.50",
@@ -133,7 +133,7 @@ def test_values_that_are_no_json_become_what_can_be_told_of_them() -> None:
 
 
 def test_texts_are_clipped_by_characters_at_any_depth() -> None:
-    told = told_args({"a": "ü" * 6, "b": [{"c": "x" * 5}, ["y" * 6]]}, 5)
+    told = truncated_args({"a": "ü" * 6, "b": [{"c": "x" * 5}, ["y" * 6]]}, 5)
 
     assert told == {"a": "ü" * 5 + "...", "b": [{"c": "x" * 5}, ["y" * 5 + "..."]]}
 
@@ -141,28 +141,28 @@ def test_texts_are_clipped_by_characters_at_any_depth() -> None:
 def test_a_mapping_that_cant_be_read_is_told_by_its_name() -> None:
     assert result_summary(Closed()) == '"(Closed)"'
     assert result_summary([Closed(), ClosedDict(a=1)]) == '["(Closed)",{"a":1}]'
-    assert told_args({"rows": Closed()}, 500) == {"rows": "(Closed)"}
-    assert told_args(Closed(), 500) == {}
+    assert truncated_args({"rows": Closed()}, 500) == {"rows": "(Closed)"}
+    assert truncated_args(Closed(), 500) == {}
 
 
 def test_a_value_that_contains_itself_ends() -> None:
     knot: list[Any] = []
     knot.extend([knot] * 3)
 
-    text = json.dumps(told_args({"knot": knot}, 500))
+    text = json.dumps(truncated_args({"knot": knot}, 500))
 
     assert "..." in text
     assert args_summary({"knot": knot}).endswith("...")
 
 
 def test_what_is_too_much_is_left_out() -> None:
-    told = told_args({"many": list(range(MOST_VALUES * 2))}, 500)
+    told = truncated_args({"many": list(range(MOST_VALUES * 2))}, 500)
 
     assert len(told["many"]) <= MOST_VALUES + 1
     assert told["many"][-1] == "..."
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_pairs_are_joined() -> None:
-    told = told_args({"half\udcff": "\ud83d", "pair": "\ud83d\ude00", "fine": "ü😀"}, 500)
+    told = truncated_args({"half\udcff": "\ud83d", "pair": "\ud83d\ude00", "fine": "ü😀"}, 500)
 
     assert told == {"half\ufffd": "\ufffd", "pair": "😀", "fine": "ü😀"}

@@ -19,13 +19,16 @@ from stepwell import (
     FunctionTool,
     HookContext,
     StopReason,
-    ToolOutcome,
     make_hook,
 )
 from stepwell.events import AgentEvent
 from stepwell.foreign import as_exception
 from stepwell.models import ModelRequest, ModelResponse
+from stepwell.state import ToolOutcome
 from stepwell.testing import ScriptedModel, call
+from tests.virtual_time import virtual_time
+
+pytestmark = virtual_time
 
 SOON = 0.05
 ENOUGH = 30.0

@@ -7,27 +7,24 @@ from stepwell import (
     AgentBuilder,
     AgentState,
     AgentStatus,
-    AgentStep,
-    AgentStop,
     Cancellation,
     ContinuationCriteria,
     ContinuationDecision,
-    ExecutionTimeLimit,
     FinishReason,
     InputRequired,
     LimitReachedError,
     Message,
     ModelResponse,
     RunNotCompletedError,
-    StepsLimit,
     StepwellError,
     StopReason,
     ToolCall,
-    ToolOutcome,
     ToolOutput,
     Usage,
     make_hook,
 )
+from stepwell.continuation import AgentStop
+from stepwell.criteria import ExecutionTimeLimit, StepsLimit
 from stepwell.events import (
     AgentFailed,
     AgentFinished,
@@ -36,7 +33,7 @@ from stepwell.events import (
     AgentStepStarted,
     ContinuationEvaluated,
 )
-from stepwell.state import PendingKind
+from stepwell.state import AgentStep, PendingKind, ToolOutcome
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentState, AgentStatus, Cancellation, ReActDriver, StopReason
+from stepwell import Agent, AgentState, AgentStatus, Cancellation, StopReason
+from stepwell.drivers import ReActDriver
 from stepwell.events import AgentFinished, StreamEventReceived, TokenUsageReported
 from stepwell.messages import Usage
 from stepwell.models import (
@@ -142,7 +143,7 @@ async def test_the_conversation_goes_on_behind_a_cut_answer() -> None:
 
 async def test_a_typed_output_is_not_asked_for_again_after_a_cut() -> None:
     model = Halfway(TextDelta('Here: {"name"'))
-    agent: Any = Agent(model, output=dict[str, str])
+    agent: Any = Agent(model, output_type=dict[str, str])
 
     state, _ = await cut(agent, model)
 

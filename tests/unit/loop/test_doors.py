@@ -13,8 +13,6 @@ from stepwell import (
     AgentBuilder,
     AgentState,
     AgentStatus,
-    AgentStep,
-    AgentStop,
     Cancellation,
     ContinuationCriteria,
     ContinuationDecision,
@@ -25,12 +23,13 @@ from stepwell import (
     ModelRequest,
     ModelResponse,
     StopReason,
-    StopSignal,
     TextDelta,
     ToolCall,
     ToolOutput,
     make_hook,
 )
+from stepwell.continuation import AgentStop, StopSignal
+from stepwell.state import AgentStep
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 

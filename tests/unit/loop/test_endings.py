@@ -11,18 +11,18 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStop,
     Cancellation,
     ContinuationCriteria,
     ContinuationDecision,
     ErrorPolicy,
-    ErrorType,
     InputRequired,
     ModelError,
     StopReason,
     Usage,
     make_hook,
 )
+from stepwell.continuation import AgentStop
+from stepwell.errors import ErrorType
 from stepwell.events import (
     AgentExecutionStarted,
     AgentFailed,

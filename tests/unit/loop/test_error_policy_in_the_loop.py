@@ -6,23 +6,19 @@ from stepwell import (
     Agent,
     AgentBuilder,
     AgentStatus,
-    AgentStep,
-    Backoff,
     ContinuationCriteria,
-    ErrorInfo,
     ErrorPolicy,
-    ErrorPolicyCriterion,
-    ErrorType,
     Message,
     ModelError,
-    StepType,
     StopReason,
-    ToolCallPresenceCheck,
     ToolFailure,
-    ToolOutcome,
     make_hook,
 )
+from stepwell.backoff import Backoff
+from stepwell.criteria import ErrorPolicyCriterion, ToolCallPresenceCheck
+from stepwell.errors import ErrorType
 from stepwell.events import AgentFailed, AgentStepStarted
+from stepwell.state import AgentStep, ErrorInfo, StepType, ToolOutcome
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,
@@ -343,7 +339,7 @@ class TestWaiting:
 
         assert clock.slept == []
         assert state.stop.stop_reason is StopReason.TIME_LIMIT
-        assert "90.0 s, ends behind the deadline" in state.explain()
+        assert "90.0 s, ends after the deadline" in state.explain()
 
     async def test_waiting_counts_for_the_wall_limit_but_not_as_active_time(self):
         clock = FakeClock()

@@ -8,19 +8,17 @@ from stepwell import (
     Agent,
     AgentBuilder,
     AgentStatus,
-    AgentStep,
-    AgentStop,
     ErrorPolicy,
-    ErrorType,
     HookTrigger,
     Message,
     ModelResponse,
     StopReason,
-    StopSignal,
     ToolFailure,
     Usage,
     make_hook,
 )
+from stepwell.continuation import AgentStop, StopSignal
+from stepwell.errors import ErrorType
 from stepwell.events import (
     AgentFailed,
     AgentFinished,
@@ -31,6 +29,7 @@ from stepwell.events import (
     InferenceResponseReceived,
 )
 from stepwell.hooks import ALL_TRIGGERS
+from stepwell.state import AgentStep
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,

@@ -14,12 +14,18 @@ from stepwell import (
     ErrorPolicy,
     FallbackModel,
     ModelError,
-    RetryingModel,
     StopReason,
 )
 from stepwell.events import InferenceRetryScheduled, StreamEventReceived
 from stepwell.messages import Usage
-from stepwell.models import ModelRequest, ModelResponse, ResponseEnd, StreamPart, TextDelta
+from stepwell.models import (
+    ModelRequest,
+    ModelResponse,
+    ResponseEnd,
+    RetryingModel,
+    StreamPart,
+    TextDelta,
+)
 from stepwell.testing import EventRecorder, FakeClock, ScriptedModel
 
 

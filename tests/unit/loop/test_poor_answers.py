@@ -9,17 +9,17 @@ from stepwell import (
     Agent,
     AgentStatus,
     ContinuationDecision,
-    ContinuationOutcome,
     ErrorPolicy,
     FinishReason,
     ModelResponse,
     ModelSettings,
-    ReActDriver,
     StopReason,
     ToolCall,
     Usage,
     make_hook,
 )
+from stepwell.continuation import ContinuationOutcome
+from stepwell.drivers import ReActDriver
 from stepwell.serialization import AgentStateSerializer
 from stepwell.testing import MockTool, ScriptedModel, call
 
@@ -68,7 +68,7 @@ async def test_the_status_of_a_cut_answer_is_stored_with_the_state_and_its_decis
 
 async def test_a_typed_output_that_was_cut_off_is_still_asked_for_again() -> None:
     model = ScriptedModel([cut('{"result": [1, 2'), '{"result": [1, 2]}'])
-    agent = Agent(model, output=list[int], criteria=[AlwaysAllows()])
+    agent = Agent(model, output_type=list[int], criteria=[AlwaysAllows()])
     state = await agent.run("Go")
 
     assert (state.status, state.output) == (AgentStatus.COMPLETED, [1, 2])

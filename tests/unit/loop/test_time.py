@@ -8,11 +8,10 @@ from stepwell import (
     AgentState,
     AgentStatus,
     ConfigurationError,
-    CumulativeExecutionTimeLimit,
-    ExecutionTimeLimit,
     StopReason,
     make_hook,
 )
+from stepwell.criteria import CumulativeExecutionTimeLimit, ExecutionTimeLimit
 from stepwell.events import AgentFinished, AgentStepCompleted, AgentStepStarted, ToolCallCompleted
 from stepwell.testing import (
     DeterministicAgentDriver,

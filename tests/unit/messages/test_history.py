@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell import History
+from stepwell.messages import History
 
 
 def test_append_leaves_the_older_value_as_it_was():
@@ -73,7 +73,7 @@ def test_extend_appends_in_order_and_with_nothing_is_the_same():
 def test_replaced_gives_a_copy_with_another_item():
     history = History.of("abc")
 
-    assert list(history.replaced(1, "X")) == ["a", "X", "c"]
+    assert list(history.replace_at(1, "X")) == ["a", "X", "c"]
     assert list(history) == ["a", "b", "c"]
 
 
@@ -81,7 +81,7 @@ def test_replaced_on_an_older_value_drops_what_came_later():
     older = History.of("ab")
     older.append("c")
 
-    assert list(older.replaced(0, "X")) == ["X", "b"]
+    assert list(older.replace_at(0, "X")) == ["X", "b"]
 
 
 def test_equality_is_by_items():

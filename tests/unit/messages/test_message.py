@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepwell import ImagePart, Message, Role, TextPart, ThinkingPart, ToolCall, ToolResult
+from stepwell import Message, ToolCall
+from stepwell.messages import ImagePart, Role, TextPart, ThinkingPart, ToolResult
 
 HELPERS = ("is_user", "is_assistant", "is_tool", "is_system", "is_developer")
 

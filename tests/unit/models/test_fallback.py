@@ -14,20 +14,17 @@ from stepwell import (
     AgentStatus,
     ConfigurationError,
     ErrorPolicy,
-    ErrorType,
     FallbackModel,
     Message,
     ModelError,
-    ModelErrorKind,
     ModelRequest,
     ModelResponse,
     ModelSettings,
-    ResponseEnd,
-    StreamPart,
     TextDelta,
     Usage,
-    UsageReport,
 )
+from stepwell.errors import ErrorType, ModelErrorKind
+from stepwell.models import ResponseEnd, StreamPart, UsageReport
 from stepwell.testing import FakeClock, ScriptedModel
 
 REQUEST = ModelRequest(messages=(Message.user("Go"),))
@@ -175,13 +172,17 @@ async def test_it_falls_back_on_the_chosen_kinds(
     ("models", "on", "words"),
     [
         ((), None, "at least one model"),
-        (("openai:gpt-5",), None, r"takes models, and 'openai:gpt-5' is a name.*ModelPresets"),
+        (
+            ("openai:gpt-5",),
+            None,
+            r"needs model objects, got the name 'openai:gpt-5'.*ModelPresets",
+        ),
         (([ScriptedModel([])],), None, r"write FallbackModel\(\*models\)"),
-        ((ScriptedModel,), None, "ScriptedModel is a class; call it"),
+        ((ScriptedModel,), None, "got the class ScriptedModel"),
         ((ScriptedModel([]), 7), None, r"7 has no respond\(\)"),
-        ((ScriptedModel([]),), (), "would never ask a second model"),
-        ((ScriptedModel([]),), ["rate_limits"], "'rate_limits' in on; known: .*rate_limit"),
-        ((ScriptedModel([]),), [429], "429 in on; known"),
+        ((ScriptedModel([]),), (), "would never fall back"),
+        ((ScriptedModel([]),), ["rate_limits"], "'rate_limits' in on. Known kinds: .*rate_limit"),
+        ((ScriptedModel([]),), [429], "429 in on. Known kinds"),
     ],
 )
 def test_what_can_not_work_is_refused(models: Any, on: Any, words: str) -> None:
@@ -247,7 +248,7 @@ async def test_a_kind_that_was_not_chosen_ends_it_and_is_told_with_what_came_bef
     with pytest.raises(ModelError) as raised:
         await model.respond(REQUEST)
 
-    assert str(raised.value) == "a: down; b: I won't (no other model is asked on refusal)"
+    assert str(raised.value) == "a: down; b: I won't (no fallback on refusal)"
     assert (raised.value.kind, raised.value.retryable) == (ModelErrorKind.REFUSAL, False)
     assert raised.value.usage == Usage(input_tokens=3)
     assert third.requests == []
@@ -303,7 +304,7 @@ async def test_each_fallback_is_logged(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.WARNING, "stepwell.models"):
         await model.respond(REQUEST)
 
-    assert caplog.messages == ["model a failed: it broke; asking b"]
+    assert caplog.messages == ["model a failed: it broke; falling back to b"]
 
 
 async def test_what_is_no_response_is_left_to_the_caller_to_name() -> None:
@@ -352,7 +353,7 @@ async def test_an_error_after_delivery_tells_and_sums_what_failed_before() -> No
 
     assert parts == [TextDelta("Hel")]
     assert str(raised) == (
-        "cut (a part of the answer was delivered, so nothing is tried again; before that a: down)"
+        "cut (not retried, since a part of the response was delivered; earlier failures: a: down)"
     )
     assert (raised.kind, raised.retry_after) == (ModelErrorKind.DISCONNECTED, 1.0)
     assert (raised.usage, raised.cost) == (Usage(input_tokens=3), 0.5)

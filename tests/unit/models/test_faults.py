@@ -10,7 +10,7 @@ from msgspec import json
 
 from stepwell.errors import ErrorType, ModelErrorKind
 from stepwell.models.faults import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     complaint_of,
     error_answer,
     error_event,
@@ -627,8 +627,8 @@ def test_without_a_text_the_error_says_so() -> None:
 def test_a_long_text_is_cut() -> None:
     raised = error_answer("acme", 500, {}, json.encode(error("x" * 5000)), NOW)
 
-    assert raised.provider_text == "x" * LONGEST_TEXT
-    assert len(str(raised)) < LONGEST_TEXT + 100
+    assert raised.provider_text == "x" * MAX_TEXT_LENGTH
+    assert len(str(raised)) < MAX_TEXT_LENGTH + 100
 
 
 @pytest.mark.parametrize(

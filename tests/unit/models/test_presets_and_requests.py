@@ -2,18 +2,9 @@
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentBuilder,
-    CachedContext,
-    Message,
-    ModelPresets,
-    ModelRequest,
-    ModelResponse,
-    Usage,
-)
+from stepwell import Agent, AgentBuilder, Message, ModelRequest, ModelResponse, Usage
 from stepwell.errors import ConfigurationError
-from stepwell.models import ResponseEnd, TextDelta, ToolCallDelta
+from stepwell.models import CachedContext, ModelPresets, ResponseEnd, TextDelta, ToolCallDelta
 from stepwell.testing import MockTool, ScriptedModel, call
 
 
@@ -45,9 +36,9 @@ def test_an_unknown_preset_is_refused_with_the_known_names_and_advice() -> None:
     presets = ModelPresets({"fast": lambda: ScriptedModel([]), "deep": lambda: ScriptedModel([])})
     builder = AgentBuilder.base().with_model_presets(presets).with_llm_preset("slow")
 
-    with pytest.raises(ConfigurationError, match=r"'slow'; known: deep, fast.*Model object"):
+    with pytest.raises(ConfigurationError, match=r"'slow'. Known presets: deep.*Model object"):
         builder.build()
-    with pytest.raises(ConfigurationError, match=r"'slow'; known: \(none\)"):
+    with pytest.raises(ConfigurationError, match=r"'slow'. Known presets: \(none\)"):
         Agent("slow")
 
 

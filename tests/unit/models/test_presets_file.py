@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import AgentBuilder, ModelPresets
+from stepwell import AgentBuilder
 from stepwell.errors import ConfigurationError
-from stepwell.models import FallbackModel, ModelSettings, ThinkingEffort
+from stepwell.models import FallbackModel, ModelPresets, ModelSettings, ThinkingEffort
 from stepwell.models.provider import Auth, Provider, ProviderModel
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
 
@@ -219,7 +219,7 @@ def test_the_known_formats_are_told(tmp_path: Path) -> None:
 
 def test_an_unknown_provider_is_named_when_the_model_is_made(tmp_path: Path) -> None:
     table = presets(tmp_path, "[presets.a]\nmodel = 'acmee:x'")
-    with pytest.raises(ConfigurationError, match=r"'acmee:x'; known: a.*openrouter"):
+    with pytest.raises(ConfigurationError, match=r"'acmee:x'. Known presets: a.*openrouter"):
         table.model("a")
 
 
@@ -232,13 +232,15 @@ def test_a_preset_finds_a_provider_that_is_added_in_code(tmp_path: Path) -> None
 
 def test_an_unknown_provider_of_a_preset_with_settings_is_named(tmp_path: Path) -> None:
     table = presets(tmp_path, "[presets.a]\nmodel = 'acmee:x'\nsettings = { seed = 1 }")
-    with pytest.raises(ConfigurationError, match=r"'acmee' \(in model = 'acmee:x'\); known: .*xai"):
+    with pytest.raises(
+        ConfigurationError, match=r"'acmee' \(in model = 'acmee:x'\). Known providers: .*xai"
+    ):
         table.model("a")
 
 
 def test_a_bad_address_is_named_when_the_model_is_made(tmp_path: Path) -> None:
     table = presets(tmp_path, "[providers.a]\nbase_url = 'a.example'")
-    with pytest.raises(ConfigurationError, match=r"'a\.example' can't be the address of a"):
+    with pytest.raises(ConfigurationError, match=r"'a\.example' is not a valid address for a"):
         table.model("a:x")
 
 

@@ -21,7 +21,7 @@ from stepwell.models import (
     ToolCallStart,
     UsageReport,
 )
-from stepwell.models.framing import JsonLines
+from stepwell.models.frames import JsonLines
 from stepwell.models.provider import Auth, Provider, ProviderModel
 from stepwell.models.wire import AnthropicMessages, ChatCompletions, Gemini, OpenAIResponses
 from stepwell.testing import FakeClock
@@ -162,7 +162,7 @@ async def test_the_path_is_that_of_the_format(wire: Any, streaming: bool, path: 
     ],
 )
 def test_what_is_no_address_is_refused_with_advice(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"address of acme.*http\(s\)://host/path"):
+    with pytest.raises(ConfigurationError, match=r"address for acme.*http\(s\)://host/path"):
         Provider(name="acme", base_url=address).model("large")
 
 
@@ -178,7 +178,7 @@ def test_what_is_no_address_is_refused_with_advice(address: str) -> None:
     ],
 )
 def test_credentials_in_an_address_are_refused_and_not_shown(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"give api_key=") as raised:
+    with pytest.raises(ConfigurationError, match=r"use api_key=") as raised:
         Provider(name="acme", base_url=address).model("large")
 
     assert "hunter2" not in str(raised.value)
@@ -202,9 +202,9 @@ def test_an_address_comes_from_the_caller_the_environment_or_the_provider(
 
 def test_a_missing_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACME_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="acme has no address: set ACME_URL or give base"):
+    with pytest.raises(ConfigurationError, match="acme has no address; set ACME_URL or give base"):
         Provider(name="acme", base_url="", base_url_env="ACME_URL").model("m")
-    with pytest.raises(ConfigurationError, match="acme has no address: give base_url"):
+    with pytest.raises(ConfigurationError, match="acme has no address; give base_url"):
         Provider(name="acme", base_url="").model("m")
 
 
@@ -520,7 +520,7 @@ def test_a_known_provider_takes_a_key_in_code(monkeypatch: pytest.MonkeyPatch) -
     assert Provider.named("openai").model("gpt-5", api_key=lambda: "sk-1").name == "openai:gpt-5"
     with pytest.raises(ConfigurationError, match=r'Provider\.named\("openai"\)'):
         Provider.named("openai").model("gpt-5")
-    with pytest.raises(ConfigurationError, match=r"'opneai'; known: anthropic"):
+    with pytest.raises(ConfigurationError, match=r"'opneai'. Known providers: anthropic"):
         Provider.named("opneai")
 
 
@@ -528,7 +528,7 @@ def test_a_known_provider_takes_a_key_in_code(monkeypatch: pytest.MonkeyPatch) -
     "query", ["key=AIzaSecret", "api-version=1&api_key=sk-1", "access_token=x9", "sig=abc"]
 )
 def test_a_key_in_the_address_is_refused_and_not_shown(query: str) -> None:
-    with pytest.raises(ConfigurationError, match="has a key in its query") as refused:
+    with pytest.raises(ConfigurationError, match="contains a key in its query") as refused:
         Provider.compatible(f"{ADDRESS}?{query}").model("m")
 
     assert query.rpartition("=")[2] not in str(refused.value)
@@ -542,7 +542,7 @@ def test_headers_of_a_provider_are_not_shown() -> None:
 
 
 def test_an_address_that_goes_too_far_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"ends with /chat/completions.*leave that out"):
+    with pytest.raises(ConfigurationError, match=r"ends with /chat/completions.*remove it"):
         Provider.compatible(f"{ADDRESS}/chat/completions/").model("m")
 
 
@@ -570,5 +570,5 @@ async def test_a_model_whose_price_should_be_known_and_is_not_says_so_once(
 
     told = [record.getMessage() for record in caplog.records if "price" in record.getMessage()]
     assert told == [
-        "no price is known for acme:nonesuch-1, so it counts as free and max_cost has no hold"
+        "no price is known for acme:nonesuch-1: it counts as free, and max_cost has no effect"
     ]

@@ -117,9 +117,9 @@ def test_presets_may_name_presets() -> None:
 
 def test_presets_that_go_in_a_circle_are_refused() -> None:
     presets = ModelPresets({"a": "b", "b": "c", "c": "a"})
-    with pytest.raises(ConfigurationError, match="a -> b -> c -> a go in a circle"):
+    with pytest.raises(ConfigurationError, match="a -> b -> c -> a form a cycle"):
         presets.model("a")
-    with pytest.raises(ConfigurationError, match="go in a circle"):
+    with pytest.raises(ConfigurationError, match="form a cycle"):
         ModelPresets({"a": "a"}).model("a")
 
 

@@ -40,7 +40,7 @@ def test_thinking_may_be_a_word() -> None:
 @pytest.mark.parametrize(
     ("wrong", "advice"),
     [
-        ({"thinking": "hard"}, r"'hard'; known: none, minimal, low, medium, high"),
+        ({"thinking": "hard"}, r"'hard'. Known efforts: none, minimal, low, medium, high"),
         ({"max_tokens": 0}, r"max_tokens must be 1 or more, got 0"),
         ({"max_tokens": -1}, r"max_tokens must be 1 or more"),
         ({"stop": "END"}, r"write stop=\('END',\)"),
@@ -144,10 +144,10 @@ def test_a_response_format_is_understood_in_many_shapes(given: Any, form: Respon
 @pytest.mark.parametrize(
     ("given", "advice"),
     [
-        ({}, "leave it out"),
-        ({"type": "text"}, "leave it out"),
-        (str, r"Agent\(output=YourModel\)"),
-        ("json", r"a response format is"),
+        ({}, "remove it"),
+        ({"type": "text"}, "remove it"),
+        (str, r"Agent\(output_type=YourModel\)"),
+        ("json", r"a response format must be"),
         ({"type": "json_schema"}, "schema"),
         ({"type": "json_schema", "json_schema": {"name": "n"}}, "schema"),
         ({"type": "json_schema", "json_schema": None}, "schema"),

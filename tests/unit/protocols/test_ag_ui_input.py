@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentState, Message, Role, UseApprovals, UseUserInput
-from stepwell.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
+from stepwell import Agent, AgentState, Message, UseApprovals, UseUserInput
+from stepwell.messages import FilePart, ImagePart, Role, TextPart, ToolCall, ToolResult
 from stepwell.protocols.ag_ui import ag_ui_events, state_from_ag_ui
 from stepwell.protocols.client_stream import ClientInputError
 from stepwell.testing import MockTool, ScriptedModel, call

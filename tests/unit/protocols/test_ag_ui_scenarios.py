@@ -17,8 +17,6 @@ from stepwell import (
     UseUserInput,
     make_hook,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.continuation import AgentStop, StopReason, StopSignal
 from stepwell.drivers import ReActDriver
 from stepwell.events import AgentEvent, AgentFinished
@@ -27,6 +25,8 @@ from stepwell.messages import ImagePart
 from stepwell.models import ModelRequest, ModelResponse
 from stepwell.protocols.ag_ui import AgUiTranslator, ag_ui_events, state_from_ag_ui
 from stepwell.protocols.ag_ui.messages import wire_messages
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel, call
 from tests.unit.protocols.ag_ui_rules import checked
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from stepwell import Agent, AgentState, Message, UseApprovals, UseSubagents
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.messages import ImagePart
 from stepwell.protocols.ag_ui import ag_ui_events, state_from_ag_ui
 from stepwell.protocols.client_stream import ClientInputError
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 
 HELLO = {"id": "u1", "role": "user", "content": "Hello"}
@@ -108,7 +108,7 @@ async def test_with_a_kept_state_there_must_be_something_new() -> None:
     kept = await Agent(ScriptedModel(["One."])).run(state_from_ag_ui(sent(HELLO)))
 
     for given in (sent(HELLO), sent(), sent(HELLO, resume=[])):
-        with pytest.raises(ClientInputError, match="messages and resume hold nothing new"):
+        with pytest.raises(ClientInputError, match="messages and resume contain nothing new"):
             state_from_ag_ui(given, previous=kept)
 
 

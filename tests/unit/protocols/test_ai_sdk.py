@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
@@ -24,6 +22,8 @@ from stepwell.protocols.ai_sdk import (
     ai_sdk_stream,
     encode_sse,
 )
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState
 from stepwell.testing import DeterministicAgentDriver, MockTool, ScriptedModel, call
 from stepwell.tools import tool
@@ -66,6 +66,18 @@ async def test_a_tool_and_an_answer_are_told_in_order() -> None:
     assert chunks[-1] == {"type": "finish", "finishReason": "stop"}
     usage = only(chunks, "message-metadata")["messageMetadata"]["usage"]
     assert usage["totalTokens"] == 30
+
+
+async def test_the_note_on_a_repeated_call_is_a_part_beside_its_output() -> None:
+    echo = MockTool.returning("echo", {"said": "hi"})
+    calls = [call("echo", id=f"c{n}", text="hi") for n in range(3)]
+    chunks = await chunks_of(Agent(ScriptedModel([*calls, "Done."]), tools=[echo]))
+    outputs = [c["output"] for c in chunks if c["type"] == "tool-output-available"]
+    assert outputs == [{"said": "hi"}] * 3
+    part = only(chunks, "data-stepwell-note")
+    assert part["id"] == part["data"]["tool_call_id"] == "c2"
+    assert "call 3 in a row of echo" in part["data"]["note"]
+    assert types(chunks)[chunks.index(part) - 1] == "tool-output-available"
 
 
 async def test_a_failed_run_tells_everything_before_its_error() -> None:

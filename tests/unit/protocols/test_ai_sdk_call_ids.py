@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.events import AgentEvent
 from stepwell.journal import Projector
 from stepwell.messages import Message, ToolCall
 from stepwell.protocols.ai_sdk import AiSdkTranslator, ai_sdk_chunks
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import ToolContext, tool

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.capabilities.user_input import UseUserInput
@@ -19,6 +17,8 @@ from stepwell.protocols.ai_sdk import (
     state_from_ai_sdk,
 )
 from stepwell.protocols.client_stream import ClientInputError
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState
 from stepwell.testing import MockTool, ScriptedModel, call
 

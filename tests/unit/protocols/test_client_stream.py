@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    ClientInputError,
-    ConfigurationError,
-    SerializationError,
-)
+from stepwell import Agent, AgentState, ConfigurationError
+from stepwell.errors import SerializationError
 from stepwell.models import ModelRequest, ModelResponse, StreamPart, TextDelta
 from stepwell.protocols.ag_ui import (
     AG_UI_HEADERS,
@@ -26,7 +21,7 @@ from stepwell.protocols.ag_ui import (
 )
 from stepwell.protocols.ai_sdk import AI_SDK_HEADERS, ai_sdk_chunks, ai_sdk_stream
 from stepwell.protocols.ai_sdk import state_from_ai_sdk as from_ai_sdk
-from stepwell.protocols.client_stream import client_stream
+from stepwell.protocols.client_stream import ClientInputError, client_stream
 from stepwell.testing import ScriptedModel
 
 Told = AsyncGenerator[dict[str, Any], None]
@@ -187,7 +182,7 @@ ASKS = {"id": "u", "role": "user", "content": "Hi"}
         (ag_ui(ASKS, resume=[{"interruptId": "q", "payload": nested(950)}]), "resume[0].payload"),
         (ag_ui(ASKS, resume=[{"interruptId": "q", "payload": 10**400}]), "resume[0].payload"),
         (ag_ui({**ASKS, "content": b"bytes"}), "messages[0].content is a bytes"),
-        ({**ag_ui(ASKS), 1: 2}, "a key that is no text"),
+        ({**ag_ui(ASKS), 1: 2}, "a key that is not text"),
         ('{"threadId": "' + HALF + '"}', "not JSON"),
         (b"[" * 100_000, "not JSON"),
     ],

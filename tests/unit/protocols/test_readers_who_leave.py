@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Agent, AgentEventEnvelopeAdapter, BroadcastStatus, RecordingBroadcaster
+from stepwell import Agent
+from stepwell.broadcasting import AgentEventEnvelopeAdapter, BroadcastStatus, RecordingBroadcaster
 from stepwell.events import AgentFinished
 from stepwell.protocols.ag_ui import ag_ui_events
 from stepwell.protocols.ai_sdk import ai_sdk_chunks

@@ -7,7 +7,7 @@ import pytest
 from stepwell.errors import SandboxError
 from stepwell.sandbox import ExecutionPolicy
 from stepwell.sandbox.environment import command_environment, leaked_variables
-from stepwell.sandbox.secret_names import names_a_secret
+from stepwell.secrets import is_secret_variable
 
 ANYWHERE = Path("/somewhere/to/work")
 
@@ -80,7 +80,7 @@ def test_leaks_are_variables_of_this_process_that_were_not_given(
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
-    assert names_a_secret(name)
+    assert is_secret_variable(name)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_names_of_secrets_are_known(name: str) -> None:
     [*("EDITOR", "PWD", "LC_ALL", "TZ", "CI", "HTTP_PROXY", "PYTHONPATH", "KEYBOARD", "MONKEY")],
 )
 def test_names_of_other_variables_are_no_secrets(name: str) -> None:
-    assert not names_a_secret(name)
+    assert not is_secret_variable(name)

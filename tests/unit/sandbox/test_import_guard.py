@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.sandbox.host import import_guard
-from stepwell.sandbox.host.import_guard import ImportGuard, WrittenLater
+from stepwell.sandbox.host.import_guard import ImportGuard, WrittenLaterError
 
 
 def wait_for_clock(written: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_was_there_is_imported_and_what_came_later_is_not(folder: Path) -> 
     importlib.invalidate_caches()
     assert importlib.import_module("early_one").VALUE == "early"
     for name in ("late_one", "early_two"):
-        with pytest.raises(WrittenLater, match=f"{name} is not imported.*protect_host=False"):
+        with pytest.raises(WrittenLaterError, match=f"{name} is not imported.*protect_host=False"):
             importlib.import_module(name)
 
 
@@ -60,7 +60,7 @@ def test_a_directory_that_was_opened_earlier_stays_guarded_from_then_on(folder: 
     (folder / "late_one.py").write_text("")
     guard.add([folder])
     importlib.invalidate_caches()
-    with pytest.raises(WrittenLater):
+    with pytest.raises(WrittenLaterError):
         importlib.import_module("late_one")
     assert sys.meta_path.count(guard) == 1
 
@@ -86,7 +86,7 @@ def test_modules_of_an_older_archive_are_imported_and_those_of_a_newer_are_not(
     ImportGuard().add([folder])
     monkeypatch.setattr(sys, "path", [old, archive("new"), *sys.path])
     assert importlib.import_module("old_module").VALUE == 1
-    with pytest.raises(WrittenLater):
+    with pytest.raises(WrittenLaterError):
         importlib.import_module("new_module")
 
 
@@ -94,4 +94,4 @@ def test_directories_that_are_gone_are_forgotten(folder: Path) -> None:
     guard = ImportGuard()
     guard.add([folder])
     guard.add(folder / f"gone-{number}" for number in range(1000))
-    assert len(guard._opened) == 1
+    assert len(guard._guarded_since) == 1

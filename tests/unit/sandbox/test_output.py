@@ -8,9 +8,9 @@ from stepwell.sandbox.output import SLACK_BYTES, OutputTail
 
 def taken(pieces: list[bytes], keep: int = 1000) -> tuple[OutputTail, list[str]]:
     told: list[str] = []
-    tail = OutputTail(keep=keep, tell=told.append)
+    tail = OutputTail(keep=keep, emit=told.append)
     for piece in pieces:
-        tail.take(piece)
+        tail.feed(piece)
     tail.close()
     return tail, told
 
@@ -46,21 +46,21 @@ def test_nothing_may_be_kept() -> None:
 def test_only_about_as_much_as_is_kept_stays_in_memory() -> None:
     tail = OutputTail(keep=1000)
     for _ in range(1000):
-        tail.take(b"x" * 900)
+        tail.feed(b"x" * 900)
     assert len(tail._last) <= 2 * 1000 + SLACK_BYTES
 
 
 def test_of_very_much_the_last_is_kept_exactly_and_no_character_is_cut() -> None:
     tail = OutputTail(keep=1000)
     for number in range(60_000):
-        tail.take(f"{number}é".encode())
+        tail.feed(f"{number}é".encode())
     whole = "".join(f"{number}é" for number in range(60_000))
     assert whole.endswith(tail.text)
     assert 997 <= len(tail.text.encode()) <= 1000
     single = OutputTail(keep=10)
     for _ in range(50_000):
-        single.take("€".encode()[:2])
-        single.take("€".encode()[2:])
+        single.feed("€".encode()[:2])
+        single.feed("€".encode()[2:])
     assert single.text == "€€€"
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.sandbox.supervisor import read, written
+from stepwell.sandbox.supervisor import decode_orders, encode_orders
 
 WORDS = st.lists(st.binary().map(lambda word: word.replace(b"\0", b"")))
 
@@ -13,4 +13,4 @@ def test_orders_arrive_as_they_were_given(
     argv: list[bytes], environment: list[bytes], limits: list[bytes], joins: list[bytes]
 ) -> None:
     orders = (argv, environment, limits, joins)
-    assert read(written(orders)) == orders
+    assert decode_orders(encode_orders(orders)) == orders

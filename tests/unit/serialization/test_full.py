@@ -13,25 +13,21 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStep,
     Approval,
     ContinuationDecision,
     ContinuationEvaluation,
-    ContinuationOutcome,
-    ContinueRequest,
     HookContext,
     Message,
-    StepExecution,
     ToolCall,
-    ToolExecution,
-    ToolOutcome,
-    ToolResult,
     make_hook,
     tool,
 )
 from stepwell.capabilities.approvals import UseApprovals
+from stepwell.continuation import ContinuationOutcome, ContinueRequest
 from stepwell.errors import SerializationError
+from stepwell.messages import ToolResult
 from stepwell.serialization import AgentStateSerializer
+from stepwell.state import AgentStep, StepExecution, ToolExecution, ToolOutcome
 from stepwell.testing import FakeClock, ScriptedModel, SequentialIds, call
 
 SERIALIZER = AgentStateSerializer()
@@ -315,14 +311,14 @@ class TestLoading:
     def test_a_document_with_a_right_checksum_and_wrong_fields_names_the_field(
         self, change: dict[str, Any], told: str
     ) -> None:
-        from stepwell.serialization.sealed import sealed_text
+        from stepwell.serialization.frame import seal_text
 
         body = {**body_of(AgentState.empty(at=AT)), **change}
         with pytest.raises(SerializationError, match=told):
-            SERIALIZER.from_json(sealed_text("stepwell.state", 1, body))
+            SERIALIZER.from_json(seal_text("stepwell.state", 1, body))
 
     async def test_places_that_are_not_there_are_told(self) -> None:
-        from stepwell.serialization.sealed import sealed_text
+        from stepwell.serialization.frame import seal_text
 
         for change, told in [
             ({"said": [7, 2]}, "said names 2 messages from 7 on"),
@@ -332,16 +328,16 @@ class TestLoading:
             body = body_of(await finished())
             body["steps"][0].update(change)
             with pytest.raises(SerializationError, match=told):
-                SERIALIZER.from_json(sealed_text("stepwell.state", 1, body))
+                SERIALIZER.from_json(seal_text("stepwell.state", 1, body))
 
     def test_a_newer_version_and_another_format_are_told(self) -> None:
-        from stepwell.serialization.sealed import sealed_text
+        from stepwell.serialization.frame import seal_text
 
         body = body_of(AgentState.empty(at=AT))
         with pytest.raises(SerializationError, match="written by a newer one: upgrade"):
-            SERIALIZER.from_json(sealed_text("stepwell.state", 2, body))
+            SERIALIZER.from_json(seal_text("stepwell.state", 2, body))
         with pytest.raises(SerializationError, match=r"expected 'stepwell\.state'"):
-            SERIALIZER.from_json(sealed_text("stepwell.state.increment", 1, body))
+            SERIALIZER.from_json(seal_text("stepwell.state.increment", 1, body))
 
     def test_a_changed_document_is_told(self) -> None:
         document = SERIALIZER.to_json(AgentState.empty(at=AT).with_user_message("Pay 10"))
@@ -386,9 +382,9 @@ class TestLoading:
         ],
     )
     def test_half_characters_in_wrong_places_are_told(self, body: dict[str, Any]) -> None:
-        from stepwell.serialization.sealed import sealed_text
+        from stepwell.serialization.frame import seal_text
 
-        document = sealed_text("stepwell.state", 1, {**body_of(AgentState.empty(at=AT)), **body})
+        document = seal_text("stepwell.state", 1, {**body_of(AgentState.empty(at=AT)), **body})
         with pytest.raises(SerializationError):
             SERIALIZER.from_json(document)
         with pytest.raises(SerializationError):
@@ -407,11 +403,11 @@ class TestLoading:
             SERIALIZER.deserialize({**data, "schema_version": 10**5000})
 
     def test_a_wrong_tag_names_its_place(self) -> None:
-        from stepwell.serialization.sealed import sealed_text
+        from stepwell.serialization.frame import seal_text
 
         odd = {**body_of(AgentState.empty(at=AT)), "metadata": {"a": [{"x": {"$nope": 1}}]}}
         with pytest.raises(SerializationError, match=r"\.a\[0\]\.x has the unknown tag '\$nope'"):
-            SERIALIZER.from_json(sealed_text("stepwell.state", 1, odd))
+            SERIALIZER.from_json(seal_text("stepwell.state", 1, odd))
 
     def test_white_space_is_no_change(self) -> None:
         state = AgentState.empty(at=AT).with_user_message("Hello")
@@ -445,4 +441,4 @@ class TestSecrets:
         done = await agent.run(SERIALIZER.from_json(SERIALIZER.to_json(answered)))
         assert seen == []
         result = done.steps[-1].step.tool_executions or done.steps[-2].step.tool_executions
-        assert "must be given anew" in result[0].text
+        assert "must be given again" in result[0].text

@@ -7,18 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    Message,
-    Role,
-    ToolCall,
-    ToolResult,
-    UseUserInput,
-)
+from stepwell import Agent, AgentState, AgentStatus, Message, ToolCall, UseUserInput
 from stepwell.errors import ConfigurationError
-from stepwell.messages import FilePart, ImagePart, TextPart, ThinkingPart
+from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolResult
 from stepwell.serialization import CanSerializeAgentState
 from stepwell.serialization.slim import SlimAgentStateSerializer
 from stepwell.serialization.slim_config import SlimSerializationConfig

@@ -4,7 +4,7 @@ import pytest
 
 from stepwell.errors import SerializationError
 from stepwell.serialization.document import SCHEMA_VERSION, WHOLE
-from stepwell.serialization.versions import MIGRATIONS, check_version, migrated
+from stepwell.serialization.versions import MIGRATIONS, check_version, migrate
 
 
 def test_migrations_run_in_order_from_the_document_s_version_on() -> None:
@@ -13,7 +13,7 @@ def test_migrations_run_in_order_from_the_document_s_version_on() -> None:
         (WHOLE, 2): lambda data: {**data, "path": [*data["path"], "2 to 3"]},
     }
     for version, path in [(1, ["1 to 2", "2 to 3"]), (2, ["2 to 3"]), (3, [])]:
-        data = migrated({"path": []}, WHOLE, version, newest=3, migrations=migrations)
+        data = migrate({"path": []}, WHOLE, version, newest=3, migrations=migrations)
         assert data == {"path": path}
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from stepwell.server.paging import cursor_of, cut, cut_last, place_of
+from stepwell.server.pages import cursor_of, cut, cut_last, place_of
 from stepwell.sessions.errors import RefusedError
 
 AT = datetime(2026, 1, 6, 12, 34, 56, 123456, tzinfo=UTC)

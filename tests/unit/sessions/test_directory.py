@@ -109,7 +109,7 @@ def test_the_same_definition_has_the_same_hash() -> None:
         {"max_steps": 3},
         {"settings": ModelSettings(temperature=0.5)},
         {"error_policy": ErrorPolicy.retry_all(2)},
-        {"output": list[int]},
+        {"output_type": list[int]},
         {"at_limit": "pause"},
     ],
     ids=lambda changed: ",".join(changed),

@@ -36,10 +36,9 @@ class Rows:
         """The documents up to it."""
         return [it.state_json for it in self._of(snapshot.chain_id)[: snapshot.position + 1]]
 
-    async def chain_size(self, chain_id: str) -> tuple[int, int]:
-        """Of the whole one and of the increments."""
-        whole, *increments = [len(it.state_json) for it in self._of(chain_id)]
-        return whole, sum(increments)
+    async def is_end_of_chain(self, snapshot: Snapshot) -> bool:
+        """Whether none follows it."""
+        return len(self._of(snapshot.chain_id)) == snapshot.position + 1
 
     def _of(self, chain_id: str) -> list[Snapshot]:
         return [it for it in self.all.values() if it.chain_id == chain_id]

@@ -8,24 +8,19 @@ import pytest
 from stepwell import (
     AgentState,
     AgentStatus,
-    AgentStep,
-    Budget,
     ConfigurationError,
     ContinuationDecision,
     ContinuationEvaluation,
     Message,
-    Pending,
     RunNotCompletedError,
-    StepExecution,
     StepwellError,
     StopReason,
-    StopSignal,
     ToolCall,
-    ToolResult,
     Usage,
 )
-from stepwell.continuation import resolve
-from stepwell.state import PendingKind
+from stepwell.continuation import StopSignal, resolve
+from stepwell.messages import ToolResult
+from stepwell.state import AgentStep, Budget, Pending, PendingKind, StepExecution
 from stepwell.testing import FakeClock
 from tests.answers import answer_call
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepwell import Budget, ConfigurationError, Usage
+from stepwell import ConfigurationError, Usage
+from stepwell.state import Budget
 
 SPENT = {
     "steps": 2,

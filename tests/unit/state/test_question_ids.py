@@ -9,9 +9,6 @@ from stepwell import (
     AgentSpec,
     AgentState,
     AgentStatus,
-    Pending,
-    PendingKind,
-    Question,
     StepwellError,
     UseApprovals,
     UseSubagents,
@@ -20,6 +17,7 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
+from stepwell.state import Pending, PendingKind, Question
 from stepwell.testing import FakeClock, MockTool, ScriptedModel, call
 
 SERIALIZER = AgentStateSerializer()

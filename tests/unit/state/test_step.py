@@ -4,16 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stepwell import (
-    AgentStep,
-    ErrorInfo,
-    ErrorType,
-    Message,
-    StepType,
-    ToolCall,
-    ToolExecution,
-    ToolOutcome,
-)
+from stepwell import Message, ToolCall
+from stepwell.errors import ErrorType
+from stepwell.state import AgentStep, ErrorInfo, StepType, ToolExecution, ToolOutcome
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 CALL = ToolCall(id="1", name="look")

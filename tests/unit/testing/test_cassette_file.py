@@ -16,9 +16,8 @@ from stepwell import (
     ModelResponse,
     ModelSettings,
     StepwellError,
-    StreamPart,
-    ThinkingEffort,
 )
+from stepwell.models import StreamPart, ThinkingEffort
 from stepwell.testing import CassetteModel, ScriptedModel, call
 
 
@@ -185,7 +184,7 @@ def test_a_file_that_is_not_a_cassette_is_refused_with_the_place(
     with pytest.raises(ConfigurationError, match=words) as raised:
         CassetteModel(path)
     assert f"cassette {path} can't be read" in str(raised.value)
-    assert "record it anew" in str(raised.value)
+    assert "record it again" in str(raised.value)
 
 
 async def test_a_failed_write_says_so_and_leaves_the_old_file_whole(path: Path) -> None:

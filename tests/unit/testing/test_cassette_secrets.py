@@ -15,16 +15,17 @@ from stepwell import (
     ModelRequest,
     ModelResponse,
     ModelSettings,
-    ResponseEnd,
-    StreamPart,
     TextDelta,
     ThinkingDelta,
-    ThinkingPart,
     ToolCall,
+)
+from stepwell.messages import ThinkingPart, ToolResult
+from stepwell.models import (
+    ResponseEnd,
+    StreamPart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    ToolResult,
     ToolSchema,
 )
 from stepwell.testing import CassetteModel, ScriptedModel, call

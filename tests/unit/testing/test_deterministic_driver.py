@@ -4,17 +4,10 @@ import asyncio
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    ErrorPolicy,
-    ErrorType,
-    StepType,
-    ToolExecutor,
-    Usage,
-)
+from stepwell import Agent, AgentState, AgentStatus, ErrorPolicy, Usage
+from stepwell.errors import ErrorType
 from stepwell.events import StreamEventReceived
+from stepwell.state import StepType
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,
@@ -22,6 +15,7 @@ from stepwell.testing import (
     ScenarioStep,
     call,
 )
+from stepwell.tools import ToolExecutor
 
 
 def scripted(*steps: ScenarioStep, strict: bool = False) -> DeterministicAgentDriver:

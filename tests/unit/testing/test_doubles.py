@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stepwell import Agent, AgentStatus, ModelRequest, ModelResponse, StepwellError, ToolEffect
+from stepwell import Agent, AgentStatus, ModelRequest, ModelResponse, StepwellError
 from stepwell.events import AgentFinished
 from stepwell.testing import (
     EventRecorder,
@@ -14,6 +14,7 @@ from stepwell.testing import (
     SequentialIds,
     call,
 )
+from stepwell.tools import ToolEffect
 
 
 async def test_a_scripted_model_answers_in_order_and_remembers_the_requests() -> None:

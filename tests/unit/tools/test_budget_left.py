@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentState,
-    Budget,
-    ConfigurationError,
-    ToolContext,
-    ToolOutput,
-    Usage,
-    tool,
-)
+from stepwell import Agent, AgentState, ConfigurationError, ToolContext, ToolOutput, Usage, tool
+from stepwell.state import Budget
 from stepwell.testing import FakeClock, ScriptedModel, call
 
 
@@ -53,5 +45,5 @@ async def test_a_grant_is_part_of_what_is_left() -> None:
 
 
 def test_without_a_step_in_flight_there_is_nothing_to_tell() -> None:
-    with pytest.raises(ConfigurationError, match="no execution yet"):
+    with pytest.raises(ConfigurationError, match="no step is in flight"):
         _ = AgentState.empty().budget_left

@@ -13,23 +13,21 @@ from stepwell import (
     AgentState,
     AgentStatus,
     ErrorPolicy,
-    ErrorType,
     FunctionTool,
     HookContext,
     ModelResponse,
     StopReason,
-    TextPart,
     ToolCall,
-    ToolExecution,
-    ToolExecutor,
-    ToolOutcome,
     Tools,
     Usage,
     make_hook,
 )
-from stepwell.errors import ToolExecutionError
+from stepwell.errors import ErrorType, ToolExecutionError
 from stepwell.events import ToolCallBlocked, ToolCallCompleted
+from stepwell.messages import TextPart
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, SequentialIds, call
+from stepwell.tools import ToolExecutor
 
 RETRY = ErrorPolicy.retry_tool_errors(3)
 

@@ -1,6 +1,6 @@
 """The executor and its ledger, and hooks that answer in the model's place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 from pydantic import SecretStr
@@ -13,7 +13,7 @@ from stepwell.models import ModelResponse
 from stepwell.state import ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
 from stepwell.tools import LedgerEntry, tool
-from stepwell.tools.results import Finished, blank, refused
+from stepwell.tools.results import Finished, blank, completed_result, refused_result
 
 
 class Book:
@@ -24,10 +24,12 @@ class Book:
         self.notes: list[str] = []
         self.ended: list[Finished] = []
 
-    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
+    def recall(self, entry: LedgerEntry, /) -> Finished | None:
+        return self.known.get(entry.call.id)
+
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> None:
         calls = [entry.call for entry in entries]
         self.notes.append("begin " + " ".join(f"{it.id} {dict(it.arguments)}" for it in calls))
-        return {it.id: self.known[it.id] for it in calls if it.id in self.known}
 
     def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
         self.notes.append(f"end {entry.call.id} {finished.execution.text}")
@@ -59,7 +61,7 @@ async def test_what_the_ledger_knows_is_not_run_again() -> None:
     look = MockTool.returning("look", "seen")
     model = ScriptedModel([call("look", id="c1"), "Done."])
     agent = Agent(model, tools=[look])
-    known = refused(
+    known = refused_result(
         blank(call("look", id="c1"), at),
         ToolOutcome.UNKNOWN,
         "nobody knows",
@@ -70,13 +72,33 @@ async def test_what_the_ledger_knows_is_not_run_again() -> None:
     assert look.calls == []
 
 
+async def test_a_known_call_needs_neither_its_tool_nor_valid_arguments() -> None:
+    @tool
+    def look(path: str) -> str:
+        """Look."""
+        return path
+
+    calls = [call("look", id="c1"), call("gone", id="c2")]
+    known = {
+        it.id: completed_result(blank(it, SystemClock().now()), f"seen {it.id}") for it in calls
+    }
+    agent = with_book(Agent(ScriptedModel([calls, "Done."]), tools=[look]), Book(known))
+    state = await agent.run("Look")
+    ran = state.steps[0].step.tool_executions
+    assert [(it.outcome, it.text) for it in ran] == [
+        (ToolOutcome.COMPLETED, "seen c1"),
+        (ToolOutcome.COMPLETED, "seen c2"),
+    ]
+    assert not state.had_errors
+
+
 async def test_a_run_that_is_cancelled_while_the_ledger_writes_does_not_run_the_tool() -> None:
     cancellation, look = Cancellation(), MockTool.returning("look", "seen")
 
     class Slow(Book):
-        async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
+        async def begin(self, entries: Sequence[LedgerEntry], /) -> None:
             cancellation.request("enough")
-            return await super().begin(entries)
+            await super().begin(entries)
 
     book = Slow()
     agent = with_book(Agent(ScriptedModel([call("look", id="c1"), "Done."]), tools=[look]), book)

@@ -13,22 +13,19 @@ from stepwell import (
     Cancellation,
     ConfigurationError,
     ErrorPolicy,
-    ErrorType,
     FinishReason,
-    InvalidToolError,
-    LlmQueryTool,
     ModelError,
-    ModelPresets,
     ModelRequest,
     ModelResponse,
     ModelSettings,
     StopReason,
-    ToolEffect,
-    ToolExecution,
-    ToolOutcome,
     Usage,
 )
+from stepwell.errors import ErrorType, InvalidToolError
+from stepwell.models import ModelPresets
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import FakeClock, ScriptedModel, call
+from stepwell.tools import LlmQueryTool, ToolEffect
 
 ASKED = Usage(input_tokens=100, output_tokens=50)
 

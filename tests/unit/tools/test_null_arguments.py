@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from stepwell import Agent, AgentStatus, FunctionTool, InvalidToolArgumentsError, ReActDriver, Tools
-from stepwell.errors import ConfigurationError
+from stepwell import Agent, AgentStatus, FunctionTool, Tools
+from stepwell.drivers import ReActDriver
+from stepwell.errors import ConfigurationError, InvalidToolArgumentsError
 from stepwell.testing import ScriptedModel, call
 
 

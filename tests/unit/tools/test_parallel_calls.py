@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Agent,
-    AgentStatus,
-    AgentStop,
-    FunctionTool,
-    StopReason,
-    ToolContext,
-    ToolOutcome,
-    ToolOutput,
-    Usage,
-)
+from stepwell import Agent, AgentStatus, FunctionTool, StopReason, ToolContext, ToolOutput, Usage
+from stepwell.continuation import AgentStop
 from stepwell.errors import ConfigurationError
+from stepwell.state import ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from stepwell import Agent, BaseTool, Tool, Tools
+from stepwell import Agent, BaseTool, Tools
 from stepwell.errors import ConfigurationError, ToolNotFoundError
 from stepwell.testing import MockTool, ScriptedModel
+from stepwell.tools import Tool
 
 
 class Factory:

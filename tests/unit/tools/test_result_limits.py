@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from stepwell.agent import Agent, AgentBuilder
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.errors import ConfigurationError, InvalidToolError
 from stepwell.hooks import Hook, HookContext, HookTrigger
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.state import AgentState, ToolExecution
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import BaseTool, FunctionTool, ToolFailure, ToolOutput, tool
@@ -39,7 +39,8 @@ def agent_with(*tools: Any, **options: Any) -> Agent:
 
 def assert_cut(text: str, total: int, limit: int = LIMIT) -> None:
     assert len(text) <= limit
-    assert f"of {total:,} characters were cut" in text
+    kept, _, note = text.rpartition("... [")
+    assert note.startswith(f"{total - len(kept):,} more characters; ")
     assert f"max_result_characters={limit}" in text
     text.encode()
 
@@ -124,7 +125,7 @@ def test_the_default_is_a_million_characters() -> None:
             tools=[giving("x" * length)],
             max_tokens=None,
         )
-        assert ("Truncated" in ran(agent).text) is is_cut
+        assert ("more characters" in ran(agent).text) is is_cut
 
 
 def test_the_answer_of_a_subagent_is_cut() -> None:

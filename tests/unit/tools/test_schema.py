@@ -13,8 +13,9 @@ import pytest
 import typing_extensions
 from pydantic import BaseModel, Field
 
-from stepwell import BaseTool, FunctionTool, InputRequired, Tool, ToolEffect, tool
+from stepwell import BaseTool, FunctionTool, InputRequired, tool
 from stepwell.errors import ConfigurationError, InvalidToolError
+from stepwell.tools import Tool, ToolEffect
 
 
 class Size(Enum):

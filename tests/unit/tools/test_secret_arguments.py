@@ -11,14 +11,11 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStop,
     BaseTool,
     HookContext,
     InputRequired,
     ModelResponse,
-    ReActDriver,
     StopReason,
-    StopSignal,
     ToolCall,
     ToolContext,
     ToolFailure,
@@ -27,7 +24,10 @@ from stepwell import (
     make_hook,
     tool,
 )
+from stepwell.continuation import AgentStop, StopSignal
+from stepwell.drivers import ReActDriver
 from stepwell.events import InferenceResponseReceived
+from stepwell.secrets import HIDDEN
 from stepwell.testing import (
     DeterministicAgentDriver,
     EventRecorder,
@@ -35,7 +35,7 @@ from stepwell.testing import (
     ScriptedModel,
     call,
 )
-from stepwell.tools.secrets import HIDDEN, secret_arguments
+from stepwell.tools.secret_arguments import secret_arguments
 
 CANARY = "hunter2-canary-0f3a"
 
@@ -177,7 +177,7 @@ async def test_a_secret_copied_from_the_history_is_refused_with_words() -> None:
     model = ScriptedModel([call("sign_in", id="c1", user="ada", password=HIDDEN), "Sorry."])
     state = await Agent(model, tools=TOOLS, max_retries=3).run("Sign me in")
 
-    assert "password must be given anew" in state.messages[2].text
+    assert "password must be given again" in state.messages[2].text
 
 
 async def test_hooks_see_the_secret_and_which_argument_it_is() -> None:

@@ -10,17 +10,17 @@ from stepwell import (
     Agent,
     AgentState,
     AgentStatus,
-    AgentStop,
     ErrorPolicy,
     HookContext,
     InputRequired,
     StopReason,
     ToolCall,
     ToolFailure,
-    ToolOutcome,
     ToolOutput,
     make_hook,
 )
+from stepwell.continuation import AgentStop
+from stepwell.state import ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 
 

@@ -16,11 +16,10 @@ from stepwell import (
     StopReason,
     ToolContext,
     ToolFailure,
-    ToolOutcome,
     ToolOutput,
     Usage,
 )
-from stepwell.state import PendingKind
+from stepwell.state import PendingKind, ToolOutcome
 from stepwell.testing import EventRecorder, MockTool, ScriptedModel, call
 from tests.answers import answer_call
 

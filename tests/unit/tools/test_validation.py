@@ -6,19 +6,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field
 
-from stepwell import (
-    Agent,
-    AgentState,
-    AgentStatus,
-    ErrorPolicy,
-    ErrorType,
-    FunctionTool,
-    StopReason,
-    ToolCall,
-    ToolExecution,
-    ToolOutcome,
-)
-from stepwell.errors import InvalidToolArgumentsError
+from stepwell import Agent, AgentState, AgentStatus, ErrorPolicy, FunctionTool, StopReason, ToolCall
+from stepwell.errors import ErrorType, InvalidToolArgumentsError
+from stepwell.state import ToolExecution, ToolOutcome
 from stepwell.testing import MockTool, ScriptedModel, call
 
 RETRY = ErrorPolicy.retry_tool_errors(3)

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 
 from stepwell.agent import Agent, AgentDefinition, AgentDescriptor
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.app.demo import scenes
 from stepwell.app.demo.breakout import break_out
-from stepwell.app.demo.hearing import Heard, heard_in
+from stepwell.app.demo.conversation_end import ConversationEnd, conversation_end
 from stepwell.app.demo.workspace import Workspace
-from stepwell.app.scripted_words import Pace, ScriptedWords, Turn
+from stepwell.app.scripted_words import Pace, ScriptedTurn, ScriptedWords
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.bash import UseBash
 from stepwell.capabilities.files import UseFileTools
@@ -18,6 +16,8 @@ from stepwell.capabilities.user_input import UseUserInput
 from stepwell.clock import Clock, SystemClock
 from stepwell.criteria import ErrorPolicy
 from stepwell.models import ModelRequest
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 
 NAME = "demo"
 DESCRIPTION = (
@@ -29,18 +29,18 @@ MAX_STEPS = 12
 LIVELY = Pace(before=0.3, word=0.035)
 """So that people see the words come."""
 
-MEND = "A test of this project fails. Find out why and mend it."
+FIX = "A test of this project fails. Find out why and fix it."
 ASK = "Help me choose a tent, and ask me what you need to know."
 DELEGATE = "Have prices.py reviewed by a subagent."
 RECOVER = "How many lanterns are in stock?"
 BREAK_OUT = "Try to break out of your sandbox."
 FOREVER = "Search for the lost coin until you find it."
 
-EXAMPLES = (MEND, ASK, DELEGATE, RECOVER, BREAK_OUT, FOREVER)
+EXAMPLES = (FIX, ASK, DELEGATE, RECOVER, BREAK_OUT, FOREVER)
 """What to try, in the order in which it is shown."""
 
 _SHOWS = {
-    MEND: "tests in a sandbox, a change that waits for **your approval**",
+    FIX: "tests in a sandbox, a change that waits for **your approval**",
     ASK: "a **question** with options; it goes on with your answer",
     DELEGATE: "a **subagent** with an execution of its own",
     RECOVER: "a tool that **fails**, and the recovery",
@@ -48,7 +48,7 @@ _SHOWS = {
     FOREVER: f"a **limit**: {MAX_STEPS} steps; or cancel it on the way",
 }
 _HINTS = {
-    MEND: ("mend", "fix", "test", "repair"),
+    FIX: ("fix", "test", "repair"),
     BREAK_OUT: ("sandbox", "break", "escape", "shadow"),
     DELEGATE: ("subagent", "review"),
     RECOVER: ("lantern", "stock", "fail", "error", "recover"),
@@ -105,16 +105,16 @@ class DemoAgent(AgentDefinition):
             clock=self._clock,
         )
 
-    def say(self, request: ModelRequest) -> Turn:
+    def say(self, request: ModelRequest) -> ScriptedTurn:
         """What comes next in a conversation, its own or the reviewer's."""
-        heard = heard_in(request)
+        heard = conversation_end(request)
         if any(REVIEWER_PROMPT in message.text for message in request.context.messages):
             return scenes.review(heard)
         return self._scene(example_for(heard.asked))(heard)
 
-    def _scene(self, example: str | None) -> Callable[[Heard], Turn]:
-        scenes_by_example: dict[str, Callable[[Heard], Turn]] = {
-            MEND: scenes.mend,
+    def _scene(self, example: str | None) -> Callable[[ConversationEnd], ScriptedTurn]:
+        scenes_by_example: dict[str, Callable[[ConversationEnd], ScriptedTurn]] = {
+            FIX: scenes.fix_test,
             ASK: scenes.ask,
             DELEGATE: scenes.delegate,
             RECOVER: scenes.recover,
@@ -127,7 +127,7 @@ class DemoAgent(AgentDefinition):
 def example_for(asked: str) -> str | None:
     """The example that somebody means, None if it is something else.
 
-    >>> example_for("please FIX the tests") == MEND
+    >>> example_for("please FIX the tests") == FIX
     True
     >>> example_for("hello") is None
     True
@@ -138,10 +138,10 @@ def example_for(asked: str) -> str | None:
     return next((it for it, hints in _HINTS.items() if any(h in words for h in hints)), None)
 
 
-def help_words(heard: Heard) -> Turn:  # noqa: ARG001 - it says the same to everything
+def help_words(heard: ConversationEnd) -> ScriptedTurn:  # noqa: ARG001 - it says the same to everything
     """What it says to whatever it has no scene for."""
     rows = "\n".join(f"| {example} | {shown} |" for example, shown in _SHOWS.items())
-    return Turn(
+    return ScriptedTurn(
         "My words are **scripted**: no model is asked, so I can't answer that. The loop that runs "
         "me, my tools, the sandbox, the database and the decisions are real. Try one of these:\n\n"
         f"| say | and see |\n|---|---|\n{rows}\n\n"

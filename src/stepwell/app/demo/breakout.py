@@ -1,8 +1,8 @@
 """The scene in which the agent tries to leave its sandbox, and tells what came of it."""
 
-from stepwell.app.demo.hearing import Heard
+from stepwell.app.demo.conversation_end import ConversationEnd
 from stepwell.app.demo.workspace import OUTSIDE
-from stepwell.app.scripted_words import Turn, call
+from stepwell.app.scripted_words import ScriptedTurn, call
 
 ATTEMPTS = {
     "read a file beside the project": f"cat ../{OUTSIDE}",
@@ -35,15 +35,15 @@ def outcomes(output: str) -> dict[str, bool]:
     return {what: said == YES for said, _, what in pairs if what in ATTEMPTS and said in (YES, NO)}
 
 
-def break_out(heard: Heard, port: int) -> Turn:
+def break_out(heard: ConversationEnd, port: int) -> ScriptedTurn:
     """Tries, and makes a table of it."""
     last = heard.last
     if last is None:
         words = "I try what a command must not be able to do, and what it may."
-        return Turn(words, (call("bash", command=command(port)),))
+        return ScriptedTurn(words, (call("bash", command=command(port)),))
     worked = outcomes(last.content)
     if not worked:
-        return Turn(
+        return ScriptedTurn(
             f"Nothing was run, and that is right so:\n\n```text\n{last.content}\n```\n\n"
             "`stepwell doctor` says how to get a sandbox."
         )
@@ -53,7 +53,7 @@ def break_out(heard: Heard, port: int) -> Turn:
     )
     is_held = all(did == (what == ALLOWED) for what, did in worked.items())
     verdict = "It **holds**." if is_held else "It does **not** hold: please report this."
-    return Turn(
+    return ScriptedTurn(
         f"## The sandbox\n\n{verdict}\n\n| I tried to | it worked | it should |\n|---|---|---|\n"
         f"{rows}\n\nOf this server's environment a command sees only a few harmless variables, "
         "never a key."

@@ -1,6 +1,6 @@
-"""What ``stepwell doctor`` looks at: each check says what it found and how to mend it."""
+"""What ``stepwell doctor`` looks at: each check says what it found and how to fix it."""
 
-from stepwell.app.diagnosis.checking import diagnosis
-from stepwell.app.diagnosis.finding import Finding, Level
+from stepwell.app.diagnosis.checks import diagnosis
+from stepwell.app.diagnosis.findings import Finding, Level
 
 __all__ = ["Finding", "Level", "diagnosis"]

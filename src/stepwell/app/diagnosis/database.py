@@ -10,7 +10,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from stepwell.app.config import Config, shown_database
-from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
+from stepwell.app.diagnosis.findings import FROM_CLONE, Finding, broken, note, ok
 from stepwell.clock import Clock
 from stepwell.stores.schema_version import NEWEST, VERSION_TABLE
 
@@ -109,15 +109,15 @@ def _postgres(url: URL, config: Config, clock: Clock) -> Iterator[Finding]:
             if there is not None and there[0] is not None:
                 row = connection.execute("SELECT version_num FROM agent_schema_version").fetchone()
                 found = None if row is None else str(row[0])
-            told = connection.execute("SELECT clock_timestamp()").fetchone()
+            row = connection.execute("SELECT clock_timestamp()").fetchone()
             now = clock.now()
     except psycopg.Error as error:
         why = " ".join(str(error).split())
-        yield broken("database", f"{where} does not answer: {why}", "start it, or mend db")
+        yield broken("database", f"{where} does not answer: {why}", "start it, or fix db")
         return
     yield _version(where, found)
-    if told is not None:
-        yield clocks_finding(told[0], now, config)
+    if row is not None:
+        yield clocks_finding(row[0], now, config)
 
 
 def clocks_finding(database: datetime, here: datetime, config: Config) -> Finding:

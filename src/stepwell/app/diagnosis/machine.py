@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
+from stepwell.app.diagnosis.findings import FROM_CLONE, Finding, broken, note, ok
 from stepwell.clock import Clock
 from stepwell.errors import SandboxError
 from stepwell.sandbox.choice import candidates
@@ -78,6 +78,6 @@ def page_finding() -> Finding:
     folder = files("stepwell.ui")
     missing = [name for name in PAGE if not folder.joinpath(*name.split("/")).is_file()]
     if missing:
-        fix = f"install Stepwell anew: {FROM_CLONE}"
+        fix = f"reinstall Stepwell: {FROM_CLONE}"
         return broken("page", f"files are missing: {', '.join(missing)}", fix)
     return ok("page", "its files are there")

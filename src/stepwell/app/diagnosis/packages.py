@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 
-from stepwell.app.diagnosis.finding import FROM_CLONE, Finding, broken, note, ok
+from stepwell.app.diagnosis.findings import FROM_CLONE, Finding, broken, note, ok
 
 OLDEST_PYTHON = (3, 11)
 EXTRAS = {
@@ -36,7 +36,7 @@ def package_findings() -> Iterator[Finding]:
         yield ok("python", f"Python {shown}, {sys.executable}")
     yield _stepwell()
     for extra in EXTRAS:
-        missing = lacking(extra)
+        missing = missing_modules(extra)
         if not missing:
             yield ok(f"extra {extra}", f"installed, for {_FOR[extra]}")
         else:
@@ -47,7 +47,7 @@ def package_findings() -> Iterator[Finding]:
             )
 
 
-def lacking(extra: str) -> list[str]:
+def missing_modules(extra: str) -> list[str]:
     """The modules of an extra that are not installed."""
     return [name for name in EXTRAS[extra] if not _is_there(name)]
 
@@ -57,14 +57,14 @@ def _stepwell() -> Finding:
         found = version("stepwell")
     except PackageNotFoundError:
         return note("stepwell", "runs from a folder and is not installed", FROM_CLONE)
-    missing = [name for name in _required() if not _is_installed(name)]
+    missing = [name for name in _requirements() if not _is_installed(name)]
     if missing:
         fix = FROM_CLONE
         return broken("stepwell", f"{found}, and it lacks {', '.join(missing)}", fix)
     return ok("stepwell", found)
 
 
-def _required() -> Iterator[str]:
+def _requirements() -> Iterator[str]:
     """The distributions that it can't do without."""
     for line in requires("stepwell") or ():
         if ";" not in line:

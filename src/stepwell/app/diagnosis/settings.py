@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stepwell.app.config import FILE, NOT_SETTINGS, PREFIX, AuthMode, Config, load_config
-from stepwell.app.diagnosis.finding import Finding, broken, note, ok
+from stepwell.app.diagnosis.findings import Finding, broken, note, ok
 from stepwell.errors import ConfigurationError
 from stepwell.models.providers import KNOWN_PROVIDERS
+from stepwell.secrets import hide
 
 _NOWHERE = Path("/nonexistent")
 """A folder without a configuration file."""
@@ -22,7 +23,7 @@ def file_finding(folder: Path, file: Path | None) -> Finding:
     try:
         load_config(folder=folder, file=path, environment={})
     except ConfigurationError as error:
-        return broken("configuration file", str(error), f"mend {path}")
+        return broken("configuration file", str(error), f"fix {path}")
     return ok("configuration file", str(path))
 
 
@@ -38,8 +39,9 @@ def environment_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
         try:
             load_config(folder=_NOWHERE, environment={name: environment[name]})
         except ConfigurationError as error:
-            why = _without(error, environment[name]).removeprefix(f"{name} ")
-            yield broken("environment", f"{name}: {why}", f"unset {name}, or mend it")
+            why = _without(error, environment[name])
+            text = why if name in why else f"{name}: {why}"
+            yield broken("environment", text, f"unset {name}, or fix it")
     if not names:
         yield ok("environment", f"no {PREFIX}* variable is set")
     else:
@@ -47,8 +49,8 @@ def environment_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _without(error: ConfigurationError, value: str) -> str:
-    text = str(error).removeprefix("the configuration: ").partition("; known:")[0]
-    return text.replace(value, "...") if len(value) > 2 else text
+    text = str(error).removeprefix("the configuration: ").partition("; known settings:")[0]
+    return hide(text, [value], shortest=3)
 
 
 def auth_finding(config: Config) -> Finding:

@@ -4,9 +4,9 @@ from stepwell.errors import StepwellError
 
 
 class BroadcastError(StepwellError):
-    """An envelope could not be sent; the message says where to, why and what to do.
+    """Raised when an envelope could not be sent. The message says where to, why and what to do.
 
-    ``status`` is the HTTP status, where there was an answer. Secrets and passwords are never in it.
+    ``status`` is the HTTP status, if there was a response. It never contains secrets or passwords.
 
     >>> BroadcastError("Pusher refused the request", status=401).status
     401

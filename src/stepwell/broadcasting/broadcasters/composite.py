@@ -1,4 +1,4 @@
-"""Several broadcasters as one."""
+"""Combines several broadcasters into one."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,8 +6,8 @@ from typing import Any
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.checks import refuse_what_cannot_broadcast
+from stepwell.broadcasting.delivery.broadcast_call import BroadcastCall
 from stepwell.broadcasting.delivery.calling_thread import CallingThread
-from stepwell.broadcasting.delivery.sending import Sending
 from stepwell.broadcasting.delivery.trouble import Trouble
 from stepwell.clock import SystemClock
 from stepwell.errors import ConfigurationError, StepwellError
@@ -16,7 +16,7 @@ from stepwell.errors import ConfigurationError, StepwellError
 class CompositeBroadcaster:
     """Sends every envelope to all its members.
 
-    An adapter gives each member a queue of its own, so that a slow one delays no other.
+    An adapter gives each member its own queue, so that a slow one delays no other.
 
     >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
     >>> first, second = RecordingBroadcaster(), RecordingBroadcaster()
@@ -29,7 +29,7 @@ class CompositeBroadcaster:
     def __init__(self, *broadcasters: CanBroadcastAgentEvents) -> None:
         if not broadcasters:
             raise ConfigurationError(
-                "CompositeBroadcaster() has nobody to send to; write "
+                "CompositeBroadcaster() has no broadcasters; write "
                 "CompositeBroadcaster(first, second)"
             )
         for given in broadcasters:
@@ -40,15 +40,16 @@ class CompositeBroadcaster:
 
     @property
     def members(self) -> tuple[CanBroadcastAgentEvents, ...]:
-        """The broadcasters; the members of a composite among them stand in its place."""
+        """The broadcasters, with those of nested composites in their place."""
         return self._members
 
     async def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:
-        """Send it to all at once; those that fail are named in a ``StepwellError`` at the end."""
+        """Send an envelope to all at once. Raises ``StepwellError``, which names those that
+        failed."""
         names = [type(member).__name__ for member in self._members]
         outcomes = await asyncio.gather(
             *(
-                Sending(member, caller, SystemClock(), trouble.held_up).outcome(
+                BroadcastCall(member, caller, SystemClock(), trouble.report_blocking).outcome(
                     channel, envelope, None
                 )
                 for member, caller, trouble in zip(
@@ -69,7 +70,7 @@ class CompositeBroadcaster:
 
 
 def members_of(broadcaster: CanBroadcastAgentEvents) -> tuple[CanBroadcastAgentEvents, ...]:
-    """The members of a composite; any other broadcaster is its own only member."""
+    """Return the members of a composite; any other broadcaster is its own only member."""
     if isinstance(broadcaster, CompositeBroadcaster):
         return broadcaster.members
     return (broadcaster,)

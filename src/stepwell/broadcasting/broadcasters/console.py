@@ -1,7 +1,7 @@
-"""Envelopes as lines for a person at a terminal.
+"""Writes envelopes as lines for a person at a terminal.
 
-Streamed text is written as it comes; everything else is one line each, worded in
-``console_lines``. Nothing that a model or a tool says can steer the terminal.
+Streamed text is written as it arrives; every other envelope is one line, worded in
+``console_lines``. No output of a model or a tool can control the terminal.
 """
 
 import sys
@@ -24,10 +24,10 @@ _TIME_WIDTH = len("10:05:00 ")
 
 
 class ConsoleBroadcaster:
-    """Writes a run to a terminal or any other text stream; stderr, unless another is given.
+    """Writes a run to a terminal or any other text stream, by default to stderr.
 
-    ``color`` is true, false, or None: coloured if the stream is a terminal. The environment is not
-    asked; whoever honours ``NO_COLOR`` passes ``color=False``. A closed stream raises.
+    ``color`` is true, false, or None: coloured if the stream is a terminal. It does not read the
+    environment; to honour ``NO_COLOR``, pass ``color=False``. A closed stream raises.
 
     >>> screen = ConsoleBroadcaster(sys.stdout)
     >>> payload = {"agent_id": "a", "step_number": 1, "tool_name": "add", "args_summary": "a: 1"}
@@ -49,7 +49,7 @@ class ConsoleBroadcaster:
         self._lock = threading.Lock()
         self._executions: dict[str, _Execution] = {}
         self._text_of: str | None = None
-        """The execution whose streamed text stands on the open line."""
+        """The execution whose streamed text is on the open line."""
 
     def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:  # noqa: ARG002
         """Write it."""
@@ -57,14 +57,14 @@ class ConsoleBroadcaster:
         payload: Mapping[str, Any] = envelope.get("payload") or {}
         with self._lock:
             stream = self._stream or sys.stderr
-            execution = self._known(execution_id, payload)
+            execution = self._execution(execution_id, payload)
             start = self._start(stream, envelope, execution)
-            if envelope.get("type") == EnvelopeType.STREAM_CHUNK:
+            if envelope.get("type") == EnvelopeType.AGENT_STREAM_CHUNK:
                 execution.read(payload)
                 written = self._chunk(execution_id, execution, payload, start)
             else:
                 parts = line_parts(envelope, payload)
-                written = self._end_of_text() + start + self._painted(stream, parts) + "\n"
+                written = self._end_of_text() + start + self._paint(stream, parts) + "\n"
                 written += self._answer(envelope, payload, execution)
             self._forget(execution_id, envelope, payload)
             stream.write(_encodable(written, stream))
@@ -90,9 +90,13 @@ class ConsoleBroadcaster:
     def _answer(
         self, envelope: Mapping[str, Any], payload: Mapping[str, Any], execution: "_Execution"
     ) -> str:
-        """The last response, unless the same text was seen as it was streamed."""
+        """Return the last response, unless it was streamed."""
         answer = str(payload.get("last_response") or "")
-        if envelope.get("type") != EnvelopeType.STATUS or not answer or execution.has_said(answer):
+        if (
+            envelope.get("type") != EnvelopeType.AGENT_STATUS
+            or not answer
+            or execution.has_streamed(answer)
+        ):
             return ""
         lines = harmless_text(answer).splitlines()
         return "".join(f"{execution.margin}{line}\n" for line in lines)
@@ -102,16 +106,16 @@ class ConsoleBroadcaster:
         roots = sum(known.depth == 0 for known in self._executions.values())
         label = f"[{execution.name}] " if execution.depth or roots > 1 else ""
         parts = ((f"{time} ", DIM), ("  " * execution.depth, ""), (label, CYAN))
-        return self._painted(stream, parts)
+        return self._paint(stream, parts)
 
-    def _painted(self, stream: TextIO, parts: tuple[Part, ...]) -> str:
+    def _paint(self, stream: TextIO, parts: tuple[Part, ...]) -> str:
         color = stream.isatty() if self._color is None else self._color
         return "".join(
             f"\x1b[{code}m{text}\x1b[0m" if color and code and text else text
             for text, code in parts
         )
 
-    def _known(self, execution_id: str, payload: Mapping[str, Any]) -> "_Execution":
+    def _execution(self, execution_id: str, payload: Mapping[str, Any]) -> "_Execution":
         if execution_id not in self._executions:
             parent_id = payload.get("parent_execution_id")
             parent = self._executions.get(str(parent_id))
@@ -124,9 +128,9 @@ class ConsoleBroadcaster:
     def _forget(
         self, execution_id: str, envelope: Mapping[str, Any], payload: Mapping[str, Any]
     ) -> None:
-        """Nothing follows a terminal status, and a server's console lives long."""
+        """Forget an execution at its terminal status; a server's console lives long."""
         status = payload.get("status")
-        if envelope.get("type") == EnvelopeType.STATUS and status in _TERMINAL:
+        if envelope.get("type") == EnvelopeType.AGENT_STATUS and status in _TERMINAL:
             del self._executions[execution_id]
 
 
@@ -134,13 +138,13 @@ _TERMINAL = {status for status in BroadcastStatus if status.is_terminal}
 
 
 class _Execution:
-    """What has to be known to write the lines of one execution."""
+    """What is known of one execution to write its lines."""
 
     def __init__(self, name: str, depth: int) -> None:
         self.name = name
         self.depth = depth
         self._pieces: list[str] = []
-        """Of the last response that was streamed."""
+        """The pieces of the last response that was streamed."""
         self._is_whole = False
 
     @property
@@ -148,18 +152,18 @@ class _Execution:
         return " " * _TIME_WIDTH + "  " * self.depth
 
     def read(self, chunk: Mapping[str, Any]) -> None:
-        """A piece of a response came; pieces before it may have been dropped on the way."""
+        """Add a piece of a response; earlier pieces may have been dropped."""
         if self._is_whole or chunk.get("chunk_index") == 0:
             self._pieces = []
         self._pieces.append(str(chunk.get("content", "")))
         self._is_whole = bool(chunk.get("is_complete"))
 
-    def has_said(self, answer: str) -> bool:
-        """Whether that is what was streamed last."""
+    def has_streamed(self, answer: str) -> bool:
+        """Whether that text was streamed last."""
         return "".join(self._pieces).strip() == answer.strip()
 
 
 def _encodable(text: str, stream: TextIO) -> str:
-    """What the stream's encoding can't say is spelled out; half a character would raise."""
+    """Return the text with characters that the stream can't encode as escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,12 +1,13 @@
-"""The wording of the console's lines, one function per type of envelope, and safe text."""
+"""The wording of console lines, one function per type of envelope, and text without escapes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.hidden_text import replace_hidden
 from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import BroadcastStatus
 from stepwell.state import ToolOutcome
+from stepwell.text import truncate
+from stepwell.text.hidden_characters import replace_hidden
 
 Part = tuple[str, str]
 """A text and the code of its colour, or an empty one."""
@@ -19,7 +20,7 @@ _ON_ONE_LINE = str.maketrans("\n\t", "  ")
 
 
 def harmless_text(text: str) -> str:
-    """Text with its lines; what could steer a terminal, or hide in it, is spelled out.
+    """Return the text with control and hidden characters as escapes; line breaks stay.
 
     >>> harmless_text("red: \\x1b[31m")
     'red: \\\\x1b[31m'
@@ -35,39 +36,36 @@ def _spell(character: str) -> str:
 
 
 def one_line(value: object) -> str:
-    """The same on one line, and clipped.
+    """Return the same on one line, truncated.
 
     >>> one_line("two\\nlines")
     'two lines'
     """
-    text = str(value)
-    if len(text) > LONGEST_PART:
-        text = text[: LONGEST_PART - 3] + "..."
-    return harmless_text(text).translate(_ON_ONE_LINE)
+    return harmless_text(truncate(str(value), LONGEST_PART)).translate(_ON_ONE_LINE)
 
 
 def line_parts(envelope: Mapping[str, Any], payload: Mapping[str, Any]) -> tuple[Part, ...]:
-    """The line for an envelope; a type that is not known is named."""
-    worded = _WORDED.get(str(envelope.get("type")))
-    return ((one_line(envelope.get("type")), ""),) if worded is None else worded(payload)
+    """Return the line for an envelope; of an unknown type, the name."""
+    wording = _WORDINGS.get(str(envelope.get("type")))
+    return ((one_line(envelope.get("type")), ""),) if wording is None else wording(payload)
 
 
 def _status(payload: Mapping[str, Any]) -> tuple[Part, ...]:
     status = one_line(payload.get("status"))
-    told = [f" (was {one_line(payload.get('previous_status'))})"]
+    parts = [f" (was {one_line(payload.get('previous_status'))})"]
     if payload.get("step_count"):
-        told.append(f" after {_counted(payload['step_count'], 'step')}")
+        parts.append(f" after {_plural(payload['step_count'], 'step')}")
     reason, error = payload.get("reason") or "", payload.get("error_message") or ""
     reasons = (payload.get("stop_reason"), reason, "" if error in reason else error)
-    told += [f": {one_line(text)}" for text in reasons if text]
+    parts += [f": {one_line(text)}" for text in reasons if text]
     for waiting in payload.get("waits_for") or ():
-        told.append(f"; waits for {one_line(waiting['kind'])}: {one_line(waiting['prompt'])}")
-    return (status, _STATUS_COLORS.get(status, "")), ("".join(told), "")
+        parts.append(f"; waits for {one_line(waiting['kind'])}: {one_line(waiting['prompt'])}")
+    return (status, _STATUS_COLORS.get(status, "")), ("".join(parts), "")
 
 
 def _step_started(payload: Mapping[str, Any]) -> tuple[Part, ...]:
     tools = ", ".join(payload.get("available_tools") or ()) or "none"
-    messages = _counted(payload.get("message_count", 0), "message")
+    messages = _plural(payload.get("message_count", 0), "message")
     return (
         (one_line(f"step {payload.get('step_number')}"), ""),
         (one_line(f" ({messages}; tools: {tools})"), DIM),
@@ -76,14 +74,14 @@ def _step_started(payload: Mapping[str, Any]) -> tuple[Part, ...]:
 
 def _step_completed(payload: Mapping[str, Any]) -> tuple[Part, ...]:
     usage: Mapping[str, Any] = payload.get("usage") or {}
-    tokens = _counted(usage.get("total", 0), "token")
-    told = [str(payload.get("finish_reason") or "no finish reason"), tokens, _duration(payload)]
+    tokens = _plural(usage.get("total", 0), "token")
+    facts = [str(payload.get("finish_reason") or "no finish reason"), tokens, _duration(payload)]
     errors = "; ".join(payload.get("error_messages") or ())
     count = payload.get("errors")
     return (
         (one_line(f"step {payload.get('step_number')} done"), ""),
-        (one_line(f" ({', '.join(told)})"), DIM),
-        (f" {_counted(count, 'error')}: {one_line(errors)}" if count else "", RED),
+        (one_line(f" ({', '.join(facts)})"), DIM),
+        (f" {_plural(count, 'error')}: {one_line(errors)}" if count else "", RED),
     )
 
 
@@ -97,13 +95,13 @@ def _tool_completed(payload: Mapping[str, Any]) -> tuple[Part, ...]:
     word, color = one_line(outcome.replace("_", " ")), YELLOW if outcome in _NO_FAULT else RED
     if payload.get("success"):
         word, color = "ok", GREEN
-    told = payload.get("result_summary") if payload.get("success") else payload.get("error")
+    text = payload.get("result_summary") if payload.get("success") else payload.get("error")
     return (
         ("tool ", ""),
         (one_line(payload.get("tool_name")), CYAN),
         (f" {word}", color),
         (f" after {_duration(payload)}", DIM),
-        (f": {one_line(told)}" if told else "", ""),
+        (f": {one_line(text)}" if text else "", ""),
     )
 
 
@@ -120,7 +118,7 @@ def _continuation(payload: Mapping[str, Any]) -> tuple[Part, ...]:
     )
 
 
-def _counted(count: Any, noun: str) -> str:
+def _plural(count: Any, noun: str) -> str:
     return f"{one_line(count)} {noun}{'' if count == 1 else 's'}"
 
 
@@ -135,7 +133,7 @@ _NO_FAULT = {
     ToolOutcome.NOT_RUN,
     ToolOutcome.PENDING,
 }
-"""Neither done nor gone wrong."""
+"""Outcomes that are neither a success nor a fault."""
 
 _STATUS_COLORS: Mapping[str, str] = {
     BroadcastStatus.COMPLETED: GREEN,
@@ -145,11 +143,11 @@ _STATUS_COLORS: Mapping[str, str] = {
     BroadcastStatus.PAUSED: YELLOW,
 }
 
-_WORDED: Mapping[str, Callable[[Mapping[str, Any]], tuple[Part, ...]]] = {
-    EnvelopeType.STATUS: _status,
-    EnvelopeType.STEP_STARTED: _step_started,
-    EnvelopeType.STEP_COMPLETED: _step_completed,
-    EnvelopeType.TOOL_STARTED: _tool_started,
-    EnvelopeType.TOOL_COMPLETED: _tool_completed,
-    EnvelopeType.CONTINUATION: _continuation,
+_WORDINGS: Mapping[str, Callable[[Mapping[str, Any]], tuple[Part, ...]]] = {
+    EnvelopeType.AGENT_STATUS: _status,
+    EnvelopeType.AGENT_STEP_STARTED: _step_started,
+    EnvelopeType.AGENT_STEP_COMPLETED: _step_completed,
+    EnvelopeType.AGENT_TOOL_STARTED: _tool_started,
+    EnvelopeType.AGENT_TOOL_COMPLETED: _tool_completed,
+    EnvelopeType.AGENT_CONTINUATION: _continuation,
 }

@@ -1,4 +1,4 @@
-"""Envelopes as lines of JSON in a file: to keep them, to follow them with ``tail -f``.
+"""Writes envelopes as lines of JSON to a file, to keep them or to follow them with ``tail -f``.
 
 Each line is ``{"channel": ..., "envelope": ...}``, written in one go at the end of the file, so
 that several processes can share it.
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from stepwell.errors import ConfigurationError
-from stepwell.journal.json_text import json_text
+from stepwell.text import json_bytes
 
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
@@ -30,11 +30,11 @@ class JsonLine(Struct, frozen=True):
 
 
 class JsonLinesBroadcaster:
-    """Appends envelopes to a file, which is given by its path or as an open file.
+    """Appends envelopes to a file, given by its path or as an open file.
 
-    A file given by its path is opened with the first envelope and closed by ``close()``, or at the
-    end of a ``with`` block. Where a crash left half a line at its end, the next one starts on a
-    line of its own.
+    A file given by its path is opened at the first envelope and closed by ``close()``, or at the
+    end of a ``with`` block. After half a line that a crash left, the next envelope starts a new
+    line.
 
     >>> import io
     >>> written = io.StringIO()
@@ -45,15 +45,15 @@ class JsonLinesBroadcaster:
 
     def __init__(self, file: str | os.PathLike[str] | IO[str] | IO[bytes]) -> None:
         if isinstance(file, str | os.PathLike):
-            self._path, self._file = _checked_path(file), None
+            self._path, self._file = _check_path(file), None
         else:
-            self._path, self._file = None, _checked_file(file)
+            self._path, self._file = None, _check_file(file)
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 
     def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:
-        """Append it. Raises ``OSError`` if it can't be written."""
-        line = json_text({"channel": channel, "envelope": dict(envelope)}) + b"\n"
+        """Append an envelope. Raises ``OSError`` if it can't be written."""
+        line = json_bytes({"channel": channel, "envelope": dict(envelope)}) + b"\n"
         with self._lock:
             if self._path is not None:
                 self._append(self._path, line)
@@ -61,7 +61,7 @@ class JsonLinesBroadcaster:
                 _write(self._file, line)
 
     def close(self) -> None:
-        """Close the file that was opened; one that was given open is its owner's to close."""
+        """Close the file if it was opened here; a file that was given open is left open."""
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -75,7 +75,7 @@ class JsonLinesBroadcaster:
 
     def _append(self, path: Path, line: bytes) -> None:
         if self._descriptor is None:
-            self._descriptor = os.open(path, _APPENDING, 0o600)  # a run's words are private
+            self._descriptor = os.open(path, _APPENDING, 0o600)  # what a run says is private
         if not _ends_a_line(self._descriptor):
             line = b"\n" + line
         written = os.write(self._descriptor, line)
@@ -86,11 +86,10 @@ class JsonLinesBroadcaster:
 def read_json_lines(
     path: str | os.PathLike[str], on_torn: Callable[[int, str], None] | None = None
 ) -> Iterator[JsonLine]:
-    """The lines of a file, in order.
+    """Yield the lines of a file in order.
 
-    A line that is not whole, as a crash leaves it, is skipped: ``on_torn`` is told its number and
-    what is wrong with it; without ``on_torn`` that is logged.
-    """
+    A line that is not whole, as a crash leaves it, is skipped: ``on_torn`` is called with its
+    number and the error; without ``on_torn`` both are logged."""
 
     def log(number: int, why: str) -> None:
         logger.warning("%s, line %d is skipped: %s", path, number, why)
@@ -108,21 +107,21 @@ def read_json_lines(
             yield read
 
 
-def _checked_path(given: str | os.PathLike[str]) -> Path:
+def _check_path(given: str | os.PathLike[str]) -> Path:
     path = Path(given)
     if not path.parent.is_dir():
         raise ConfigurationError(
-            f"JsonLinesBroadcaster: the folder {path.parent} does not exist; make it before"
+            f"JsonLinesBroadcaster: the folder {path.parent} does not exist; create it first"
         )
     if not os.fspath(given) or path.is_dir():
         raise ConfigurationError(
-            f"JsonLinesBroadcaster: {os.fspath(given)!r} is no file; give the path of one, such as "
+            f"JsonLinesBroadcaster: {os.fspath(given)!r} is not a file; give a path, such as "
             "'run.jsonl'"
         )
     return path
 
 
-def _checked_file(given: IO[str] | IO[bytes]) -> IO[str] | IO[bytes]:
+def _check_file(given: IO[str] | IO[bytes]) -> IO[str] | IO[bytes]:
     if not callable(getattr(given, "write", None)):
         raise ConfigurationError(
             f"JsonLinesBroadcaster was given {given!r:.80}; give the path of a file, or an open one"

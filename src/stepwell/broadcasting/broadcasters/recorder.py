@@ -1,4 +1,4 @@
-"""Keeps envelopes in memory, for tests and for looking at a run afterwards."""
+"""Keeps envelopes in memory, for tests and to inspect a run afterwards."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from stepwell.journal.envelope import EnvelopeType
 
 
 class RecordingBroadcaster:
-    """Remembers every envelope in the order it came, and the channel it came on.
+    """Records every envelope and its channel, in order.
 
     >>> recorder = RecordingBroadcaster()
     >>> recorder.broadcast("agent.42", {"type": "agent.status", "payload": {"status": "idle"}})
@@ -19,12 +19,12 @@ class RecordingBroadcaster:
         self._received: list[tuple[str, Mapping[str, Any]]] = []
 
     def broadcast(self, channel: str, envelope: Mapping[str, Any], /) -> None:
-        """Remember it."""
+        """Record an envelope."""
         self._received.append((channel, envelope))
 
     @property
     def envelopes(self) -> tuple[Mapping[str, Any], ...]:
-        """All that came, oldest first."""
+        """All envelopes, oldest first."""
         return tuple(envelope for _, envelope in self._received)
 
     @property
@@ -33,9 +33,9 @@ class RecordingBroadcaster:
         return tuple(channel for channel, _ in self._received)
 
     def of_type(self, type: EnvelopeType | str) -> tuple[Mapping[str, Any], ...]:
-        """Those of one type."""
+        """Return the envelopes of one type."""
         return tuple(envelope for envelope in self.envelopes if envelope.get("type") == type)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all envelopes."""
         self._received.clear()

@@ -1,4 +1,4 @@
-"""The queue of one delivery: bounded, and choosy about what it drops. Knows no loop, no lock."""
+"""The bounded queue of one delivery, which drops what is needed least. It takes no lock."""
 
 import asyncio
 from collections import deque
@@ -22,7 +22,7 @@ class Queued:
 
 
 class Mark:
-    """A place in the queue that somebody waits for; it may be another event loop's task."""
+    """A place in the queue that somebody waits for, perhaps on another event loop."""
 
     __slots__ = ("number", "reached")
 
@@ -30,8 +30,8 @@ class Mark:
         self.reached = reached
         self.number = 0
 
-    def tell(self) -> None:
-        """All before it is settled."""
+    def release(self) -> None:
+        """Wake whoever waits: everything before the mark is settled."""
         with suppress(RuntimeError):  # the loop of the one who waited is closed
             self.reached.get_loop().call_soon_threadsafe(self._settle)
 
@@ -43,8 +43,8 @@ class Mark:
 class Backlog:
     """Envelopes in order, at most ``size``, and marks between them.
 
-    They are kept apart by how much they are needed, and numbered: neither the next one nor the one
-    to drop has to be looked for, however long the queue is.
+    They are numbered, and queued by how much they are needed, so that finding the next one or the
+    one to drop takes constant time.
 
     >>> backlog = Backlog(2)
     >>> for kind in ("agent.status", "agent.stream.chunk", "agent.tool.started"):
@@ -62,7 +62,7 @@ class Backlog:
         self._marks: deque[Mark] = deque()
 
     def __len__(self) -> int:
-        """How many envelopes wait."""
+        """The number of envelopes that wait."""
         return len(self._chunks) + len(self._others) + len(self._statuses)
 
     @property
@@ -71,10 +71,10 @@ class Backlog:
         return not (self._chunks or self._others or self._statuses or self._marks)
 
     def add(self, item: Queued) -> bool:
-        """Queue it; True if one had to be dropped for it, which may be itself.
+        """Queue it. Return whether one was dropped to make room, which may be the new one.
 
-        The oldest chunk goes first, then the oldest that is no status, then the oldest status.
-        """
+        The oldest chunk is dropped first, then the oldest that is not a status, then the oldest
+        status."""
         item.number = self._next_number()
         self._kind(item).append(item)
         if len(self) <= self._size:
@@ -83,23 +83,23 @@ class Backlog:
         return True
 
     def put_back(self, item: Queued) -> None:
-        """Make it the next again; it may be one more than the queue holds."""
+        """Put it back as the next one, even if the queue is full."""
         self._kind(item).appendleft(item)
 
     def mark(self, mark: Mark) -> None:
-        """Note how far the queue is now."""
+        """Add a mark at the end of the queue."""
         mark.number = self._next_number()
         self._marks.append(mark)
 
     def take(self) -> Queued | Mark | None:
-        """The next, if there is one."""
+        """Remove and return the next item, if there is one."""
         waiting = [
             line for line in (self._chunks, self._others, self._statuses, self._marks) if line
         ]
         return min(waiting, key=lambda line: line[0].number).popleft() if waiting else None
 
     def take_marks(self) -> list[Mark]:
-        """The marks alone; the envelopes stay."""
+        """Remove and return the marks; the envelopes stay."""
         marks = list(self._marks)
         self._marks.clear()
         return marks
@@ -114,4 +114,4 @@ class Backlog:
         return self._statuses if item.type == _STATUS else self._others
 
 
-_CHUNK, _STATUS = EnvelopeType.STREAM_CHUNK.value, EnvelopeType.STATUS.value
+_CHUNK, _STATUS = EnvelopeType.AGENT_STREAM_CHUNK.value, EnvelopeType.AGENT_STATUS.value

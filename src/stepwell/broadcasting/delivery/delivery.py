@@ -1,4 +1,4 @@
-"""Owns the queue between a run and one broadcaster: bounded, in order, beside the run.
+"""The queue between a run and one broadcaster: bounded, in order, beside the run.
 
 Whatever the broadcaster does (raise, block, never return), the run neither waits nor fails; what
 could not be sent is counted and logged.
@@ -11,8 +11,8 @@ from typing import Any
 
 from stepwell.broadcasting.broadcaster import CanBroadcastAgentEvents
 from stepwell.broadcasting.delivery.backlog import Backlog, Mark, Queued
+from stepwell.broadcasting.delivery.broadcast_call import BroadcastCall
 from stepwell.broadcasting.delivery.calling_thread import CallingThread
-from stepwell.broadcasting.delivery.sending import Sending
 from stepwell.broadcasting.delivery.trouble import Trouble
 from stepwell.clock import Clock, SystemClock
 
@@ -22,9 +22,9 @@ LONGEST_ERROR = 300
 class Delivery:
     """Sends the envelopes of one broadcaster in order, beside the run.
 
-    It works over several event loops, one after the other: what the end of a loop left unsent
-    stays queued and is sent on the next one; a log record says how much. One call at a time goes
-    into the broadcaster, also when one hangs.
+    It works over several event loops, one after the other: what is unsent when a loop ends stays
+    queued and is sent on the next one; a log record says how much. The broadcaster is called once
+    at a time, also when a call hangs.
 
     >>> from stepwell.broadcasting.broadcasters.recorder import RecordingBroadcaster
     >>> recorder = RecordingBroadcaster()
@@ -51,12 +51,12 @@ class Delivery:
         self._trouble = Trouble(type(broadcaster).__name__)
         self._lock = threading.RLock()
         self._worker: asyncio.Task[None] | None = None
-        self._hanging: Sending | None = None
+        self._hanging: BroadcastCall | None = None
         self._delivered = 0
 
     @property
     def broadcaster(self) -> CanBroadcastAgentEvents:
-        """Where it sends to."""
+        """The broadcaster that it sends to."""
         return self._broadcaster
 
     @property
@@ -71,21 +71,21 @@ class Delivery:
 
     @property
     def dropped(self) -> int:
-        """Envelopes that were given up before the broadcaster saw them."""
+        """Envelopes that were dropped before the broadcaster saw them."""
         return self._trouble.dropped
 
     @property
     def waiting(self) -> int:
-        """Envelopes that are queued; not counted is the one being sent."""
+        """Queued envelopes, without the one being sent."""
         return len(self._backlog)
 
     @property
     def last_error(self) -> str | None:
-        """What the broadcaster failed of last."""
+        """The last error of the broadcaster."""
         return self._trouble.last_error
 
     def put(self, channel: str, envelope: Mapping[str, Any]) -> None:
-        """Queue it. Never waits and never raises; a full queue drops, streamed text first."""
+        """Queue an envelope without waiting or raising. A full queue drops, streamed text first."""
         with self._lock:
             if self._backlog.add(Queued(channel, envelope)):
                 self._trouble.drop()
@@ -118,10 +118,11 @@ class Delivery:
                 return
             if not self._backlog.is_empty:
                 self._worker = loop.create_task(self._work(), name="stepwell-broadcasting")
-                self._worker.add_done_callback(self._stopped)
+                self._worker.add_done_callback(self._handle_stop)
 
     def _ends(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """The worker is cancelled when its event loop ends; another would be one task too late."""
+        """Whether the loop is ending: its worker was cancelled, and a new one would come too
+        late."""
         worker = self._worker
         return worker is not None and worker.cancelled() and worker.get_loop() is loop
 
@@ -129,60 +130,63 @@ class Delivery:
         await self._wait_while_it_hangs()
         while (item := self._next()) is not None:
             if isinstance(item, Mark):
-                item.tell()
+                item.release()
             else:
                 await self._send(item)
                 await self._wait_while_it_hangs()
 
     def _next(self) -> Queued | Mark | None:
-        """The worker ends with the queue, under the lock, so that no envelope is overlooked."""
+        """Return the next item; None ends the worker. Under the lock, so that no envelope is
+        missed."""
         with self._lock:
             if self._worker is not asyncio.current_task():
-                return None  # its event loop stood still, and another one took over
+                return None  # its event loop stopped, and another one took over
             item = self._backlog.take()
             if item is None:
                 self._worker = None
-                self._trouble.all_is_sent()
+                self._trouble.end_burst_if_well()
             return item
 
     async def _send(self, item: Queued) -> None:
-        sending = Sending(self._broadcaster, self._caller, self._clock, self._trouble.held_up)
+        call = BroadcastCall(
+            self._broadcaster, self._caller, self._clock, self._trouble.report_blocking
+        )
         try:
-            error = await sending.outcome(item.channel, item.envelope, self._send_timeout)
+            error = await call.outcome(item.channel, item.envelope, self._send_timeout)
         except asyncio.CancelledError:
             with self._lock:
-                if sending.has_begun:
+                if call.has_begun:
                     self._trouble.fail("the event loop ended while it was sending")
                 else:
                     self._backlog.put_back(item)
             raise
         finally:
-            self._hanging = None if sending.is_over else sending
+            self._hanging = None if call.is_over else call
         with self._lock:
             if error is None:
                 self._delivered += 1
-                self._trouble.succeeded()
+                self._trouble.note_success()
             else:
                 self._trouble.fail(error[:LONGEST_ERROR])
 
     async def _wait_while_it_hangs(self) -> None:
-        """No second call goes into a broadcaster that has not returned from the first."""
-        while (sending := self._hanging) is not None and not sending.is_over:
+        """Wait for a call that has not returned, so that no second one begins."""
+        while (call := self._hanging) is not None and not call.is_over:
             self._let_go_if_late()
-            await sending.over(self._send_timeout)
+            await call.over(self._send_timeout)
         self._hanging = None
 
     def _let_go_if_late(self) -> None:
-        """Whoever flushes does not wait for a broadcaster that hangs."""
+        """Release those who flush if the broadcaster hangs past its time limit."""
         with self._lock:
             if self._hanging is None or self._hanging.is_over or not self._hanging.is_late:
                 return
             for mark in self._backlog.take_marks():
-                mark.tell()
+                mark.release()
 
-    def _stopped(self, worker: "asyncio.Task[None]") -> None:
+    def _handle_stop(self, worker: "asyncio.Task[None]") -> None:
         if worker.cancelled() and worker is self._worker:
             with self._lock:
                 for mark in self._backlog.take_marks():
-                    mark.tell()
-                self._trouble.left_unsent(self.waiting)
+                    mark.release()
+                self._trouble.report_unsent(self.waiting)

@@ -1,4 +1,4 @@
-"""Commands in a shell, confined by a sandbox: ``UseBash``, its tool and its policy."""
+"""Shell commands, confined by a sandbox: ``UseBash``, its tool and its policy."""
 
 from stepwell.capabilities.bash.policy import BashPolicy
 from stepwell.capabilities.bash.tool import BashTool, UseBash

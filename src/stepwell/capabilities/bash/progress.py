@@ -1,9 +1,9 @@
-"""Tells listeners what a command says while it runs: seldom, and little at a time."""
+"""Reports the output of a running command, throttled and truncated."""
 
 from collections.abc import Callable
 from typing import Protocol
 
-from stepwell.capabilities.bash.output import plain
+from stepwell.capabilities.bash.output import strip_terminal_codes
 from stepwell.sandbox import Channel
 
 INTERVAL_SECONDS = 0.25
@@ -14,51 +14,51 @@ class Timer(Protocol):
     """What ``loop.call_later`` returns."""
 
     def cancel(self) -> None:
-        """Don't call."""
+        """Cancel the pending call."""
         ...
 
 
 class OutputProgress:
-    """Collects output and tells it at intervals; of a flood, only the end.
+    """Buffers output and reports it at intervals; of a lot of output, only the end.
 
-    What a command says in its first and its last interval is not told: the result follows at once.
+    Output of the last interval is not reported, because the result follows at once.
     """
 
     def __init__(
         self,
-        tell: Callable[[str], None],
+        send: Callable[[str], None],
         call_later: Callable[[float, Callable[[], None]], Timer],
     ) -> None:
-        self._tell = tell
+        self._send = send
         self._call_later = call_later
-        self._waiting = ""
-        self._was_cut = False
+        self._buffer = ""
+        self._truncated = False
         self._timer: Timer | None = None
 
     def __call__(self, _channel: Channel, text: str) -> None:
-        """Note a piece of output. Both channels are told as one, in the order of arrival."""
-        together = self._waiting + text
-        self._waiting = together[-MAX_CHARS:]
-        self._was_cut = self._was_cut or len(together) > MAX_CHARS
+        """Buffer a piece of output. Both channels are reported as one, in order of arrival."""
+        combined = self._buffer + text
+        self._buffer = combined[-MAX_CHARS:]
+        self._truncated = self._truncated or len(combined) > MAX_CHARS
         self._arm()
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop reporting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self) -> None:
-        if self._timer is None and self._waiting:
+        if self._timer is None and self._buffer:
             self._timer = self._call_later(INTERVAL_SECONDS, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
-        # Up to the last line end if there is one, so that few lines are torn.
-        end = self._waiting.rfind("\n") + 1 or len(self._waiting)
-        ready, self._waiting = self._waiting[:end], self._waiting[end:]
-        message = plain(ready).rstrip("\n")
+        # Report up to the last line end, if there is one, so that few lines are split.
+        end = self._buffer.rfind("\n") + 1 or len(self._buffer)
+        ready, self._buffer = self._buffer[:end], self._buffer[end:]
+        message = strip_terminal_codes(ready).rstrip("\n")
         if message:
-            self._tell(f"...{message}" if self._was_cut else message)
-        self._was_cut = False
+            self._send(f"...{message}" if self._truncated else message)
+        self._truncated = False
         self._arm()

@@ -8,31 +8,32 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stepwell.agent.plan import AgentPlan
-from stepwell.capabilities.bash.output import result_of, size_of
+from stepwell.capabilities.bash.output import format_result, format_size
 from stepwell.capabilities.bash.policy import BashPolicy
 from stepwell.capabilities.bash.progress import OutputProgress
 from stepwell.errors import ConfigurationError, SandboxError
 from stepwell.parameters import check_path
-from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, given_or_default
+from stepwell.sandbox import ExecutionPolicy, Sandbox, SandboxResult, sandbox_or_default
+from stepwell.text import HALF_CHARACTER, is_encodable
 from stepwell.tools import BaseTool, ToolContext, ToolEffect, ToolFailure
 
 logger = logging.getLogger("stepwell.bash")
 
-MOST_NAMED = 5
-"""Paths that the description names; a longer list tells the model no more."""
+MAX_LISTED_PATHS = 5
+"""Paths listed in the tool's description; more would not help the model."""
 
-LONGEST_COMMAND = 120_000
-"""Bytes; Linux takes a little more as one argument of a program."""
+MAX_COMMAND_BYTES = 120_000
+"""Slightly below what Linux accepts as one argument of a program."""
 
-LONGEST_TIMEOUT = 7 * 24 * 3600
-"""Seconds the model can name at all; the policies usually allow far less."""
+MAX_TIMEOUT_SECONDS = 7 * 24 * 3600
+"""Upper bound of the timeout a model can request; policies usually allow far less."""
 
 
 class BashTool(BaseTool):
-    """Runs a bash command in a sandbox: the one given, or the best that this machine has.
+    """Runs a bash command in the given sandbox, or in the best one that this machine has.
 
-    Each command starts in ``base_dir``, or where ``execution`` says. A command that fails, times
-    out or is refused is a failure that the model sees, not an error of the run.
+    Each command starts in ``base_dir`` or in the directory of ``execution``. A command that fails,
+    times out or is refused is a failure that the model sees, not an error of the run.
 
     >>> tool = BashTool(execution=ExecutionPolicy(directory=Path("/project"), timeout=60))
     >>> tool.schema.name, list(tool.schema.parameters["properties"])
@@ -41,8 +42,8 @@ class BashTool(BaseTool):
 
     name = "bash"
     effect = ToolEffect.EXTERNAL
-    # Commands of one response usually build on each other (make a file, then run it), and they
-    # share a directory; side by side they would race.
+    # Commands of one response often build on each other (create a file, then run it) and share a
+    # directory; in parallel they would race.
     parallel = False
 
     def __init__(
@@ -55,7 +56,7 @@ class BashTool(BaseTool):
     ) -> None:
         self.policy = _bash_policy(policy)
         self.execution = _execution_policy(base_dir, execution)
-        self.sandbox = given_or_default(sandbox)
+        self.sandbox = sandbox_or_default(sandbox)
         is_confined = getattr(self.sandbox, "confines", True)
         super().__init__(description=_description(self.policy, self.execution, is_confined))
 
@@ -63,52 +64,50 @@ class BashTool(BaseTool):
         self,
         command: str,
         context: ToolContext,
-        timeout: int | None = None,  # noqa: ASYNC109 - the model's wish, which the sandbox enforces
+        timeout: int | None = None,  # noqa: ASYNC109 - requested by the model, enforced by the sandbox
     ) -> str | ToolFailure:
         """Run the command.
 
         Args:
-            command: What bash should run; pipes, variables and several lines are fine.
-            timeout: Seconds after which the command is ended, if not the usual ones.
+            command: The command for bash; pipes, variables and several lines are allowed.
+            timeout: Seconds after which the command is killed; overrides the default.
         """
         if refusal := self._refusal(command, timeout):
             return ToolFailure(f"refused, nothing was run: {refusal}")
-        execution = self._bounded(timeout, context.budget_left.seconds)
+        execution = self._execution_with_timeout(timeout, context.budget_left.seconds)
         try:
             result = await self._run(command, execution, context)
         except SandboxError as error:
-            # The model can only tell that it can't; whoever runs the agent can do something.
-            logger.warning("bash runs nothing: %s", error)
+            # The model can't fix this, but the operator of the agent can.
+            logger.warning("the bash tool can't run commands: %s", error)
             return ToolFailure(f"nothing was run: {error}")
-        return result_of(result, self.policy, execution)
+        return format_result(result, self.policy, execution)
 
     def _refusal(self, command: str, timeout: int | None) -> str | None:
-        """Why the command is not run, or None."""
+        """Return why the command is not run, or None."""
         if not command.strip():
             return "the command is empty"
-        if timeout is not None and not 1 <= timeout <= LONGEST_TIMEOUT:
-            return f"timeout must be from 1 to {LONGEST_TIMEOUT} seconds"
+        if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_SECONDS:
+            return f"timeout must be from 1 to {MAX_TIMEOUT_SECONDS} seconds"
         if (denied := self.policy.denied_in(command)) is not None:
             return f"the command contains {denied!r}, which is not allowed here"
-        try:
-            size = len(command.encode())
-        except UnicodeEncodeError:
-            return "the command contains half a character (a lone surrogate)"
+        if not is_encodable(command):
+            return f"the command contains {HALF_CHARACTER}"
         if "\0" in command:
             return "the command contains a NUL character"
-        if size > LONGEST_COMMAND:
+        if (size := len(command.encode())) > MAX_COMMAND_BYTES:
             return (
-                f"the command has {size} bytes, and {LONGEST_COMMAND} is the most; write long "
-                "content into files, a part at a time"
+                f"the command has {size} bytes, and the limit is {MAX_COMMAND_BYTES}; write long "
+                "content to files, one part at a time"
             )
         return None
 
-    def _bounded(self, requested: int | None, left: float | None) -> ExecutionPolicy:
-        """The policy with the time that this command gets."""
+    def _execution_with_timeout(self, requested: int | None, left: float | None) -> ExecutionPolicy:
+        """Return the policy with the timeout of this command."""
         wanted = self.execution.timeout if requested is None else requested
-        # At the deadline nothing is left, but a policy wants a time; the run ends the command.
+        # A policy needs a timeout above 0 even at the deadline; the run ends the command then.
         until_deadline = None if left is None else max(left, 0.001)
-        bounds = (wanted, _most_seconds(self.policy, self.execution), until_deadline)
+        bounds = (wanted, _max_seconds(self.policy, self.execution), until_deadline)
         return replace(
             self.execution, timeout=min((b for b in bounds if b is not None), default=None)
         )
@@ -125,11 +124,11 @@ class BashTool(BaseTool):
 
 
 class UseBash:
-    """Adds the ``bash`` tool, confined to a directory: the current one unless another is given.
+    """Adds the ``bash`` tool, confined to a directory, by default the current one.
 
-    ``policy`` says how commands and their output are treated, ``execution`` what they may reach
-    and use (no network by default). Without a ``sandbox`` the best one of this machine is taken;
-    if it has none, the tool refuses and says what to install.
+    ``policy`` sets how commands and their output are handled, ``execution`` what they may access
+    and use (no network by default). Without ``sandbox`` the best sandbox of this machine is used;
+    if there is none, the tool refuses to run and says what to install.
 
     >>> online = ExecutionPolicy(directory=Path("/project"), network=True)
     >>> UseBash(policy=BashPolicy(max_timeout=600), execution=online).tool.execution.network
@@ -147,65 +146,69 @@ class UseBash:
         self.tool = BashTool(base_dir, policy=policy, execution=execution, sandbox=sandbox)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan with the tool."""
+        """Return the plan with the tool."""
         return plan.with_tools(self.tool)
 
 
-def _most_seconds(policy: BashPolicy, execution: ExecutionPolicy) -> float | None:
+def _max_seconds(policy: BashPolicy, execution: ExecutionPolicy) -> float | None:
     return execution.timeout if policy.max_timeout is None else policy.max_timeout
 
 
 def _description(policy: BashPolicy, execution: ExecutionPolicy, is_confined: bool) -> str:
     sentences = [
-        "Run a command with bash and get what it wrote to stdout and stderr.",
-        "Each command starts anew in the base directory: files there last until the next command; "
-        "variables and a change of directory don't.",
-        *_about_rights(execution, is_confined),
-        "It gets no input, so use options that keep programs from asking.",
-        "What it leaves running in the background is ended with it.",
-        _about_memory(execution.max_memory),
-        _about_time(execution.timeout, _most_seconds(policy, execution)),
-        f"Of more than {policy.max_output_chars} characters you see the beginning and the end.",
+        "Run a command with bash and return its stdout and stderr.",
+        "Each command starts in a new shell in the base directory: files persist between commands; "
+        "variables and the working directory don't.",
+        *_access_sentences(execution, is_confined),
+        "It gets no input, so use options that keep programs from prompting.",
+        "Background processes are killed when the command ends.",
+        _memory_sentence(execution.max_memory),
+        _time_sentence(execution.timeout, _max_seconds(policy, execution)),
+        f"Output over {policy.max_output_chars} characters is truncated in the middle.",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _about_rights(execution: ExecutionPolicy, is_confined: bool) -> tuple[str, ...]:
+def _access_sentences(execution: ExecutionPolicy, is_confined: bool) -> tuple[str, ...]:
     if not is_confined:
         return (
             "It is not confined: it can change all files of this user and use the network, so "
-            "keep to the base directory.",
+            "stay in the base directory.",
         )
     return (
-        f"It can write {_named('in the base directory', execution.writable)} only.",
-        _about_protection(execution.protected),
-        f"It can also read {_named('', execution.readable)}." if execution.readable else "",
+        f"It can write {_join_paths('in the base directory', execution.writable)} only.",
+        _protection_sentence(execution.protected),
+        f"It can also read {_join_paths('', execution.readable)}." if execution.readable else "",
         "It can use the network." if execution.network else "It has no network.",
     )
 
 
-def _about_protection(names: tuple[str, ...]) -> str:
-    return f"Existing {', '.join(names[:MOST_NAMED])} and the like are read-only." if names else ""
+def _protection_sentence(names: tuple[str, ...]) -> str:
+    return (
+        f"Existing {', '.join(names[:MAX_LISTED_PATHS])} and the like are read-only."
+        if names
+        else ""
+    )
 
 
-def _named(first: str, paths: tuple[Path, ...]) -> str:
+def _join_paths(first: str, paths: tuple[Path, ...]) -> str:
     named = [first] if first else []
-    named += [str(path) for path in paths[:MOST_NAMED]]
-    if len(paths) > MOST_NAMED:
-        named.append(f"{len(paths) - MOST_NAMED} others")
+    named += [str(path) for path in paths[:MAX_LISTED_PATHS]]
+    if len(paths) > MAX_LISTED_PATHS:
+        named.append(f"{len(paths) - MAX_LISTED_PATHS} others")
     return " and ".join(named)
 
 
-def _about_memory(most: int | None) -> str:
-    return "" if most is None else f"It may use {size_of(most)} of memory."
+def _memory_sentence(limit: int | None) -> str:
+    return "" if limit is None else f"It may use {format_size(limit)} of memory."
 
 
-def _about_time(usual: float | None, most: float | None) -> str:
-    if usual is None:
-        return "" if most is None else f"It is ended after {most:g} seconds."
-    if most is None or most <= usual:
-        return f"It is ended after {most or usual:g} seconds, or earlier if you give a timeout."
-    return f"It is ended after {usual:g} seconds; with a timeout you can give it up to {most:g}."
+def _time_sentence(default: float | None, limit: float | None) -> str:
+    if default is None:
+        return "" if limit is None else f"It is killed after {limit:g} seconds."
+    if limit is None or limit <= default:
+        return f"It is killed after {limit or default:g} seconds, or earlier if you set a timeout."
+    return f"It is killed after {default:g} seconds; you can set a timeout of up to {limit:g}."
 
 
 def _bash_policy(policy: object) -> BashPolicy:
@@ -213,7 +216,7 @@ def _bash_policy(policy: object) -> BashPolicy:
         return BashPolicy()
     if isinstance(policy, BashPolicy):
         return policy
-    hint = "give an ExecutionPolicy as execution=" if isinstance(policy, ExecutionPolicy) else ""
+    hint = "pass an ExecutionPolicy as execution=" if isinstance(policy, ExecutionPolicy) else ""
     raise ConfigurationError(
         f"policy is {policy!r:.80}; {hint or 'write policy=BashPolicy(max_output_chars=...)'}"
     )
@@ -230,6 +233,6 @@ def _execution_policy(base_dir: str | PathLike[str] | None, execution: object) -
         )
     if base_dir is not None and Path(base_dir).expanduser().resolve() != execution.directory:
         raise ConfigurationError(
-            f"base_dir is {base_dir} and execution works in {execution.directory}; give one of them"
+            f"base_dir is {base_dir} but execution.directory is {execution.directory}; set only one"
         )
     return execution

@@ -1,6 +1,6 @@
-"""Self-critique: a critic judges each final answer, and a rejected one is written again.
+"""Self-critique: a critic judges each final answer, and a rejected answer is rewritten.
 
-What was judged stays in the step's metadata, and in the state's for the newest answer.
+The judgement is kept in the step's metadata; that of the newest answer also in the state's.
 """
 
 from stepwell.capabilities.critique.capability import UseSelfCritique

@@ -1,4 +1,4 @@
-"""``UseSelfCritique`` and what follows from the critic's judgement."""
+"""``UseSelfCritique``, and what happens after the critic's judgement."""
 
 import logging
 from collections.abc import Iterable
@@ -12,45 +12,39 @@ from stepwell.capabilities.critique.critic import (
     Critic,
     Judgement,
     instructions,
-    unjudged,
+    judgement_without_verdict,
 )
-from stepwell.capabilities.critique.task import task_of, with_task_noted
+from stepwell.capabilities.critique.task import task_of, with_task_stored
 from stepwell.continuation import StopReason, StopSignal
 from stepwell.drivers import is_wrapping_up
 from stepwell.errors import ConfigurationError
 from stepwell.hooks import HookContext, HookTrigger, make_hook
 from stepwell.messages import Message
 from stepwell.models import Model, ModelSettings
-from stepwell.models.attempts import refuse_what_is_no_model
+from stepwell.models.attempts import check_model
 from stepwell.models.settings import NO_SETTINGS
-from stepwell.parameters import (
-    check_integer,
-    check_kind,
-    check_seconds,
-    check_text,
-    check_texts,
-)
+from stepwell.parameters import check_integer, check_kind, check_seconds, check_text, check_texts
 from stepwell.state import AgentState, AgentStep, StepType
 
 logger = logging.getLogger("stepwell.capabilities.critique")
 
 SOURCE = "SelfCritique"
 
-LEAST_EVIDENCE = 200
-"""Characters; with less, the note of what is left out would be most of what a critic sees."""
+MIN_EVIDENCE_CHARS = 200
+"""With fewer characters, the critic would see little but the note on what is left out."""
 
-BEHIND_TYPED_OUTPUT = -1100
-"""An answer that does not fit its type is asked for again before anyone pays for a critique."""
+AFTER_TYPED_OUTPUT = -1100
+"""Typed output is validated first, so that no critique is paid for an answer of the wrong type."""
 
 
 class UseSelfCritique:
-    """Has a critic judge each final answer; a rejected one goes back with the critic's feedback.
+    """Lets a critic judge each final answer; a rejected one goes back with the critic's feedback.
 
-    After ``max_iterations`` rejected answers of an execution the run stops with reason ``guard``;
-    the last answer stays, marked as not approved. A critic that fails lets the answer pass, and
-    the failure is recorded. The critic is the agent's own model unless another is given, as an
-    object or by name; what it uses counts into the run's budgets. Of a task or an answer with more
-    than ``max_evidence_chars`` characters it sees the beginning and the end.
+    After ``max_iterations`` rejected answers in one execution the run stops with reason ``guard``;
+    the last answer is kept and marked as not approved. If the critic fails, the answer passes and
+    the failure is recorded. The critic uses the agent's own model unless ``model`` is given, as an
+    object or by name; its usage counts towards the run's budgets. A task or answer over
+    ``max_evidence_chars`` characters is truncated in the middle for the critic.
 
     >>> from stepwell import Agent
     >>> from stepwell.testing import ScriptedModel
@@ -76,24 +70,26 @@ class UseSelfCritique:
         check_kind(settings, "settings", ModelSettings)
         if timeout is not None:
             check_seconds(timeout, "timeout")
-        check_integer(max_evidence_chars, "max_evidence_chars", least=LEAST_EVIDENCE)
+        check_integer(max_evidence_chars, "max_evidence_chars", least=MIN_EVIDENCE_CHARS)
         if isinstance(model, str):
             check_text(model, "model")
         elif model is not None:
-            refuse_what_is_no_model(model, "UseSelfCritique")
-        judged_by = (criteria,) if isinstance(criteria, str) else check_texts(criteria, "criteria")
+            check_model(model, "UseSelfCritique")
+        criteria_list = (
+            (criteria,) if isinstance(criteria, str) else check_texts(criteria, "criteria")
+        )
         self._max_iterations = max_iterations
         self._model = model
         self._settings = settings
         self._timeout = timeout
         self._max_evidence_chars = max_evidence_chars
-        self._instructions = instructions(prompt, judged_by)
+        self._instructions = instructions(prompt, criteria_list)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan whose final answers are judged."""
-        return plan.when_complete(self._completed)
+        """Return the plan with the critique hooks."""
+        return plan.when_complete(self._add_hooks)
 
-    def _completed(self, plan: AgentPlan) -> AgentPlan:
+    def _add_hooks(self, plan: AgentPlan) -> AgentPlan:
         if any(hook.name == SOURCE for hook in plan.hooks):
             raise ConfigurationError("UseSelfCritique was added twice; one critic is enough")
         asked = plan.asked_apart(self._model, "UseSelfCritique")
@@ -108,11 +104,11 @@ class UseSelfCritique:
             self._max_evidence_chars,
         )
         review = _Review(critic, self._max_iterations)
-        begin = make_hook(HookTrigger.BEFORE_EXECUTION, _begun, name=SOURCE)
+        begin = make_hook(HookTrigger.BEFORE_EXECUTION, _store_task, name=SOURCE)
         judge = make_hook(
             HookTrigger.AFTER_STEP,
-            review.reviewed,
-            priority=BEHIND_TYPED_OUTPUT,
+            review.review,
+            priority=AFTER_TYPED_OUTPUT,
             name=SOURCE,
             asks_model=True,
         )
@@ -120,79 +116,81 @@ class UseSelfCritique:
 
 
 class _Review:
-    """What follows from a judgement. Holds nothing of a run: rejected answers are counted in the
-    steps of the execution, so that a resumed one goes on counting and a new one starts over."""
+    """Acts on judgements. Keeps no state of a run: rejected answers are counted in the steps of
+    the execution, so that a resumed execution continues counting and a new one starts over."""
 
     def __init__(self, critic: Critic, max_iterations: int) -> None:
         self._critic = critic
         self._max_iterations = max_iterations
 
-    async def reviewed(self, context: HookContext) -> HookContext | None:
-        """After a step: judge the answer, if it is one and nothing else was decided about it."""
+    async def review(self, context: HookContext) -> HookContext | None:
+        """Judge the step's answer if it is final and nothing else was decided about it."""
         state, step = context.state, context.state.current_step
-        if step is None or not _stands_as_final(state, step):
+        if step is None or not _is_final_answer(state, step):
             return None
-        judged = await self._judged(state, step)
-        rejected = 1 + sum(_was_rejected(taken.step) for taken in state.steps)
-        record = judged.record(rejected)
+        judgement = await self._judge(state, step)
+        rejected = 1 + sum(_is_rejected(taken.step) for taken in state.steps)
+        record = judgement.record(rejected)
         amended = replace(
             step,
-            usage=step.usage + judged.usage,
-            cost=step.cost + judged.cost,
+            usage=step.usage + judgement.usage,
+            cost=step.cost + judgement.cost,
             metadata={**step.metadata, CRITIQUE: record},
         )
         newest = {CRITIQUE: {**record, "step": state.step_number}}
         context = context.with_state(state.with_step_amended(amended).with_metadata(newest))
-        if judged.failure:
-            logger.warning("an answer was not judged: %s", judged.failure)
-        if judged.approved is not False:
+        if judgement.failure:
+            logger.warning("the critic did not judge an answer: %s", judgement.failure)
+        if judgement.approved is not False:
             return context
-        return self._rejected(context, judged.feedback, rejected)
+        return self._reject(context, judgement.feedback, rejected)
 
-    async def _judged(self, state: AgentState, step: AgentStep) -> Judgement:
+    async def _judge(self, state: AgentState, step: AgentStep) -> Judgement:
         if is_wrapping_up(state):
-            return unjudged("the run wraps up at a limit, and no step is left")
-        return await self._critic.judgement(task_of(state), step.text, state)
+            return judgement_without_verdict("the run wraps up at a limit, so no step is left")
+        return await self._critic.judge(task_of(state), step.text, state)
 
-    def _rejected(self, context: HookContext, feedback: str, rejected: int) -> HookContext:
-        said = feedback or "(no reason was given)"
+    def _reject(self, context: HookContext, feedback: str, rejected: int) -> HookContext:
+        reason = feedback or "(no reason was given)"
         if rejected < self._max_iterations:
-            words = f"the critic rejected the answer ({rejected} of {self._max_iterations}): {said}"
-            state = context.state.with_message(_feedback_message(context.state, said))
-            return context.with_state(state).request_step(words, source=SOURCE)
+            request = (
+                f"the critic rejected the answer ({rejected} of {self._max_iterations}): {reason}"
+            )
+            state = context.state.with_message(_feedback_message(context.state, reason))
+            return context.with_state(state).request_step(request, source=SOURCE)
         answers = "the answer" if rejected == 1 else f"{rejected} answers"
         signal = StopSignal(
             reason=StopReason.GUARD,
             message=f"the critic rejected {answers}, and max_iterations is {self._max_iterations}; "
-            f"the last answer is kept, not approved. The critic's last feedback: {said}",
+            f"the last answer is kept but not approved. The critic's last feedback: {reason}",
             context={"rejected": rejected, "max_iterations": self._max_iterations},
             source=SOURCE,
         )
         return context.with_state(context.state.with_signal(signal))
 
 
-def _begun(context: HookContext) -> HookContext:
-    """A new execution has a new task; one that goes on after a pause has the old one."""
-    return context if context.state.steps else context.with_state(with_task_noted(context.state))
+def _store_task(context: HookContext) -> HookContext:
+    """Store the task of a new execution. An execution resumed after a pause has one already."""
+    return context if context.state.steps else context.with_state(with_task_stored(context.state))
 
 
-def _stands_as_final(state: AgentState, step: AgentStep) -> bool:
-    """Whether the run would end with this answer; others may have sent it back or stopped."""
+def _is_final_answer(state: AgentState, step: AgentStep) -> bool:
+    """Return whether the run would end with this answer: no hook sent it back or stopped."""
     execution = state.execution
-    is_open = execution is not None and not (execution.signals or execution.continue_requests)
+    is_undecided = execution is not None and not (execution.signals or execution.continue_requests)
     is_final = step.step_type is StepType.FINAL_RESPONSE
-    return is_final and is_open and state.scope.signal is None
+    return is_final and is_undecided and state.scope.signal is None
 
 
-def _was_rejected(step: AgentStep) -> bool:
+def _is_rejected(step: AgentStep) -> bool:
     return step.metadata.get(CRITIQUE, {}).get("approved") is False
 
 
 def _feedback_message(state: AgentState, feedback: str) -> Message:
     owner = state.agent_id if state.execution is None else state.execution.id
     return Message.user(
-        f"A reviewer did not accept your answer: {feedback}\n\nPut this right and give the whole "
-        "answer again, without a word about the review.",
+        f"A reviewer rejected your answer: {feedback}\n\nFix this and give the complete answer "
+        "again. Don't mention the review.",
         id=f"{owner}:{state.step_number}:critique",
         metadata={"source": SOURCE},
     )

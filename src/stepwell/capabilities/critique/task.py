@@ -1,4 +1,4 @@
-"""What the user asked for in an execution; the critic judges answers against it."""
+"""The task of an execution: what the user asked for. The critic judges answers against it."""
 
 from msgspec.structs import replace
 
@@ -7,47 +7,47 @@ from stepwell.messages import Message, TextPart
 from stepwell.state import AgentState
 
 TASK = f"{RESERVED_PREFIX}critique_task"
-"""The metadata key of the task, which is still known when its messages were summarized."""
+"""Metadata key of the task, so that it survives a summary of its messages."""
 
 
-def with_task_noted(state: AgentState) -> AgentState:
-    """At the start of an execution: what is asked now is the task, and no answer was judged yet."""
+def with_task_stored(state: AgentState) -> AgentState:
+    """Store the task at the start of an execution and drop the previous judgement."""
     kept = {key: value for key, value in state.metadata.items() if key != CRITIQUE}
-    noted = {"execution": _execution_id(state), "text": _asked_last(state)}
-    return replace(state, metadata={**kept, TASK: noted})
+    stored = {"execution": _execution_id(state), "text": _last_request(state)}
+    return replace(state, metadata={**kept, TASK: stored})
 
 
-def _asked_last(state: AgentState) -> str:
-    """What the user said since the last answer, or, if nothing, before it."""
-    said: list[str] = []
+def _last_request(state: AgentState) -> str:
+    """Return the user's messages since the last answer, or, if there are none, those before it."""
+    texts: list[str] = []
     for message in reversed(state.messages):
-        if _is_said_by_user(message):
-            said.append(_shown(message))
-        elif said and (message.is_assistant() or message.is_tool()):
+        if _is_from_user(message):
+            texts.append(_text_of(message))
+        elif texts and (message.is_assistant() or message.is_tool()):
             break
-    return "\n\n".join(reversed(said))
+    return "\n\n".join(reversed(texts))
 
 
 def task_of(state: AgentState) -> str:
-    """The task, and what the user said since the execution began."""
-    noted = state.metadata.get(TASK, {})
-    if noted.get("execution") != _execution_id(state):  # it began without the critic
-        return _asked_last(state)
+    """Return the task and the user's messages since the execution started."""
+    stored = state.metadata.get(TASK, {})
+    if stored.get("execution") != _execution_id(state):  # started without the critic
+        return _last_request(state)
     own = {message.id for taken in state.steps for message in taken.step.messages}
-    said, is_behind_first_step = [str(noted["text"])], False
+    texts, is_after_start = [str(stored["text"])], False
     for message in state.messages:
-        is_behind_first_step = is_behind_first_step or message.id in own
-        if is_behind_first_step and _is_said_by_user(message):
-            said.append(_shown(message))
-    return "\n\n".join(said)
+        is_after_start = is_after_start or message.id in own
+        if is_after_start and _is_from_user(message):
+            texts.append(_text_of(message))
+    return "\n\n".join(texts)
 
 
-def _is_said_by_user(message: Message) -> bool:
-    """Whether a person said it; what capabilities add names its source."""
+def _is_from_user(message: Message) -> bool:
+    """Return whether a person wrote it; messages added by capabilities name their source."""
     return message.is_user() and "source" not in message.metadata
 
 
-def _shown(message: Message) -> str:
+def _text_of(message: Message) -> str:
     hidden = sum(not isinstance(part, TextPart) for part in message.parts)
     return f"{message.text}\n({hidden} attachments are not shown)" if hidden else message.text
 

@@ -1,4 +1,4 @@
-"""Structured outputs: the tool ``extract_data`` turns text into data that fits a known schema."""
+"""Structured outputs: the ``extract_data`` tool turns text into data that fits a schema."""
 
 from stepwell.capabilities.extraction.capability import UseStructuredOutputs
 from stepwell.capabilities.extraction.schemas import (

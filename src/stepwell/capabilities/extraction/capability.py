@@ -1,4 +1,4 @@
-"""``UseStructuredOutputs``: gives an agent the tool ``extract_data``."""
+"""``UseStructuredOutputs``: the capability that adds the ``extract_data`` tool."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +10,17 @@ from stepwell.capabilities.extraction.schemas import SchemaRegistry, StructuredO
 from stepwell.capabilities.extraction.tool import StructuredOutputTool
 from stepwell.errors import ConfigurationError
 from stepwell.models import Model
-from stepwell.models.attempts import refuse_what_is_no_model
+from stepwell.models.attempts import check_model
 from stepwell.parameters import check_kind, check_text
 
-USUAL = StructuredOutputPolicy()
+DEFAULT_POLICY = StructuredOutputPolicy()
 
 
 class UseStructuredOutputs:
-    """The agent can turn text into data that fits one of these schemas, and store it in metadata.
+    """Adds ``extract_data``, which turns text into data that fits a schema and can store it.
 
-    The model that extracts is ``model`` (an object or a name), else the policy's preset, else the
-    agent's own.
+    The data is extracted by ``model`` (an object or a name), else by the policy's preset, else by
+    the agent's own model.
 
     >>> from stepwell import Agent
     >>> from stepwell.testing import ScriptedModel, call
@@ -39,31 +39,31 @@ class UseStructuredOutputs:
         model: Model | str | None = None,
     ) -> None:
         self._schemas = schemas if isinstance(schemas, SchemaRegistry) else SchemaRegistry(schemas)
-        self._policy = USUAL if policy is None else policy
+        self._policy = DEFAULT_POLICY if policy is None else policy
         check_kind(self._policy, "policy", StructuredOutputPolicy)
         self._model = model
         if not self._schemas:
             raise ConfigurationError(
-                "UseStructuredOutputs needs a schema; register returns a new registry, so write "
-                "schemas = SchemaRegistry().register('lead', LeadForm)"
+                "UseStructuredOutputs needs at least one schema. SchemaRegistry.register returns a "
+                "new registry, so write schemas = SchemaRegistry().register('lead', LeadForm)"
             )
         if model is not None and self._policy.llm_preset is not None:
             raise ConfigurationError(
-                f"UseStructuredOutputs got a model, and its policy the preset "
-                f"{self._policy.llm_preset!r}; give one of the two"
+                f"UseStructuredOutputs got a model, but its policy has llm_preset "
+                f"{self._policy.llm_preset!r}; set only one of them"
             )
         if isinstance(model, str):
             check_text(model, "model")
         elif model is not None:
-            refuse_what_is_no_model(model, "UseStructuredOutputs")
+            check_model(model, "UseStructuredOutputs")
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan with the tool; what model it asks may only be known when the plan is whole."""
+        """Return the plan with the tool, added late if its model depends on the complete plan."""
         if self._model is not None and not isinstance(self._model, str):
             return plan.with_tools(StructuredOutputTool(self._schemas, self._model, self._policy))
-        return plan.when_complete(self._completed)
+        return plan.when_complete(self._add_tool)
 
-    def _completed(self, plan: AgentPlan) -> AgentPlan:
+    def _add_tool(self, plan: AgentPlan) -> AgentPlan:
         given = self._model if self._model is not None else self._policy.llm_preset
         asked = plan.asked_apart(given, "UseStructuredOutputs")
         if asked is None:

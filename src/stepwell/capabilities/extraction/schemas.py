@@ -1,4 +1,4 @@
-"""What can be extracted, and how: schemas by name, and the policy of the tool that fills them."""
+"""Named schemas and the policy of the ``extract_data`` tool."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -9,20 +9,14 @@ from msgspec.structs import force_setattr
 from stepwell.errors import ConfigurationError
 from stepwell.models import ModelSettings
 from stepwell.models.settings import NO_SETTINGS
-from stepwell.parameters import (
-    check_integer,
-    check_kind,
-    check_seconds,
-    check_text,
-    check_texts,
-)
+from stepwell.parameters import check_integer, check_kind, check_seconds, check_text, check_texts
 
 
 class SchemaDefinition(Struct, frozen=True):
-    """What data is extracted into: a pydantic model, a dataclass, a TypedDict, ``list[str]``.
+    """A type to extract data into: a pydantic model, a dataclass, a TypedDict, ``list[str]``.
 
-    ``prompt`` is said to the model that extracts, ``description`` to the agent that chooses among
-    schemas; without one the type's docstring is. ``max_retries`` goes before the policy's.
+    ``prompt`` is added to the prompt of the extracting model. ``description`` tells the agent what
+    the schema is for; the default is the type's docstring. ``max_retries`` overrides the policy's.
 
     >>> SchemaDefinition(list[str], prompt="Only first names.", max_retries=5).max_retries
     5
@@ -42,7 +36,7 @@ class SchemaDefinition(Struct, frozen=True):
 
 
 class SchemaRegistry:
-    """Schemas by name; immutable. A type alone stands for ``SchemaDefinition(type)``.
+    """An immutable set of named schemas. A bare type stands for ``SchemaDefinition(type)``.
 
     >>> schemas = SchemaRegistry({"names": list[str]})
     >>> schemas.register("age", int).names, schemas.names
@@ -56,20 +50,20 @@ class SchemaRegistry:
                 f"SchemaRegistry takes schemas by name, got {schemas!r:.80}; write "
                 "SchemaRegistry({'lead': LeadForm})"
             )
-        for name, given in (schemas or {}).items():
-            self._definitions[_checked_name(name, given)] = _definition(given)
+        for name, schema in (schemas or {}).items():
+            self._definitions[_checked_name(name, schema)] = _definition(schema)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The known names, sorted."""
+        """The registered names, sorted."""
         return tuple(sorted(self._definitions))
 
     def register(self, name: str, schema: Any) -> "SchemaRegistry":
-        """A registry that also knows this type or ``SchemaDefinition``; this one stays as it is."""
+        """Return a new registry with this type or ``SchemaDefinition`` added."""
         return SchemaRegistry({**self._definitions, name: schema})
 
     def find(self, name: str) -> SchemaDefinition | None:
-        """The definition of that name, or None."""
+        """Return the definition with that name, or None."""
         return self._definitions.get(name)
 
     def __iter__(self) -> Iterator[tuple[str, SchemaDefinition]]:
@@ -80,10 +74,10 @@ class SchemaRegistry:
 
 
 class StructuredOutputPolicy(Struct, frozen=True, kw_only=True):
-    """How data is extracted. Without ``llm_preset`` the agent's own model is asked.
+    """How data is extracted. Without ``llm_preset`` the agent's own model is used.
 
-    ``max_retries`` counts the tries after the first; a schema and a call may ask for others, but
-    never for more than ``most_retries``. ``timeout`` bounds each try.
+    ``max_retries`` counts the attempts after the first; a schema or a call can set another number,
+    up to ``most_retries``. ``timeout`` applies to each attempt.
     """
 
     llm_preset: str | None = None
@@ -93,7 +87,7 @@ class StructuredOutputPolicy(Struct, frozen=True, kw_only=True):
     max_input_chars: int = 200_000
     timeout: float | None = 120.0
     reserved_keys: Collection[str] = ()
-    """Metadata keys of the application that no extraction may be stored under."""
+    """Metadata keys of the application that the tool must not write."""
 
     def __post_init__(self) -> None:
         if self.llm_preset is not None:
@@ -105,22 +99,23 @@ class StructuredOutputPolicy(Struct, frozen=True, kw_only=True):
         check_integer(self.most_retries, "most_retries", least=0)
         if self.max_retries > self.most_retries:
             raise ConfigurationError(
-                f"max_retries is {self.max_retries}, above most_retries, which is "
-                f"{self.most_retries}; raise most_retries as well"
+                f"max_retries ({self.max_retries}) is above most_retries ({self.most_retries}); "
+                "raise most_retries as well"
             )
         if check_integer(self.max_input_chars, "max_input_chars", least=0) == 0:
-            raise ConfigurationError("max_input_chars is 0, so nothing could be extracted from")
+            raise ConfigurationError("max_input_chars must be 1 or more, got 0")
         if self.timeout is not None:
             check_seconds(self.timeout, "timeout")
 
 
-def _checked_name(name: Any, given: Any) -> str:
+def _checked_name(name: Any, schema: Any) -> str:
     if not isinstance(name, str) or not name.strip() or name != name.strip():
         raise ConfigurationError(
-            f"{name!r} can't name the schema {given!r:.80}; write register('lead', LeadForm)"
+            f"{name!r} is not a valid name for the schema {schema!r:.80}. Write "
+            "register('lead', LeadForm)"
         )
     return name
 
 
-def _definition(given: Any) -> SchemaDefinition:
-    return given if isinstance(given, SchemaDefinition) else SchemaDefinition(given)
+def _definition(schema: Any) -> SchemaDefinition:
+    return schema if isinstance(schema, SchemaDefinition) else SchemaDefinition(schema)

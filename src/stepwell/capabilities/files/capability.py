@@ -1,17 +1,17 @@
-"""The capability that gives an agent the files beneath one directory."""
+"""The capability that gives an agent tools for the files beneath one directory."""
 
 from collections.abc import Iterable
 from os import PathLike
 
 from stepwell.agent.plan import AgentPlan, several
-from stepwell.capabilities.files.confined import ConfinedDirectory
-from stepwell.capabilities.files.editing import EditFileTool
+from stepwell.capabilities.files.confined_directory import ConfinedDirectory
+from stepwell.capabilities.files.edit_file import EditFileTool
 from stepwell.capabilities.files.file_tool import FileTool
-from stepwell.capabilities.files.listing import ListDirTool
+from stepwell.capabilities.files.list_dir import ListDirTool
 from stepwell.capabilities.files.policy import DEFAULT_POLICY, FilePolicy
-from stepwell.capabilities.files.reading import ReadFileTool
-from stepwell.capabilities.files.searching import SearchFilesTool
-from stepwell.capabilities.files.writing import WriteFileTool
+from stepwell.capabilities.files.read_file import ReadFileTool
+from stepwell.capabilities.files.search_files import SearchFilesTool
+from stepwell.capabilities.files.write_file import WriteFileTool
 from stepwell.errors import ConfigurationError
 from stepwell.parameters import check_flag, check_kind
 from stepwell.tools import ToolEffect
@@ -26,10 +26,10 @@ FILE_TOOLS: tuple[type[FileTool], ...] = (
 
 
 class UseFileTools:
-    """Gives an agent ``read_file``, ``write_file``, ``edit_file``, ``search_files`` and
-    ``list_dir`` for what lies beneath the base directory, and nothing else.
+    """Adds ``read_file``, ``write_file``, ``edit_file``, ``search_files`` and ``list_dir``,
+    confined to the base directory.
 
-    ``read_only`` leaves out those that write; ``tools`` names those to give.
+    ``read_only`` leaves out the tools that write; ``tools`` lists the tools to add by name.
 
         Agent(model, capabilities=[UseFileTools("project", read_only=True)])
     """
@@ -53,12 +53,12 @@ class UseFileTools:
         if unknown := [name for name in chosen if name not in offered]:
             when = " when read_only is set" if read_only else ""
             raise ConfigurationError(
-                f"UseFileTools has no tool {', '.join(map(repr, unknown))}{when}; it has: "
+                f"UseFileTools has no tool {', '.join(map(repr, unknown))}{when}. Available tools: "
                 f"{', '.join(offered)}"
             )
         directory = ConfinedDirectory(base_dir)
         self.tools = tuple(offered[name](directory, policy) for name in dict.fromkeys(chosen))
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan with the file tools."""
+        """Return the plan with the file tools."""
         return plan.with_tools(*self.tools)

@@ -1,4 +1,4 @@
-"""Why a text was not found in a file: the line that the model most likely meant."""
+"""Finds the line that a model most likely meant by a text that does not occur in a file."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from functools import partial
 from heapq import nlargest
 from itertools import islice
 
-from stepwell.capabilities.files.texts import decoded
-from stepwell.capabilities.files.watching import Readable
+from stepwell.capabilities.files.texts import decode_line
+from stepwell.capabilities.files.watched_file import Readable
 
 _NUMBERED = re.compile(rb"\s*\d+\t")
 _WHITE = b" \t\r\n\f\v"
@@ -17,20 +17,20 @@ LINE_BYTES = 400
 LINES_COMPARED = 3_000
 CHARACTERS_COMPARED = 120
 CLOSELY_COMPARED = 20
-"""A close look at two lines takes milliseconds, so only the most promising get one."""
+"""An exact comparison of two lines takes milliseconds, so only the best candidates get one."""
 ALIKE = 0.6
 
 
-def near_miss(file: Readable, wanted: bytes) -> str:
-    """What to do about a text that does not occur.
+def near_miss(file: Readable, needle: bytes) -> str:
+    """Return a hint for a text that does not occur in the file.
 
     >>> from io import BytesIO
     >>> near_miss(BytesIO(b"def f():\\n    return 1\\n"), b"\\treturn 1")
-    "line 2 has it with other white space: '    return 1'"
+    "line 2 has it with different whitespace: '    return 1'"
     """
-    lines = [line for line in wanted.splitlines() if line.strip()]
+    lines = [line for line in needle.splitlines() if line.strip()]
     if lines and all(_NUMBERED.match(line) for line in lines):
-        return "leave out the line numbers that read_file puts in front"
+        return "leave out the line numbers that read_file adds"
     if not lines:
         return "read the file again and copy the text exactly"
     first = lines[0]
@@ -39,10 +39,10 @@ def near_miss(file: Readable, wanted: bytes) -> str:
     for number, line in enumerate(_lines(file), start=1):
         if line.translate(None, _WHITE) == letters:
             if line.rstrip() != first.rstrip():
-                return f"line {number} has it with other white space: {_quoted(line)}"
+                return f"line {number} has it with different whitespace: {_quote(line)}"
             return (
-                f"line {number} is its first line, and the text goes on otherwise; read the file "
-                "from there on"
+                f"line {number} matches its first line, but the text that follows differs; read "
+                "the file from there"
             )
         if number <= LINES_COMPARED:
             candidates.append(line)
@@ -50,7 +50,7 @@ def near_miss(file: Readable, wanted: bytes) -> str:
 
 
 def _lines(file: Readable) -> Iterator[bytes]:
-    """The beginnings of lines; of a huge file those of its first part."""
+    """Yield the start of each line, up to ``PIECES_READ`` reads."""
     file.seek(0)
     pieces = iter(partial(file.readline, LINE_BYTES), b"")
     is_start = True
@@ -60,30 +60,30 @@ def _lines(file: Readable) -> Iterator[bytes]:
         is_start = piece.endswith(b"\n")
 
 
-def _closest(wanted: bytes, lines: list[bytes]) -> str:
-    """The line whose beginning is most like that of the wanted one, if one is like it at all."""
-    matcher = SequenceMatcher(None, "", _beginning(wanted), autojunk=False)
+def _closest(needle: bytes, lines: list[bytes]) -> str:
+    """Describe the most similar line, or return an empty text if none is similar."""
+    matcher = SequenceMatcher(None, "", _normalized_start(needle), autojunk=False)
 
-    def at_most(line: bytes) -> float:
-        """Quickly, how alike they can be; the likeness itself is no higher."""
-        matcher.set_seq1(_beginning(line))
+    def upper_bound(line: bytes) -> float:
+        """Return a cheap upper bound of the similarity."""
+        matcher.set_seq1(_normalized_start(line))
         return matcher.quick_ratio() if matcher.real_quick_ratio() > ALIKE else 0.0
 
-    ranked = ((at_most(line), -number) for number, line in enumerate(lines, start=1))
+    ranked = ((upper_bound(line), -number) for number, line in enumerate(lines, start=1))
     closest, score = "", ALIKE
     for promise, minus_number in nlargest(CLOSELY_COMPARED, ranked):
         if promise <= score:
             break
         line = lines[-minus_number - 1]
-        matcher.set_seq1(_beginning(line))
+        matcher.set_seq1(_normalized_start(line))
         if (alike := matcher.ratio()) > score:
-            closest, score = f"the closest is line {-minus_number}: {_quoted(line)}", alike
+            closest, score = f"the closest is line {-minus_number}: {_quote(line)}", alike
     return closest
 
 
-def _beginning(line: bytes) -> str:
-    return decoded(b" ".join(line[:LINE_BYTES].split())[:CHARACTERS_COMPARED])
+def _normalized_start(line: bytes) -> str:
+    return decode_line(b" ".join(line[:LINE_BYTES].split())[:CHARACTERS_COMPARED])
 
 
-def _quoted(line: bytes) -> str:
-    return repr(decoded(line.rstrip()))
+def _quote(line: bytes) -> str:
+    return repr(decode_line(line.rstrip()))

@@ -1,12 +1,12 @@
-"""The pattern language of ``search_files``: globs, paths and pieces of a path. Touches no disk."""
+"""The pattern language of ``search_files``: globs, paths and path fragments. Touches no disk."""
 
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import translate
 from itertools import pairwise
 
-from stepwell.capabilities.files.opening import names_of
-from stepwell.capabilities.files.refusals import FileRefused, shortened
+from stepwell.capabilities.files.openat import names_of
+from stepwell.capabilities.files.refusals import FileRefused, quote
 
 MAX_PATTERN = 500
 MAX_ALTERNATIVES = 64
@@ -15,12 +15,12 @@ _MAGIC = re.compile(r"[*?\[{]")
 
 
 class PathPattern:
-    """Which files a search is for. Globs and paths are anchored at the base directory.
+    """Decides which files a search finds. Globs and paths start at the base directory.
 
-    - A glob (it has ``*``, ``?``, ``[`` or ``{``) is matched with the whole path: ``*.py`` means
-      files of the base directory itself, ``**/*.py`` files at any depth.
-    - A path (it has a ``/``, or is ``.``) means that file, or all files beneath that directory.
-    - Any other text is a piece of the path, in any case, at any depth.
+    - A glob (has ``*``, ``?``, ``[`` or ``{``) must match the whole path: ``*.py`` matches files
+      directly in the base directory, ``**/*.py`` files at any depth.
+    - A path (has a ``/``, or is ``.``) matches that file, or all files beneath that directory.
+    - Any other text matches as part of a path, case-insensitively, at any depth.
 
     >>> PathPattern("src/**/*.{ts,tsx}").matches(("src", "ui", "page.tsx"))
     True
@@ -32,82 +32,82 @@ class PathPattern:
 
     def __init__(self, pattern: str) -> None:
         if not pattern.strip("/"):
-            raise FileRefused("the pattern is empty; write for example '**/*.py' or a name")
+            raise FileRefused("the pattern is empty; use for example '**/*.py' or a name")
         if "\0" in pattern:
-            raise FileRefused("the pattern has a NUL byte in it; no file is named so")
+            raise FileRefused("the pattern contains a NUL byte, which no file name can have")
         if len(pattern) > MAX_PATTERN:
             raise FileRefused(f"the pattern is longer than {MAX_PATTERN} characters")
         choices = alternatives(pattern)
         if any(".." in names_of(choice) for choice in choices):
             raise FileRefused(
-                f"the pattern {shortened(pattern)!r} has '..' in it; a search goes down from the "
-                "base directory only"
+                f"the pattern {quote(pattern)} contains '..'; a search only goes down "
+                "from the base directory"
             )
         is_glob = _MAGIC.search(pattern) is not None
-        is_piece = not is_glob and "/" not in pattern and pattern != "."
-        self._piece = pattern.casefold() if is_piece else None
+        is_fragment = not is_glob and "/" not in pattern and pattern != "."
+        self._fragment = pattern.casefold() if is_fragment else None
         self._alternatives = [_names(choice) for choice in choices]
-        if not is_glob:  # a directory stands for the files beneath it
+        if not is_glob:  # a directory matches the files beneath it
             self._alternatives += [(*names, ANY_DEPTH, "*") for names in self._alternatives]
-        self.wider = _wider(pattern, is_glob=is_glob) if self._piece is None else ()
-        """Patterns that look for the same at any depth."""
+        self.broader = _broader(pattern, is_glob=is_glob) if self._fragment is None else ()
+        """Patterns that match the same at any depth."""
         self._named = {name for names in self._alternatives for name in names}
         matchers = {name: _matcher(name) for name in self._named}
         self._matchers = [[matchers[name] for name in names] for names in self._alternatives]
 
     def names(self, directory: str) -> bool:
-        """Whether the pattern names this directory, letter by letter."""
+        """Return whether the pattern contains this directory's name literally."""
         return directory in self._named
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Whether a file with this path is searched for."""
-        if self._piece is not None:
-            return self._piece in "/".join(path).casefold()
-        return any(len(path) in ends for ends in self._reached(path))
+        """Return whether the pattern matches a file with this path."""
+        if self._fragment is not None:
+            return self._fragment in "/".join(path).casefold()
+        return any(len(path) in ends for ends in self._match_ends(path))
 
     def may_match_beneath(self, path: Sequence[str]) -> bool:
-        """Whether a directory with this path can hold such a file."""
-        return self._piece is not None or any(self._reached_open(path))
+        """Return whether a directory with this path can contain a matching file."""
+        return self._fragment is not None or any(self._can_extend(path))
 
-    def _reached(self, path: Sequence[str]) -> "list[set[int]]":
-        """Per alternative, how many names of the path the whole alternative can take up."""
+    def _match_ends(self, path: Sequence[str]) -> "list[set[int]]":
+        """Return per alternative how many names of the path it can consume in full."""
         found: list[set[int]] = []
         for names, matchers in zip(self._alternatives, self._matchers, strict=True):
             ends = {0}
             for name, matcher in zip(names, matchers, strict=True):
-                ends = _after(ends, name, matcher, path)
+                ends = _advance(ends, name, matcher, path)
                 if not ends:
                     break
             found.append(ends)
         return found
 
-    def _reached_open(self, path: Sequence[str]) -> "list[bool]":
-        """Per alternative, whether it can take up the whole path and still go on."""
+    def _can_extend(self, path: Sequence[str]) -> "list[bool]":
+        """Return per alternative whether it can consume the whole path and more."""
         found: list[bool] = []
         for names, matchers in zip(self._alternatives, self._matchers, strict=True):
             ends = {0}
-            goes_on = False
+            can_extend = False
             for name, matcher in zip(names, matchers, strict=True):
-                goes_on = len(path) in ends or name == ANY_DEPTH
-                ends = _after(ends, name, matcher, path)
-                if goes_on or not ends:
+                can_extend = len(path) in ends or name == ANY_DEPTH
+                ends = _advance(ends, name, matcher, path)
+                if can_extend or not ends:
                     break
-            found.append(goes_on)
+            found.append(can_extend)
         return found
 
 
 Matcher = Callable[[str], object]
 
 
-def _after(ends: set[int], name: str, matcher: Matcher, path: Sequence[str]) -> set[int]:
-    """Where one more name of a pattern leads from each of these places in a path."""
+def _advance(ends: set[int], name: str, matcher: Matcher, path: Sequence[str]) -> set[int]:
+    """Consume one more name of a pattern from each of these positions in a path."""
     if name == ANY_DEPTH:
         return set(range(min(ends), len(path) + 1)) if ends else ends
     return {end + 1 for end in ends if end < len(path) and matcher(path[end])}
 
 
 def _matcher(name: str) -> Matcher:
-    """Of one name. Brackets in the names of real files are matched as they are written, too."""
+    """Compile one name. Brackets also match literally, because real file names contain them."""
     glob = re.compile(translate(name)).match
     return lambda found: found == name or glob(found)
 
@@ -119,10 +119,10 @@ def _names(alternative: str) -> tuple[str, ...]:
     return names
 
 
-def _wider(pattern: str, *, is_glob: bool) -> tuple[str, ...]:
-    """What may have been meant by a glob or path that matched nothing.
+def _broader(pattern: str, *, is_glob: bool) -> tuple[str, ...]:
+    """Suggest patterns for a glob or path that matched nothing.
 
-    >>> _wider("./*.py", is_glob=True), _wider("ui/page", is_glob=False)
+    >>> _broader("./*.py", is_glob=True), _broader("ui/page", is_glob=False)
     (('**/*.py',), ('**/ui/page*', '**/ui/page/**'))
     """
     anywhere = "/".join((ANY_DEPTH, *names_of(pattern)))
@@ -132,30 +132,30 @@ def _wider(pattern: str, *, is_glob: bool) -> tuple[str, ...]:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """A pattern for every choice in braces.
+    """Expand braces into one pattern per choice.
 
     >>> alternatives("{src,test{s,}}/*.py")
     ['src/*.py', 'tests/*.py', 'test/*.py']
     """
     found: list[str] = []
-    waiting = [pattern]
-    while waiting:
-        text = waiting.pop()
+    queue = [pattern]
+    while queue:
+        text = queue.pop()
         group = _first_group(text)
         if group is None:
             found.append(text)
         else:
             start, choices, end = group
-            waiting.extend(text[:start] + choice + text[end:] for choice in reversed(choices))
-        if len(found) + len(waiting) > MAX_ALTERNATIVES:
+            queue.extend(text[:start] + choice + text[end:] for choice in reversed(choices))
+        if len(found) + len(queue) > MAX_ALTERNATIVES:
             raise FileRefused(
-                f"the pattern {shortened(pattern)!r} has more than {MAX_ALTERNATIVES} alternatives"
+                f"the pattern {quote(pattern)} has more than {MAX_ALTERNATIVES} alternatives"
             )
     return found
 
 
 def _first_group(text: str) -> tuple[int, list[str], int] | None:
-    """Start, choices and end of the first braces that have a comma of their own."""
+    """Find the first braces with a comma of their own; return start, choices and end."""
     for start, character in enumerate(text):
         if character != "{":
             continue

@@ -1,6 +1,6 @@
-"""Bytes as a model can read them: what is text, and how it is shown. Only pure functions."""
+"""Bytes as text that a model can read. Pure functions."""
 
-from stepwell.capabilities.files.refusals import FileRefused, shortened
+from stepwell.capabilities.files.refusals import FileRefused, quote
 
 HEAD_BYTES = 8192
 BOM = b"\xef\xbb\xbf"
@@ -9,33 +9,33 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"
 
 
 def refuse_binary(head: bytes, path: str) -> None:
-    """Raises ``FileRefused`` if a file that begins so is no text."""
+    """Raise ``FileRefused`` if a file that starts with these bytes is not UTF-8 text."""
     if head.startswith(_UTF16):
         raise FileRefused(
-            f"{shortened(path)!r} looks like UTF-16 text, and only UTF-8 can be used; convert it "
-            "first, for example with iconv"
+            f"{quote(path)} looks like UTF-16 text, but only UTF-8 is supported; convert "
+            "it first, for example with iconv"
         )
     if looks_binary(head):
-        raise FileRefused(f"{shortened(path)!r} is a binary file, not UTF-8 text")
+        raise FileRefused(f"{quote(path)} is a binary file, not UTF-8 text")
 
 
 def looks_binary(head: bytes) -> bool:
-    """Whether bytes are no text: a NUL, or too much that is neither UTF-8 nor printable.
+    """Return whether the bytes are binary: a NUL, or over 30 % neither UTF-8 nor printable.
 
     >>> looks_binary("naïve café".encode("latin-1")), looks_binary(bytes(range(128, 160)))
     (False, True)
     """
     if b"\0" in head:
         return True
-    decoded = whole_characters(head).decode(errors="replace")
-    strange = decoded.count("\ufffd") + sum(head.count(byte) for byte in _CONTROLS)
-    return strange * 10 > len(decoded) * 3
+    decode_line = trim_partial_character(head).decode(errors="replace")
+    odd = decode_line.count("\ufffd") + sum(head.count(byte) for byte in _CONTROLS)
+    return odd * 10 > len(decode_line) * 3
 
 
-def whole_characters(data: bytes) -> bytes:
-    """Without the character at the end that was cut.
+def trim_partial_character(data: bytes) -> bytes:
+    """Drop an incomplete character at the end.
 
-    >>> whole_characters("aé".encode()[:-1])
+    >>> trim_partial_character("aé".encode()[:-1])
     b'a'
     """
     for back in range(1, min(4, len(data) + 1)):
@@ -48,17 +48,17 @@ def whole_characters(data: bytes) -> bytes:
     return data
 
 
-def decoded(line: bytes) -> str:
-    r"""A line as text; bytes that are not UTF-8 are shown as ``\xNN``.
+def decode_line(line: bytes) -> str:
+    r"""Decode a line; bytes that are not UTF-8 become ``\xNN``.
 
-    >>> decoded(b"caf\xe9")
+    >>> decode_line(b"caf\xe9")
     'caf\\xe9'
     """
     return line.decode(errors="backslashreplace")
 
 
 def is_utf8(line: bytes) -> bool:
-    """Whether every byte belongs to a character."""
+    """Return whether the line is valid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -67,7 +67,7 @@ def is_utf8(line: bytes) -> bool:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a count with its noun.
 
     >>> plural(1, "line"), plural(2_000, "byte")
     ('1 line', '2000 bytes')

@@ -1,6 +1,6 @@
-"""MCP servers as tools: ``McpServer`` connects, ``UseMcp`` gives a server's tools to an agent.
+"""MCP servers as tools: ``McpServer`` connects, ``UseMcp`` adds a server's tools to an agent.
 
-The ``mcp`` package is an optional extra and loaded when a server is first connected to.
+The ``mcp`` package is an optional extra, loaded on the first connection.
 """
 
 from stepwell.capabilities.mcp.capability import UseMcp

@@ -1,4 +1,4 @@
-"""What an MCP server says about its tools, and the names under which a model sees them."""
+"""Tool definitions of MCP servers, and the names under which a model sees them."""
 
 import re
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from stepwell.tools import ToolEffect
 if TYPE_CHECKING:
     from mcp_types import Tool
 
-LONGEST_NAME = 64
-LONGEST_DESCRIPTION = 10_000
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 10_000
+_INVALID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """A tool of a server; ``hint`` is what the server says about doing it twice."""
+    """A tool of a server; ``hint`` is the effect that the server declares."""
 
     name: str
     description: str
@@ -27,34 +27,34 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
 
 
 def definition_of(tool: "Tool") -> ToolDefinition:
-    """A tool as the server lists it."""
+    """Convert a tool as the server lists it."""
     return ToolDefinition(
         name=tool.name,
-        description=(tool.description or tool.title or "")[:LONGEST_DESCRIPTION],
+        description=(tool.description or tool.title or "")[:MAX_DESCRIPTION_CHARS],
         parameters=tool.input_schema,
         hint=_hint(tool),
     )
 
 
 def _hint(tool: "Tool") -> ToolEffect | None:
-    said = tool.annotations
-    if said is None:
+    annotations = tool.annotations
+    if annotations is None:
         return None
-    if said.read_only_hint:
+    if annotations.read_only_hint:
         return ToolEffect.PURE
-    return ToolEffect.IDEMPOTENT if said.idempotent_hint else None
+    return ToolEffect.IDEMPOTENT if annotations.idempotent_hint else None
 
 
 def usable_name(name: str, prefix: str = "") -> str:
-    """The name as all providers accept it: letters, digits, _ and -, at most 64.
+    """Return the name in a form that all providers accept: letters, digits, _ and -, at most 64.
 
     >>> usable_name("files/read.text", "fs_")
     'fs_files_read_text'
     >>> len(usable_name("a" * 100))
     64
     """
-    plain = _ODD.sub("_", f"{prefix}{name}")
-    if len(plain) <= LONGEST_NAME:
-        return plain
-    mark = sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: LONGEST_NAME - 9]}_{mark}"
+    cleaned = _INVALID.sub("_", f"{prefix}{name}")
+    if len(cleaned) <= MAX_NAME_CHARS:
+        return cleaned
+    digest = sha256(name.encode()).hexdigest()[:8]
+    return f"{cleaned[: MAX_NAME_CHARS - 9]}_{digest}"

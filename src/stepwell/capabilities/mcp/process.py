@@ -1,5 +1,5 @@
-"""The way to an MCP server over its standard streams: starts the process, carries the messages,
-and ends the process with its group. Lines that are no messages are passed over.
+"""Connects to an MCP server over its standard streams: starts the process, forwards messages, and
+kills the process with its group at the end. Skips lines that are not messages.
 """
 
 import asyncio
@@ -14,57 +14,55 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from stepwell.capabilities.mcp.ending import Ending
-from stepwell.capabilities.mcp.errors import hidden
-from stepwell.capabilities.mcp.launch import Command
+from stepwell.capabilities.mcp.endpoints import MAX_MESSAGE_BYTES, Command, ConnectionEnd
+from stepwell.secrets import hide
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 logger = logging.getLogger("stepwell.capabilities.mcp")
 
-LONGEST_MESSAGE = 32 * 1024 * 1024
-LAST_WORDS = 600
-"""Characters of its standard error that are told when a server ended."""
+MAX_STDERR_CHARS = 600
+"""How much of a server's stderr is reported after its end."""
 
-ODD_LINES_TOLD = 3
-"""Lines that are no messages and are warned of; the others are counted."""
+MAX_LINE_WARNINGS = 3
+"""How many skipped lines are logged one by one; the rest is only counted."""
 
-SECONDS_TO_LEAVE = 2.0
-"""After its input was closed, and again after it was asked to end, before it is killed."""
+EXIT_SECONDS = 2.0
+"""How long to wait after closing stdin, and again after SIGTERM, before SIGKILL."""
 
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+_CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 
 
 @asynccontextmanager
-async def process_streams(command: Command, ending: Ending) -> AsyncGenerator[Any]:
-    """Runs a server while the block lasts, and gives the streams of its messages."""
-    process = await _started(command)
-    talk = _Talk(process, command, ending)
+async def process_streams(command: Command, end: ConnectionEnd) -> AsyncGenerator[Any]:
+    """Run a server for the duration of the block and yield its message streams."""
+    process = await _start(command)
+    pump = _MessagePump(process, command, end)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talk.read)
-        tasks.start_soon(talk.write)
-        tasks.start_soon(talk.listen)
+        tasks.start_soon(pump.read)
+        tasks.start_soon(pump.write)
+        tasks.start_soon(pump.read_stderr)
         try:
-            yield talk.incoming, talk.outgoing
+            yield pump.incoming, pump.outgoing
         finally:
-            talk.note_our_end()
+            pump.report_own_end()
             with anyio.CancelScope(shield=True):
                 await _end(process)
             tasks.cancel_scope.cancel()
-            talk.close()
+            pump.close()
 
 
-class _Talk:
-    """The messages between a session and a process."""
+class _MessagePump:
+    """Forwards messages between a session and a process."""
 
-    def __init__(self, process: Process, command: Command, ending: Ending) -> None:
+    def __init__(self, process: Process, command: Command, end: ConnectionEnd) -> None:
         self._process = process
         self._command = command
-        self._ending = ending
-        self._last_words = b""
-        self._odd_lines = 0
-        self._was_heard = asyncio.Event()
+        self._connection_end = end
+        self._stderr_tail = b""
+        self._skipped_lines = 0
+        self._stderr_read = asyncio.Event()
         self._to_session: MemoryObjectSendStream[SessionMessage | Exception]
         self.incoming: MemoryObjectReceiveStream[SessionMessage | Exception]
         self.outgoing: MemoryObjectSendStream[SessionMessage]
@@ -73,93 +71,94 @@ class _Talk:
         self.outgoing, self._from_session = anyio.create_memory_object_stream(0)
 
     async def read(self) -> None:
-        """What the server says; until it is over, which ends every call that waits."""
-        words = ""
-        with suppress(*_GONE):
-            words = await self._carried()
-        await self._over(words)
+        """Forward the server's messages until its output ends, which ends every pending call."""
+        reason = ""
+        with suppress(*_CLOSED):
+            reason = await self._forward_messages()
+        await self._report_end(reason)
 
     async def write(self) -> None:
-        """What the session says; a server that no longer listens is as good as ended."""
-        stdin = _there(self._process.stdin)
+        """Forward the session's messages. A server that no longer reads counts as ended."""
+        stdin = _require(self._process.stdin)
         try:
             async for item in self._from_session:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
         except OSError:
-            await self._over()
+            await self._report_end()
 
-    async def listen(self) -> None:
-        """Its standard error, of which only the end is kept."""
-        stderr = _there(self._process.stderr)
-        while said := await stderr.read(65536):
-            self._last_words = (self._last_words + said)[-4 * LAST_WORDS :]
-        self._was_heard.set()
+    async def read_stderr(self) -> None:
+        """Read stderr and keep only its end."""
+        stderr = _require(self._process.stderr)
+        while chunk := await stderr.read(65536):
+            self._stderr_tail = (self._stderr_tail + chunk)[-4 * MAX_STDERR_CHARS :]
+        self._stderr_read.set()
 
-    def note_our_end(self) -> None:
-        """How it ends now explains nothing; what made us end it does."""
-        self._ending.tell("", last_words=self._said())
+    def report_own_end(self) -> None:
+        """Record that we end the server, so that its exit code is not reported as the reason."""
+        self._connection_end.report("", stderr_tail=self._stderr_text())
 
     def close(self) -> None:
-        """Nothing more is said."""
-        if self._odd_lines > ODD_LINES_TOLD:
+        """Close all streams."""
+        if self._skipped_lines > MAX_LINE_WARNINGS:
             logger.warning(
-                "MCP server %s wrote %d lines to its standard output that are no messages",
+                "MCP server %s wrote %d lines to stdout that are not messages",
                 self._command.label,
-                self._odd_lines,
+                self._skipped_lines,
             )
         for stream in (self._to_session, self.incoming, self.outgoing, self._from_session):
             stream.close()
 
-    async def _carried(self) -> str:
-        """Reads to the end; why, if it is not the server that ended."""
+    async def _forward_messages(self) -> str:
+        """Forward messages until the output ends. Return the reason if the server did not end
+        it."""
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        stdout = _there(self._process.stdout)
+        stdout = _require(self._process.stdout)
         while True:
             try:
                 line = await stdout.readline()
             except ValueError:
-                return f"sent a message of more than {LONGEST_MESSAGE} bytes"
+                return f"sent a message of more than {MAX_MESSAGE_BYTES} bytes"
             if not line:
                 return ""
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                self._pass_over(line)
+                self._skip_line(line)
                 continue
             await self._to_session.send(SessionMessage(message))
 
-    def _pass_over(self, line: bytes) -> None:
+    def _skip_line(self, line: bytes) -> None:
         if not line.strip():
             return
-        self._odd_lines += 1
-        if self._odd_lines <= ODD_LINES_TOLD:
+        self._skipped_lines += 1
+        if self._skipped_lines <= MAX_LINE_WARNINGS:
             logger.warning(
-                "MCP server %s wrote a line of %d bytes to its standard output that is no "
-                "message; it is passed over",
+                "MCP server %s wrote a line of %d bytes to stdout that is not a message; it is "
+                "skipped",
                 self._command.label,
                 len(line),
             )
 
-    async def _over(self, words: str = "") -> None:
-        """Tell how it ended; its exit code comes a moment after its last word."""
-        if not words and await _exits(self._process, SECONDS_TO_LEAVE / 2):
+    async def _report_end(self, reason: str = "") -> None:
+        """Report why the server ended; its exit code is known shortly after its output ends."""
+        if not reason and await _exits(self._process, EXIT_SECONDS / 2):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._was_heard.wait(), SECONDS_TO_LEAVE / 4)
-            words = _how(self._process.returncode or 0)
-        self._ending.tell(words or "closed its output", last_words=self._said())
+                await asyncio.wait_for(self._stderr_read.wait(), EXIT_SECONDS / 4)
+            reason = _exit_text(self._process.returncode or 0)
+        self._connection_end.report(reason or "closed its output", stderr_tail=self._stderr_text())
         self._to_session.close()
 
-    def _said(self) -> str:
-        said = hidden(self._last_words.decode(errors="replace"), self._command.secrets)
-        return " ".join(said.split())[-LAST_WORDS:]
+    def _stderr_text(self) -> str:
+        chunk = hide(self._stderr_tail.decode(errors="replace"), self._command.secrets)
+        return " ".join(chunk.split())[-MAX_STDERR_CHARS:]
 
 
-async def _started(command: Command) -> Process:
-    """Only what is given to it and what every program needs is in its environment."""
+async def _start(command: Command) -> Process:
+    """Start the server. Its environment has only the given variables and the basic ones."""
     from mcp.client.stdio import get_default_environment
 
     return await asyncio.create_subprocess_exec(
@@ -170,22 +169,22 @@ async def _started(command: Command) -> Process:
         stderr=PIPE,
         env={**get_default_environment(), **command.env},
         cwd=command.cwd,
-        limit=LONGEST_MESSAGE,
+        limit=MAX_MESSAGE_BYTES,
         start_new_session=True,
     )
 
 
 async def _end(process: Process) -> None:
-    """Closed input asks a server to leave; what stays is asked once more, then killed."""
-    _there(process.stdin).close()
-    if not await _exits(process, SECONDS_TO_LEAVE):
+    """Close stdin to ask the server to exit; then send SIGTERM, then SIGKILL."""
+    _require(process.stdin).close()
+    if not await _exits(process, EXIT_SECONDS):
         _signal_group(process, "SIGTERM")
-        if not await _exits(process, SECONDS_TO_LEAVE):
+        if not await _exits(process, EXIT_SECONDS):
             _signal_group(process, "SIGKILL")
-            await _exits(process, SECONDS_TO_LEAVE)
-    _signal_group(process, "SIGKILL")  # what it left behind
+            await _exits(process, EXIT_SECONDS)
+    _signal_group(process, "SIGKILL")  # processes it left behind
     transport: Any = getattr(process, "_transport", None)
-    if transport is not None:  # stays open while something that left the group has its pipes
+    if transport is not None:  # stays open while a process outside the group holds its pipes
         transport.close()
 
 
@@ -203,7 +202,7 @@ def _signal_group(process: Process, name: str) -> None:
             process.kill()
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:
@@ -212,7 +211,7 @@ def _how(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def _there(stream: Any) -> Any:
+def _require(stream: Any) -> Any:
     if stream is None:
         raise RuntimeError("the process was started without its pipes")
     return stream

@@ -1,43 +1,33 @@
-"""What an MCP tool gave, as the text a model sees. Only pure functions."""
+"""Formats the result of an MCP tool for a model. Pure functions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import json
 
+from stepwell.text import truncate_with_note
 from stepwell.tools import ToolFailure
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-NOTHING = "(The tool gave no output.)"
+NO_OUTPUT = "(The tool returned no output.)"
 
 
-def as_result(
+def format_result(
     result: "CallToolResult", *, limit: int, clean: Callable[[str], str] = str
 ) -> str | ToolFailure:
-    """Text parts joined, then structured content that the text does not repeat, as JSON."""
-    shown = [_shown(block) for block in result.content]
+    """Join the text parts, and add structured content as JSON unless the text repeats it."""
+    shown = [_format_block(block) for block in result.content]
     structured = result.structured_content
     if structured is not None and not repeats(shown, structured):
         shown.append(json.encode(structured).decode())
-    text = shortened(clean("\n".join(shown)) or NOTHING, limit)
+    text = truncate_with_note(clean("\n".join(shown)) or NO_OUTPUT, limit)
     return ToolFailure(text) if result.is_error else text
 
 
-def shortened(text: str, limit: int) -> str:
-    """The beginning of a text that is too long, and a note of how much is missing.
-
-    >>> shortened("abcdef", 4)
-    'abcd\\n(Cut off: 4 of 6 characters are shown.)'
-    """
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n(Cut off: {limit} of {len(text)} characters are shown.)"
-
-
 def repeats(texts: Sequence[str], structured: Any) -> bool:
-    """Whether the texts say the same as the structured content; servers send both for old clients.
+    """Return whether the texts repeat the structured content; servers send both for old clients.
 
     >>> repeats(['{"a": 1}'], {"a": 1}), repeats(["1", "2"], {"result": [1, 2]})
     (True, True)
@@ -49,20 +39,20 @@ def repeats(texts: Sequence[str], structured: Any) -> bool:
     same = [structured]
     if isinstance(structured, dict) and list(cast("dict[str, Any]", structured)) == ["result"]:
         same.append(structured["result"])
-    whole = "\n".join(texts)
-    if whole in same or _decoded(whole) in same:
+    joined = "\n".join(texts)
+    if joined in same or _decode(joined) in same:
         return True
-    return list(texts) in same or [_decoded(text) for text in texts] in same
+    return list(texts) in same or [_decode(text) for text in texts] in same
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return json.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _shown(block: "ContentBlock") -> str:
+def _format_block(block: "ContentBlock") -> str:
     match block.type:
         case "text":
             return block.text
@@ -72,12 +62,14 @@ def _shown(block: "ContentBlock") -> str:
             about = f": {block.description}" if block.description else ""
             return f"[link to {block.title or block.name}, {block.uri}{about}]"
         case "resource":
-            held = block.resource
-            text = getattr(held, "text", None)
+            resource = block.resource
+            text = getattr(resource, "text", None)
             if text is not None:
-                return f"[{held.uri}]\n{text}"
-            size = _size(getattr(held, "blob", ""))
-            return f"[resource {held.uri}, {held.mime_type or 'no type'}, {size}: not shown]"
+                return f"[{resource.uri}]\n{text}"
+            size = _size(getattr(resource, "blob", ""))
+            return (
+                f"[resource {resource.uri}, {resource.mime_type or 'no type'}, {size}: not shown]"
+            )
 
 
 def _size(base64: str) -> str:

@@ -1,5 +1,5 @@
-"""A tool of an MCP server as a tool of ours. The server checks the arguments for good; here only
-what is missing or unknown is told at once.
+"""Adapts a tool of an MCP server. The server validates the arguments; only missing and unknown ones
+are refused here.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from msgspec import json
 
 from stepwell.capabilities.mcp.definitions import ToolDefinition
 from stepwell.capabilities.mcp.errors import McpError
-from stepwell.capabilities.mcp.results import as_result
+from stepwell.capabilities.mcp.results import format_result
 from stepwell.capabilities.mcp.server import McpServer
 from stepwell.errors import InvalidToolArgumentsError
 from stepwell.models import ToolSchema
@@ -17,7 +17,7 @@ from stepwell.tools import ToolContext, ToolEffect, ToolFailure
 
 
 class McpTool:
-    """Calls one tool of a server. A timeout or a cancellation also cancels it there."""
+    """Calls one tool of a server. A timeout or a cancellation also cancels the call there."""
 
     parallel = True
 
@@ -42,15 +42,15 @@ class McpTool:
 
     @property
     def server(self) -> McpServer:
-        """Whose tool it is."""
+        """The server of the tool."""
         return self._server
 
     def __repr__(self) -> str:
         return f"McpTool({self.schema.name!r} of {self._server!r})"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are; raises ``InvalidToolArgumentsError`` if some are missing or
-        unknown, or can't be sent."""
+        """Return the arguments unchanged. Raises ``InvalidToolArgumentsError`` if some are missing,
+        unknown or can't be sent."""
         schema = self.schema.parameters
         known = cast("Mapping[str, Any]", schema.get("properties") or {})
         required = cast("list[Any]", schema.get("required") or [])
@@ -60,10 +60,10 @@ class McpTool:
         )
         unknown = [name for name in arguments if name not in known] if is_closed else []
         if missing or unknown:
-            said = [f"missing required arguments: {', '.join(missing)}"] if missing else []
-            said += [f"unknown arguments: {', '.join(unknown)}"] if unknown else []
+            problems = [f"missing required arguments: {', '.join(missing)}"] if missing else []
+            problems += [f"unknown arguments: {', '.join(unknown)}"] if unknown else []
             raise InvalidToolArgumentsError(
-                f"Tool {self.schema.name!r} can't be called like this; {'; '.join(said)}. It "
+                f"Tool {self.schema.name!r} can't be called like this; {'; '.join(problems)}. It "
                 f"takes: {', '.join(known) or 'nothing'}."
             )
         try:
@@ -75,7 +75,7 @@ class McpTool:
         return dict(arguments)
 
     async def invoke(self, arguments: dict[str, Any], context: ToolContext) -> str | ToolFailure:
-        """What the server gives; what it refuses, and its end, are failures that the model sees."""
+        """Call the tool. A refusal or the end of the server is a failure that the model sees."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             fraction = min(max(progress / total, 0.0), 1.0) if total and total > 0 else None
@@ -85,4 +85,4 @@ class McpTool:
             result = await self._server.call(self._name, arguments, on_progress)
         except McpError as error:
             return ToolFailure(str(error))
-        return as_result(result, limit=self._limit, clean=self._server.without_secrets)
+        return format_result(result, limit=self._limit, clean=self._server.without_secrets)

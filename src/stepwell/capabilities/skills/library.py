@@ -1,4 +1,4 @@
-"""Skills by name, found in directories. One broken file never hides the others."""
+"""Finds skills in directories. A broken file never hides the others."""
 
 import os
 from collections.abc import Iterator
@@ -9,22 +9,23 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepwell.agent.front_matter import DefinitionError, read_document
-from stepwell.agent.registry import FileRemark
-from stepwell.capabilities.skills.reading import SkillRoot
 from stepwell.capabilities.skills.skill import Skill, SkillSummary
-from stepwell.capabilities.skills.skill_fields import ReadSkill, skill_of
+from stepwell.capabilities.skills.skill_fields import ParsedSkill, parse_skill
+from stepwell.capabilities.skills.skill_root import SkillRoot
 from stepwell.errors import ConfigurationError, StepwellError
+from stepwell.parameters import check_flag, check_integer
+from stepwell.specs.front_matter import DefinitionError, read_document
+from stepwell.specs.registry import FileRemark
 
 SKILL_FILE = "SKILL.md"
 MAX_SKILLS = 1000
-"""Skills that are read from one root."""
+"""Limit of skills read from one root."""
 
 DEFAULT_MAX_BYTES = 256 * 1024
 
 
 class SkillNotFoundError(StepwellError, LookupError):
-    """No skill of the library has that name."""
+    """Raised when the library has no skill with that name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         listed = ", ".join(known) or "(none)"
@@ -44,11 +45,11 @@ class _Index(Struct, frozen=True):
 
 
 class SkillLibrary:
-    """The skills in ``<root>/<directory>/SKILL.md`` of each root; a root may be missing.
+    """The skills in ``<root>/<directory>/SKILL.md`` of each root. A root may be missing.
 
-    The roots are read when they are first needed, and then never again: make a new library to see
-    later changes. Of two skills with one name the first wins. The text of a skill is read when
-    ``get`` first asks for it. Symlinks out of a root are refused unless ``trust_links``.
+    The roots are read once, on first use; create a new library to see later changes. If two skills
+    have the same name, the first wins. The text of a skill is read on the first ``get``. Symlinks
+    that lead out of a root are refused unless ``trust_links`` is set.
 
     >>> SkillLibrary().names
     ()
@@ -64,16 +65,11 @@ class SkillLibrary:
         for root in roots:
             if not isinstance(root, str | PathLike) or not os.fspath(root):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(
-                    f"a root of skills is a path, got {root!r:.80}; write SkillLibrary('./skills')"
+                    f"a skill root must be a path, got {root!r:.80}. Write SkillLibrary('./skills')"
                 )
-        for name, amount in (
-            ("max_file_bytes", max_file_bytes),
-            ("max_resource_bytes", max_resource_bytes),
-        ):
-            if type(amount) is not int or amount < 1:
-                raise ConfigurationError(f"{name} must be 1 or more, got {amount!r}")
-        if type(trust_links) is not bool:
-            raise ConfigurationError(f"trust_links is True or False, not {trust_links!r}")
+        check_integer(max_file_bytes, "max_file_bytes", least=1)
+        check_integer(max_resource_bytes, "max_resource_bytes", least=1)
+        check_flag(trust_links, "trust_links")
         self._roots = tuple(SkillRoot(root, trusts_links=trust_links) for root in roots)
         self._max_file_bytes = max_file_bytes
         self._max_resource_bytes = max_resource_bytes
@@ -81,12 +77,12 @@ class SkillLibrary:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The known names, sorted."""
+        """The names of all skills, sorted."""
         return tuple(sorted(self._index.entries))
 
     @property
     def summaries(self) -> tuple[SkillSummary, ...]:
-        """What is known of each skill without loading it, sorted by name."""
+        """A summary of each skill, without loading it, sorted by name."""
         return tuple(self._index.entries[name].summary for name in self.names)
 
     @property
@@ -101,21 +97,22 @@ class SkillLibrary:
 
     @property
     def notes(self) -> tuple[FileRemark, ...]:
-        """What was repaired, passed over or odd in what was found."""
+        """Remarks on what was repaired, skipped or unusual."""
         return self._index.notes
 
     def __contains__(self, name: object) -> bool:
-        """Whether the name is known."""
+        """Return whether there is a skill with this name."""
         return name in self._index.entries
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of skills."""
         return len(self._index.entries)
 
     def get(self, name: str) -> Skill:
-        """The skill of that name, the same object each time; raises ``SkillNotFoundError``.
+        """Return the skill with that name, the same object each time.
 
-        Raises ``DefinitionError`` if its file was broken since the library was read.
+        Raises ``SkillNotFoundError``, or ``DefinitionError`` if its file broke since the library
+        was read.
         """
         known = self._loaded.get(name)
         if known is not None:
@@ -125,27 +122,27 @@ class SkillLibrary:
             raise SkillNotFoundError(name, self.names)
         path = entry.summary.path
         try:
-            read = self._read(entry.root, path)
+            parsed = self._read(entry.root, path)
         except DefinitionError as error:
             raise DefinitionError(f"{path}: {error}") from error
-        # Two threads may read it at once; both get the one that was kept first.
-        return self._loaded.setdefault(name, replace(read.skill, name=name))
+        # Two threads may read it at once; both get the copy that was stored first.
+        return self._loaded.setdefault(name, replace(parsed.skill, name=name))
 
     def read_resource(self, skill: Skill, resource: str) -> str:
-        """The text of one of the skill's resources; raises ``DefinitionError``."""
-        wanted = resource.strip().removeprefix("./")
-        if wanted not in skill.resources or skill.directory is None:
+        """Return the text of one of the skill's resources. Raises ``DefinitionError``."""
+        path_in_skill = resource.strip().removeprefix("./")
+        if path_in_skill not in skill.resources or skill.directory is None:
             listed = ", ".join(skill.resources) or "(none)"
             raise DefinitionError(
-                f"the skill {skill.name!r} has no resource {resource!r:.200}; it has: {listed}"
+                f"the skill {skill.name!r} has no resource {resource!r:.200}; resources: {listed}"
             )
         entry = self._index.entries.get(skill.name)
         if entry is None:
             raise SkillNotFoundError(skill.name, self.names)
         try:
-            return entry.root.text(skill.directory / wanted, self._max_resource_bytes)
+            return entry.root.text(skill.directory / path_in_skill, self._max_resource_bytes)
         except DefinitionError as error:
-            raise DefinitionError(f"the resource {wanted!r} {error}") from error
+            raise DefinitionError(f"the resource {path_in_skill!r} {error}") from error
 
     @cached_property
     def _index(self) -> _Index:
@@ -153,28 +150,30 @@ class SkillLibrary:
         problems: list[FileRemark] = []
         notes: list[FileRemark] = []
         for root in self._roots:
-            for path in _found(root.path, problems, notes):
+            for path in _skill_files(root.path, problems, notes):
                 try:
-                    read = self._read(root, path)
+                    parsed = self._read(root, path)
                 except DefinitionError as error:
                     problems.append(FileRemark(path=str(path), message=str(error)))
                     continue
-                name = read.skill.name
-                said = list(read.notes)
+                name = parsed.skill.name
+                remarks = list(parsed.notes)
                 if name in entries:
                     first = entries[name].summary.path
-                    said = [f"not used: {first} is called {name!r} as well, and was found first"]
+                    remarks = [
+                        f"not used: {first} has the name {name!r} as well and was found first"
+                    ]
                 else:
-                    entries[name] = _Entry(_summary(read.skill, path), root)
-                notes += [FileRemark(path=str(path), message=note) for note in said]
+                    entries[name] = _Entry(_summary(parsed.skill, path), root)
+                notes += [FileRemark(path=str(path), message=note) for note in remarks]
         return _Index(entries, tuple(problems), tuple(notes))
 
-    def _read(self, root: SkillRoot, path: Path) -> ReadSkill:
+    def _read(self, root: SkillRoot, path: Path) -> ParsedSkill:
         document = read_document(root.text(path, self._max_file_bytes))
-        read = skill_of(document, path.parent.name)
-        resources, notes = root.resources(path.parent, read.named_resources)
-        skill = replace(read.skill, path=path, resources=tuple(resources))
-        return replace(read, skill=skill, notes=(*read.notes, *notes))
+        parsed = parse_skill(document, path.parent.name)
+        resources, notes = root.resources(path.parent, parsed.named_resources)
+        skill = replace(parsed.skill, path=path, resources=tuple(resources))
+        return replace(parsed, skill=skill, notes=(*parsed.notes, *notes))
 
 
 def _summary(skill: Skill, path: Path) -> SkillSummary:
@@ -188,58 +187,58 @@ def _summary(skill: Skill, path: Path) -> SkillSummary:
     )
 
 
-def _found(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> Iterator[Path]:
-    """The files of skills in a root, by the names of their directories."""
+def _skill_files(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> Iterator[Path]:
+    """Yield the skill files in a root, sorted by directory name."""
     count = 0
     for directory in sorted(_directories(root, problems, notes)):
         path = Path(directory, SKILL_FILE)
         if not os.path.lexists(path):
-            _note_misspelt(path, notes)
+            _note_wrong_case(path, notes)
             continue
         count += 1
         if count > MAX_SKILLS:
-            message = f"holds more than {MAX_SKILLS} skills; only the first were read"
+            message = f"contains more than {MAX_SKILLS} skills; only the first were read"
             problems.append(FileRemark(path=str(root), message=message))
             return
         yield path
 
 
 def _directories(root: Path, problems: list[FileRemark], notes: list[FileRemark]) -> Iterator[str]:
-    place = str(root)
+    location = str(root)
     try:
         with os.scandir(root) as found:
             entries = list(found)
     except OSError as error:
         if os.path.isfile(root):
-            problems.append(FileRemark(path=place, message=_file_as_root(root)))
+            problems.append(FileRemark(path=location, message=_file_as_root(root)))
         elif isinstance(error, FileNotFoundError | NotADirectoryError):
-            notes.append(FileRemark(path=place, message="does not exist"))
+            notes.append(FileRemark(path=location, message="does not exist"))
         else:
             problems.append(_unreadable(root, error))
         return
     if any(entry.name == SKILL_FILE for entry in entries):
-        instead = f"give the directory that it lies in: {root.parent}"
-        message = f"is the directory of one skill; {instead}"
-        problems.append(FileRemark(path=place, message=message))
+        advice = f"pass its parent directory: {root.parent}"
+        message = f"is the directory of one skill; {advice}"
+        problems.append(FileRemark(path=location, message=message))
     for entry in entries:
         try:
             if entry.is_dir():
                 yield entry.path
-        except OSError as error:  # a loop of links
+        except OSError as error:  # a symlink loop
             problems.append(_unreadable(entry.path, error))
 
 
 def _file_as_root(path: Path) -> str:
-    instead = f": {path.parent.parent}" if path.name == SKILL_FILE else ""
-    return f"is a file; give the directory in which the directories of skills lie{instead}"
+    advice = f": {path.parent.parent}" if path.name == SKILL_FILE else ""
+    return f"is a file; pass the directory that contains the directories of the skills{advice}"
 
 
 def _unreadable(path: str | Path, error: OSError) -> FileRemark:
     return FileRemark(path=str(path), message=f"can't be read: {error.strerror}")
 
 
-def _note_misspelt(path: Path, notes: list[FileRemark]) -> None:
+def _note_wrong_case(path: Path, notes: list[FileRemark]) -> None:
     for name in ("skill.md", "Skill.md", "SKILL.MD", "skills.md", "SKILLS.md"):
         if os.path.lexists(path.with_name(name)):
-            message = f"is not read; call it {SKILL_FILE}"
+            message = f"is ignored; rename it to {SKILL_FILE}"
             notes.append(FileRemark(path=str(path.with_name(name)), message=message))

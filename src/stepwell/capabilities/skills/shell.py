@@ -1,5 +1,5 @@
-"""Commands within a skill's text, replaced by what they say. Only when the host asked for it, and
-always in a sandbox.
+"""Runs the commands in a skill's text and replaces them with their output. Only if the host enabled
+it, and always in a sandbox.
 """
 
 import re
@@ -10,21 +10,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.capabilities.skills.arguments import SkillArguments
-from stepwell.errors import ConfigurationError, SandboxError
-from stepwell.sandbox import Ending, ExecutionPolicy, Sandbox, SandboxResult, given_or_default
+from stepwell.errors import SandboxError
+from stepwell.parameters import check_integer, check_kind
+from stepwell.sandbox import Ending, ExecutionPolicy, Sandbox, SandboxResult, sandbox_or_default
+from stepwell.text import truncate_with_note
 
 _MARK = re.compile(r"(?<!\S)!`([^`\n]+)`|^```![ \t]*\n", re.MULTILINE)
 _END_OF_BLOCK = re.compile(r"^```[ \t]*$", re.MULTILINE)
 
-LEAST_SECONDS = 0.001
+MIN_SECONDS = 0.001
 
 
 class ShellPreprocessing(Struct, frozen=True, kw_only=True, eq=False):
-    """Has the commands in skills run, each under this policy, where they are marked with !`...`.
+    """Enables commands in skills, marked as !`...`, and sets the policy under which they run.
 
-    They begin in the policy's directory and may also read the skill's. Without a ``sandbox`` the
-    best one of this machine is taken. Arguments of the skill reach a command as ``$1`` and
-    ``$ARGUMENTS`` of the shell, never as part of the command's text.
+    Commands start in the policy's directory and may also read the skill's directory. Without
+    ``sandbox`` the best sandbox of this machine is used. A command gets the skill's arguments as
+    the shell's ``$1`` and ``$ARGUMENTS``, never as part of the command's text.
 
     >>> ShellPreprocessing(policy=ExecutionPolicy(directory=Path("/project"))).max_commands
     20
@@ -33,24 +35,19 @@ class ShellPreprocessing(Struct, frozen=True, kw_only=True, eq=False):
     policy: ExecutionPolicy
     sandbox: Sandbox | None = None
     max_output_chars: int = 10_000
-    """Characters kept of what one command says."""
+    """Limit of the output of one command."""
     max_commands: int = 20
-    """Commands run for one skill; those behind them are not run."""
+    """Limit of commands run for one skill; later ones are not run."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, ExecutionPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(
-                f"policy is {self.policy!r:.80}; write policy=ExecutionPolicy.in_(directory)"
-            )
-        given_or_default(self.sandbox)
+        check_kind(self.policy, "policy", ExecutionPolicy)
+        sandbox_or_default(self.sandbox)
         for name in ("max_output_chars", "max_commands"):
-            amount = getattr(self, name)
-            if type(amount) is not int or amount < 1:
-                raise ConfigurationError(f"{name} must be 1 or more, got {amount!r}")
+            check_integer(getattr(self, name), name, least=1)
 
 
 class MarkedCommand(Struct, frozen=True):
-    """A command in a text, with the place of its mark."""
+    """A command in a text, and where its mark starts and ends."""
 
     command: str
     start: int
@@ -58,9 +55,9 @@ class MarkedCommand(Struct, frozen=True):
 
 
 def marked_commands(text: str) -> Iterator[MarkedCommand]:
-    """The commands marked as !`...`, and the fenced blocks that begin with an exclamation mark.
+    """Yield the commands marked as !`...`, and fenced blocks whose fence ends in ``!``.
 
-    >>> [found.command for found in marked_commands("Now: !`git status`, `!ls`")]
+    >>> [marked.command for marked in marked_commands("Now: !`git status`, `!ls`")]
     ['git status']
     """
     at, has_blocks = 0, True
@@ -78,9 +75,9 @@ def marked_commands(text: str) -> Iterator[MarkedCommand]:
 
 
 def texts_between(text: str, commands: Sequence[MarkedCommand]) -> list[str]:
-    """The pieces of the text before, between and behind its commands."""
-    starts = [0, *(found.end for found in commands)]
-    ends = [*(found.start for found in commands), len(text)]
+    """Return the pieces of the text before, between and after its commands."""
+    starts = [0, *(marked.end for marked in commands)]
+    ends = [*(marked.start for marked in commands), len(text)]
     return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
@@ -89,34 +86,34 @@ class CommandRunner:
 
     def __init__(self, settings: ShellPreprocessing) -> None:
         self._settings = settings
-        self._sandbox = given_or_default(settings.sandbox)
+        self._sandbox = sandbox_or_default(settings.sandbox)
 
-    async def filled(
+    async def fill(
         self, body: str, arguments: SkillArguments, *, seconds_left: float | None
     ) -> str:
-        """The body with its placeholders filled and its commands replaced by their output."""
+        """Fill the body's placeholders and replace its commands with their output."""
         commands = tuple(marked_commands(body))
-        first, *others = arguments.filled_all(texts_between(body, commands))
+        first, *others = arguments.fill_all(texts_between(body, commands))
         pieces = [first]
-        most = self._settings.max_commands
-        for count, (found, text) in enumerate(zip(commands, others, strict=True), start=1):
-            if count > most:
-                said = f"[not run, a skill may run {most} commands: `{found.command}`]"
+        limit = self._settings.max_commands
+        for count, (marked, text) in enumerate(zip(commands, others, strict=True), start=1):
+            if count > limit:
+                output = f"[not run, the limit is {limit} commands per skill: `{marked.command}`]"
             else:
-                said = await self._said(found.command, arguments, seconds_left)
-            pieces += (said, text)
+                output = await self._run(marked.command, arguments, seconds_left)
+            pieces += (output, text)
         return "".join(pieces)
 
-    async def _said(
+    async def _run(
         self, command: str, arguments: SkillArguments, seconds_left: float | None
     ) -> str:
         policy = self._policy(arguments, seconds_left)
-        argv = ["bash", "-c", arguments.as_shell(command), "skill", *arguments.words]
+        argv = ["bash", "-c", arguments.shell_command(command), "skill", *arguments.words]
         try:
             result = await self._sandbox.run(argv, policy)
         except SandboxError as error:
             return f"[`{command}` was not run: {error}]"
-        return self._shown(command, result, policy)
+        return self._format_result(command, result, policy)
 
     def _policy(self, arguments: SkillArguments, seconds_left: float | None) -> ExecutionPolicy:
         policy = self._settings.policy
@@ -126,29 +123,28 @@ class CommandRunner:
             readable = (*readable, Path(arguments.directory).resolve())
         return replace(
             policy,
-            timeout=max(min(timeouts), LEAST_SECONDS) if timeouts else None,
+            timeout=max(min(timeouts), MIN_SECONDS) if timeouts else None,
             environment={**policy.environment, **arguments.environment},
             readable=readable,
         )
 
-    def _shown(self, command: str, result: SandboxResult, policy: ExecutionPolicy) -> str:
-        said = self._cut(result.stdout.rstrip("\n"))
+    def _format_result(self, command: str, result: SandboxResult, policy: ExecutionPolicy) -> str:
+        output = self._truncate(result.stdout.rstrip("\n"))
         if result.ending is Ending.EXITED and result.exit_code == 0 and not result.out_of_memory:
-            return said
+            return output
         match result.ending:
             case Ending.TIMED_OUT:
                 why = f"timed out after {policy.timeout or 0:g} seconds"
             case Ending.IDLE:
-                why = f"said nothing for {policy.idle_timeout or 0:g} seconds and was ended"
+                why = f"had no output for {policy.idle_timeout or 0:g} seconds and was killed"
             case Ending.EXITED:
                 why = f"failed with exit code {result.exit_code}"
                 if result.out_of_memory:
                     why += " and used too much memory"
-        heard = "\n".join(text for text in (said, self._cut(result.stderr.strip())) if text)
-        return f"[`{command}` {why}{f': {heard}' if heard else ''}]"
+        outputs = "\n".join(
+            text for text in (output, self._truncate(result.stderr.strip())) if text
+        )
+        return f"[`{command}` {why}{f': {outputs}' if outputs else ''}]"
 
-    def _cut(self, text: str) -> str:
-        most = self._settings.max_output_chars
-        if len(text) <= most:
-            return text
-        return f"{text[:most]}\n[{len(text) - most:,} more characters were left out]"
+    def _truncate(self, text: str) -> str:
+        return truncate_with_note(text, self._settings.max_output_chars)

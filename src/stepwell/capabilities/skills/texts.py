@@ -1,4 +1,4 @@
-"""What the model is shown of skills: the list of them, and one that was loaded."""
+"""Texts about skills for the model: the list of skills and a loaded skill."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,15 +9,16 @@ from stepwell.capabilities.skills.allow_list import (
     AllowList,
 )
 from stepwell.capabilities.skills.skill import Skill, SkillSummary
+from stepwell.text import truncate_after
 
 NO_SKILLS = "(no skills available)"
 MAX_LISTED_DESCRIPTION = 300
 
 
-def skill_list(summaries: Sequence[SkillSummary], max_chars: int) -> str:
-    """Names and descriptions within so many characters; it says what was cut.
+def format_skill_list(summaries: Sequence[SkillSummary], max_chars: int) -> str:
+    """List names and descriptions in at most ``max_chars``, with a note on what is left out.
 
-    Once the descriptions no longer fit, names follow alone, and then their number.
+    If the descriptions no longer fit, names follow without them, and then their number.
     """
     if not summaries:
         return NO_SKILLS
@@ -28,41 +29,39 @@ def skill_list(summaries: Sequence[SkillSummary], max_chars: int) -> str:
     while used + len(lines[count]) + 1 <= max_chars * 3 // 4:
         used += len(lines[count]) + 1
         count += 1
-    return "\n".join([*lines[:count], *_names_alone(summaries[count:], max_chars - used)])
+    return "\n".join([*lines[:count], *_name_lines(summaries[count:], max_chars - used)])
 
 
-def _names_alone(summaries: Sequence[SkillSummary], room: int) -> list[str]:
+def _name_lines(summaries: Sequence[SkillSummary], room: int) -> list[str]:
     names: list[str] = []
     for summary in summaries:
         if len(summary.name) + 2 > room:
             break
         names.append(summary.name)
         room -= len(summary.name) + 2
-    said = [f"- without their descriptions, for lack of room: {', '.join(names)}"] if names else []
+    lines = [f"- without descriptions: {', '.join(names)}"] if names else []
     left = len(summaries) - len(names)
-    return [*said, f"- and {left} more that are not listed"] if left else said
+    return [*lines, f"- and {left} more that are not listed"] if left else lines
 
 
 def _line(summary: SkillSummary) -> str:
-    description = " ".join(summary.description.split())
-    if len(description) > MAX_LISTED_DESCRIPTION:
-        description = f"{description[:MAX_LISTED_DESCRIPTION].rstrip()}..."
+    description = truncate_after(" ".join(summary.description.split()), MAX_LISTED_DESCRIPTION)
     return f"- {summary.name}: {description}" if description else f"- {summary.name}"
 
 
 def announcement(listed: str) -> str:
-    """What stands at the start of the prompt."""
+    """Return the note on skills at the start of the prompt."""
     return (
-        "Skills are instructions for special tasks. When a task fits one of these, call "
-        f"{LOAD_SKILL} with its name before you begin, and follow what it says:\n{listed}"
+        "Skills are instructions for special tasks. If a task matches one of these, call "
+        f"{LOAD_SKILL} with its name before you start, and follow its instructions:\n{listed}"
     )
 
 
-def loaded_skill(
+def format_loaded_skill(
     skill: Skill, text: str, allowed: AllowList | None, offered: Collection[str]
 ) -> str:
-    """A skill as the result of the call that loaded it, by an agent with the offered tools."""
-    lines = [described_skill(skill, f"{LOAD_SKILL}(name={skill.name!r}, resource=...)")]
+    """Format a skill as the result of the call that loaded it, for an agent with these tools."""
+    lines = [describe_skill(skill, f"{LOAD_SKILL}(name={skill.name!r}, resource=...)")]
     if allowed is not None:
         lines += _restriction(allowed, offered)
     return "\n".join([*lines, "", text])
@@ -74,17 +73,17 @@ def _restriction(allowed: AllowList, offered: Collection[str]) -> list[str]:
     return [
         f"Allowed tools while this skill is active: {allowed}, and always {always}.",
         *([PLAIN_COMMANDS] if allowed.limits_bash else []),
-        f"When you are done with it, call {LOAD_SKILL}(done=True): it puts the skill down, and you "
-        "have your other tools again.",
+        f"When you are done with it, call {LOAD_SKILL}(done=True) to deactivate the skill and get "
+        "your other tools back.",
     ]
 
 
-def described_skill(skill: Skill, reader: str) -> str:
-    """Where a skill lies and which resources it has; ``reader`` is the call that reads one."""
+def describe_skill(skill: Skill, reader: str) -> str:
+    """Describe a skill's directory and resources; ``reader`` is the call that reads a resource."""
     lines = [f"Skill: {skill.name}"]
     if skill.directory is not None:
-        lines.append(f"Directory: {skill.directory}")
+        lines.append(f"Directory: {skill.shown_directory}")
     if skill.resources:
-        lines.append(f"Resources in its directory; {reader} reads one:")
+        lines.append(f"Resources in its directory (read one with {reader}):")
         lines += [f"- {path}" for path in skill.resources]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Agents that an agent spawns for a task of their own, from a registry of specs."""
+"""Subagents: agents from a registry that an agent spawns for a task."""
 
 from stepwell.capabilities.subagents.capability import UseSubagents
 from stepwell.capabilities.subagents.policy import SubagentPolicy

@@ -1,4 +1,4 @@
-"""Long conversations: older messages are told to the model as a summary. The state keeps them."""
+"""Summarization: the model sees a summary of older messages; the state keeps the messages."""
 
 from stepwell.capabilities.summarization.capability import UseSummarization
 

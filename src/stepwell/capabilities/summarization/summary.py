@@ -1,5 +1,5 @@
-"""The summary that stands for the older part of a conversation: kept in the state's metadata, and
-told to the model as one message of the user's.
+"""The summary that replaces the older part of a conversation: stored in the state's metadata, sent
+to the model as a user message.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from stepwell.state import AgentState
 
 SOURCE = "UseSummarization"
 _INTRODUCTION = (
-    "The older part of this conversation was replaced by this summary. Go on from it; do not "
+    "The older part of this conversation was replaced by this summary. Continue from it; do not "
     "answer it."
 )
-_REQUEST = "What the user asked for last in that part, word for word:"
+_REQUEST = "The user's last request in that part, verbatim:"
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What was said in the first ``until`` messages of a history, the last of which is known."""
+    """A summary of the first ``until`` messages of a history, the last of which is ``last_id``."""
 
     text: str
     until: int
     last_id: str
     request: str = ""
-    """The user's newest request, where no message that follows holds one."""
+    """The user's newest request, if no later message contains one."""
 
     @classmethod
     def of(cls, state: AgentState) -> "Summary | None":
-        """The summary that a state carries, if it still belongs to the state's messages."""
+        """Return the state's summary if it still matches the state's messages, else None."""
         stored = state.metadata.get(SUMMARY)
         if stored is None:
             return None
@@ -43,7 +43,7 @@ class Summary(Struct, frozen=True, kw_only=True):
         return None if until is None else replace(summary, until=until)
 
     def end_in(self, messages: Sequence[Message]) -> int | None:
-        """How many of these messages the summary stands for; None if its last is not in them."""
+        """Return how many of these messages the summary replaces; None if its last is missing."""
         if 0 < self.until <= len(messages) and messages[self.until - 1].id == self.last_id:
             return self.until
         places = range(len(messages), 0, -1)
@@ -51,7 +51,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> Message:
-        """The same each time it is told, so that a provider's prompt cache hits."""
+        """The message for the model; always the same, so that the provider's prompt cache hits."""
         request = f"\n\n{_REQUEST}\n{self.request}" if self.request else ""
         return Message(
             role=Role.USER,
@@ -62,12 +62,12 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def as_metadata(self) -> dict[str, Any]:
-        """As the state keeps it."""
+        """The summary as metadata of a state."""
         return {SUMMARY: to_builtins(self)}
 
 
 def newest_request(messages: Sequence[Message]) -> str:
-    """What the user said last; what capabilities said in the user's name does not count."""
+    """Return the user's last text, ignoring user messages that capabilities added."""
     for message in reversed(messages):
         if message.is_user() and message.text and "source" not in message.metadata:
             return message.text

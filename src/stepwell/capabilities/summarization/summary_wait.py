@@ -1,4 +1,4 @@
-"""The wait after a failed summary: kept in the state's metadata, so that it holds across runs."""
+"""The wait after a failed summary, stored in the state's metadata so that it holds across runs."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from stepwell.state import AgentState
 
 WAIT = f"{RESERVED_PREFIX}summary_wait"
 
-_MOST_DOUBLINGS = 4
-"""So a summary that failed again and again is tried once more after 16 steps."""
+_MAX_DOUBLINGS = 4
+"""Repeated failures are retried every 16 steps."""
 
 
 class SummaryWait(Struct, frozen=True, kw_only=True):
-    """How many summaries failed in a row, and how many steps pass before the next try.
+    """The number of consecutive failures, and how many steps to wait before the next try.
 
     >>> failed_twice = SummaryWait().after_failure().after_step().after_failure()
     >>> failed_twice.failures, failed_twice.steps_left
@@ -27,7 +27,7 @@ class SummaryWait(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, state: AgentState) -> "SummaryWait":
-        """Read the wait from a state. What is no wait counts as none."""
+        """Read the wait from a state; an invalid value counts as none."""
         stored: Any = state.metadata.get(WAIT)
         if stored is None:
             return NO_WAIT
@@ -37,12 +37,12 @@ class SummaryWait(Struct, frozen=True, kw_only=True):
             return NO_WAIT
 
     def after_failure(self) -> "SummaryWait":
-        """Wait twice as long as the last time; the step that failed counts."""
+        """Return a wait twice as long as the last, including the failed step."""
         failures = self.failures + 1
-        return SummaryWait(failures=failures, steps_left=2 ** min(failures, _MOST_DOUBLINGS))
+        return SummaryWait(failures=failures, steps_left=2 ** min(failures, _MAX_DOUBLINGS))
 
     def after_step(self) -> "SummaryWait":
-        """Count one step down."""
+        """Return the wait with one step less."""
         return replace(self, steps_left=max(self.steps_left - 1, 0))
 
     def stored_in(self, state: AgentState) -> AgentState:

@@ -1,20 +1,12 @@
-"""A part of a conversation as text that a model can summarize, within a bounded size."""
+"""Renders part of a conversation as text of limited size for a model to summarize."""
 
 from collections.abc import Iterator, Sequence
 
 from msgspec import json
 
-from stepwell.messages import (
-    FilePart,
-    ImagePart,
-    Message,
-    Role,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
-)
+from stepwell.messages import FilePart, ImagePart, Message, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.messages.parts import Part
-from stepwell.text import cut_middle
+from stepwell.text import truncate_middle
 
 _SPEAKERS = {
     Role.SYSTEM: "Instruction",
@@ -23,40 +15,40 @@ _SPEAKERS = {
     Role.ASSISTANT: "Assistant",
     Role.TOOL: "Tool",
 }
-_BOUNDS = ((8000, 2000), (2000, 500), (500, 120))
-"""Characters of a text, and of arguments or a tool's result: tried in turn until all fits."""
+_LIMITS = ((8000, 2000), (2000, 500), (500, 120))
+"""Limits of a text, and of arguments or a tool result; tried in turn until everything fits."""
 
 
 def transcript(messages: Sequence[Message], *, limit: int) -> str:
-    """Who said what, in at most ``limit`` characters; what is too long is cut in its middle.
+    """Render messages in at most ``limit`` characters; long texts lose their middle.
 
     >>> print(transcript([Message.user("Hi"), Message.assistant("Hello")], limit=100))
     User: Hi
     Assistant: Hello
     """
-    told = ""
-    for of_text, of_data in _BOUNDS:
-        told = "\n".join(line for m in messages for line in _lines(m, of_text, of_data))
-        if len(told) <= limit:
-            return told
-    return cut_middle(told, limit)
+    text = ""
+    for text_limit, data_limit in _LIMITS:
+        text = "\n".join(line for m in messages for line in _lines(m, text_limit, data_limit))
+        if len(text) <= limit:
+            return text
+    return truncate_middle(text, limit)
 
 
-def _lines(message: Message, of_text: int, of_data: int) -> Iterator[str]:
+def _lines(message: Message, text_limit: int, data_limit: int) -> Iterator[str]:
     speaker = _SPEAKERS[message.role]
     for part in message.parts:
-        line = _line(part, speaker, of_text, of_data)
+        line = _line(part, speaker, text_limit, data_limit)
         if line:
             yield line
 
 
-def _line(part: Part, speaker: str, of_text: int, of_data: int) -> str:
+def _line(part: Part, speaker: str, text_limit: int, data_limit: int) -> str:
     match part:
         case TextPart():
-            return f"{speaker}: {cut_middle(part.text, of_text)}"
+            return f"{speaker}: {truncate_middle(part.text, text_limit)}"
         case ToolCall():
             arguments = part.malformed or json.encode(part.arguments, enc_hook=str).decode()
-            return f"{speaker} called {part.name}: {cut_middle(arguments, of_data)}"
+            return f"{speaker} called {part.name}: {truncate_middle(arguments, data_limit)}"
         case ThinkingPart():
             return ""
         case ImagePart():
@@ -66,4 +58,4 @@ def _line(part: Part, speaker: str, of_text: int, of_data: int) -> str:
             return f"{speaker} gave a file ({known:.80})"
         case _:
             outcome = "failed" if part.is_error else "gave"
-            return f"{part.tool_name} {outcome}: {cut_middle(part.content, of_data)}"
+            return f"{part.tool_name} {outcome}: {truncate_middle(part.content, data_limit)}"

@@ -1,6 +1,6 @@
-"""Task planning: the model keeps a list of tasks, and is shown it again from time to time."""
+"""Task planning: the model keeps a list of tasks and sees it again at intervals."""
 
-from stepwell.capabilities.tasks.planning import UseTaskPlanning
+from stepwell.capabilities.tasks.capability import UseTaskPlanning
 from stepwell.capabilities.tasks.task import (
     Task,
     TaskStatus,

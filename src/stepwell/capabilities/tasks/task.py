@@ -1,4 +1,4 @@
-"""A task of the model's plan, how a plan is read from a state, and how it is shown."""
+"""A task of the model's plan; reading a plan from a state and rendering it."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,7 +12,7 @@ NO_TASKS = "(no tasks)"
 
 
 class TaskStatus(StrEnum):
-    """How far a task is."""
+    """The progress of a task."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One task of a plan. ``active_form`` says what is being done while it is in progress.
+    """One task of a plan. ``active_form`` is the label while the task is in progress.
 
     >>> task = Task(content="Run tests", status=TaskStatus.IN_PROGRESS, active_form="Running tests")
     >>> task.label
@@ -45,20 +45,20 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether something is left to do."""
+        """Whether the task is not completed."""
         return self.status is not TaskStatus.COMPLETED
 
     @property
     def label(self) -> str:
-        """The words that show the task, on one line."""
-        words = self.active_form if self.status is TaskStatus.IN_PROGRESS else self.content
-        return " ".join(words.split())
+        """The text that shows the task, on one line."""
+        label_text = self.active_form if self.status is TaskStatus.IN_PROGRESS else self.content
+        return " ".join(label_text.split())
 
 
 def tasks_of(state: AgentState) -> tuple[Task, ...]:
-    """The plan in a state, for a user interface; empty if there is none.
+    """Return the plan in a state, for a user interface; empty if there is none.
 
-    What an application keeps under the same key, and is no plan, counts as none.
+    A value of the application under the same key that is not a plan is ignored.
 
     >>> tasks_of(AgentState.empty())
     ()
@@ -73,7 +73,7 @@ def tasks_of(state: AgentState) -> tuple[Task, ...]:
 
 
 def render_tasks(tasks: Sequence[Task]) -> str:
-    """The plan as numbered lines, one per task.
+    """Render the plan as numbered lines, one per task.
 
     >>> print(
     ...     render_tasks(
@@ -94,7 +94,7 @@ def render_tasks(tasks: Sequence[Task]) -> str:
 
 
 def summarize_tasks(tasks: Sequence[Task]) -> str:
-    """How many tasks there are of each status.
+    """Summarize how many tasks have each status.
 
     >>> summarize_tasks([Task(content="Read", status=TaskStatus.PENDING, active_form="Reading")])
     '1 task: 0 completed, 0 in progress, 1 pending'

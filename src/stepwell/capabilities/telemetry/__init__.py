@@ -1,6 +1,6 @@
-"""What an agent does, as OpenTelemetry spans and metrics: ``UseTelemetry``.
+"""OpenTelemetry spans and metrics of what an agent does: ``UseTelemetry``.
 
-The ``opentelemetry-api`` package is an optional extra and loaded when the capability is made.
+The ``opentelemetry-api`` package is an optional extra, loaded when the capability is created.
 """
 
 from stepwell.capabilities.telemetry.capability import UseTelemetry, with_telemetry

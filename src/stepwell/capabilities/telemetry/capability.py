@@ -1,5 +1,5 @@
-"""``UseTelemetry``: adds the hooks that have a run watched. OpenTelemetry itself is loaded when one
-is made.
+"""``UseTelemetry``: adds the hooks that trace a run. OpenTelemetry itself is loaded when one is
+created.
 """
 
 from importlib.util import find_spec
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 NAME = "UseTelemetry"
 FIRST, LAST = 2_000_000, -2_000_000
-"""Before and behind all other hooks, so that what they do is seen as well."""
+"""Before and after all other hooks, so that their work is traced as well."""
 
 
 class UseTelemetry:
-    """Tells OpenTelemetry what the agent and its subagents do, as spans and metrics by the GenAI
-    conventions: ``invoke_agent``, ``chat`` and ``execute_tool``.
+    """Records what the agent and its subagents do as OpenTelemetry spans and metrics, following the
+    GenAI conventions: ``invoke_agent``, ``chat`` and ``execute_tool``.
 
     Needs ``stepwell[telemetry]``, and an OpenTelemetry SDK that your program sets up; without one
-    nothing is recorded. Messages, arguments and results are left out unless ``content`` is true;
-    secret arguments are hidden even then. Providers are the global ones unless given. ``name`` is
-    what the agent is called.
+    nothing is recorded. Messages, arguments and results are recorded only if ``content`` is true;
+    secret arguments are hidden even then. The default providers are the global ones. ``name`` is
+    the agent's name.
 
     >>> from stepwell import Agent
     >>> from stepwell.testing import ScriptedModel
@@ -57,25 +57,25 @@ class UseTelemetry:
         ):
             if provider is not None and not callable(getattr(provider, method, None)):
                 raise ConfigurationError(
-                    f"{parameter} is {provider!r:.80}, which has no {method}(); give a provider of "
-                    "OpenTelemetry, or leave it out for the global one"
+                    f"{parameter} is {provider!r:.80}, which has no {method}(); pass an "
+                    "OpenTelemetry provider, or leave it out to use the global one"
                 )
         from stepwell.capabilities.telemetry.instruments import Instruments
-        from stepwell.capabilities.telemetry.watching import Telemetry
+        from stepwell.capabilities.telemetry.telemetry_hooks import Telemetry
 
         instruments = Instruments(tracer_provider, meter_provider)
-        self._telemetry = Telemetry(instruments, name=name, tells_content=content)
+        self._telemetry = Telemetry(instruments, name=name, records_content=content)
 
     def configure(self, plan: AgentPlan) -> AgentPlan:
-        """The plan whose runs are watched."""
+        """Return the plan with the tracing hooks."""
         if has_telemetry(plan):
             raise ConfigurationError("UseTelemetry was added twice; one is enough")
         telemetry = self._telemetry
         for trigger, function, priority in (
-            (HookTrigger.BEFORE_STEP, telemetry.step_begins, FIRST),
-            (HookTrigger.AFTER_TOOL, telemetry.tool_ended, FIRST),
-            (HookTrigger.AFTER_STEP, telemetry.step_ends, LAST),
-            (HookTrigger.AFTER_EXECUTION, telemetry.run_ends, LAST),
+            (HookTrigger.BEFORE_STEP, telemetry.on_step_start, FIRST),
+            (HookTrigger.AFTER_TOOL, telemetry.on_tool_end, FIRST),
+            (HookTrigger.AFTER_STEP, telemetry.on_step_end, LAST),
+            (HookTrigger.AFTER_EXECUTION, telemetry.on_run_end, LAST),
         ):
             hook = make_hook(trigger, function, priority=priority, name=NAME, inherited=True)
             plan = plan.with_hook(hook)
@@ -83,13 +83,13 @@ class UseTelemetry:
 
 
 def has_telemetry(plan: AgentPlan) -> bool:
-    """Whether the runs of this plan are watched."""
+    """Return whether the runs of this plan are traced."""
     return any(hook.name == NAME for hook in plan.hooks)
 
 
 def with_telemetry(plan: AgentPlan, name: str, *, content: bool) -> AgentPlan:
-    """The plan of an agent of the app server. One that brings its own telemetry keeps it, and what
-    the agent is stays the same: nothing that waits is taken for another agent's."""
+    """Add telemetry to the plan of an agent of the app server, unless it has its own. The agent's
+    definition hash stays the same, so paused executions still match it."""
     if has_telemetry(plan):
         return plan
     return UseTelemetry(content, name=name).configure(plan)

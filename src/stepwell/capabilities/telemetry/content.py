@@ -1,5 +1,5 @@
-"""Messages as the conventions write them into attributes: JSON text, only where content was asked
-for. Secret arguments are hidden in states and events already; nothing else is read here.
+"""Formats messages as JSON for attributes, only if content is recorded. Reads states and events
+only, where secret arguments are hidden already.
 """
 
 from collections.abc import Iterable
@@ -17,24 +17,26 @@ from stepwell.messages import (
     ToolResult,
 )
 from stepwell.models import ModelRequest
-from stepwell.tools.formatting import shown
+from stepwell.tools.result_text import format_result
 
 
 def input_messages(messages: Iterable[Message]) -> str:
-    """The conversation that a model is given; instructions among it stay where they are."""
-    return told_text([_message(message) for message in messages])
+    """Format the conversation in a request, including instructions among the messages."""
+    return attribute_text([_message(message) for message in messages])
 
 
 def system_instructions(request: ModelRequest) -> str | None:
-    """What a model is told beside the conversation, if anything."""
-    told = [*request.context.messages, *([request.instruction] if request.instruction else ())]
-    parts = [_part(part) for message in told for part in message.parts]
-    return told_text(parts) if parts else None
+    """Format the instructions outside the conversation; None if there are none."""
+    messages = [*request.context.messages, *([request.instruction] if request.instruction else ())]
+    parts = [_part(part) for message in messages for part in message.parts]
+    return attribute_text(parts) if parts else None
 
 
 def output_message(message: Message, reason: FinishReason | None) -> str:
-    """What a model answered."""
-    return told_text([{**_message(message), "finish_reason": str(reason or FinishReason.OTHER)}])
+    """Format a model's answer."""
+    return attribute_text(
+        [{**_message(message), "finish_reason": str(reason or FinishReason.OTHER)}]
+    )
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -48,8 +50,8 @@ def _part(part: Part) -> dict[str, Any]:
         case ThinkingPart():
             return {"type": "reasoning", "content": part.text}
         case ToolCall():
-            said = part.arguments if part.malformed is None else part.malformed
-            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": said}
+            arguments = part.arguments if part.malformed is None else part.malformed
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
         case ToolResult():
             return {"type": "tool_call_response", "id": part.call_id, "response": part.content}
         case ImagePart():
@@ -59,12 +61,12 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _media(part: ImagePart | FilePart, modality: str) -> dict[str, Any]:
-    """By address only: the data would fill the span."""
+    """Format a media part by its URL; the data would fill the span."""
     kind = "uri" if part.url else "blob"
-    told = {"type": kind, "modality": modality, "mime_type": part.media_type}
-    return {**told, "uri": part.url} if part.url else told
+    attributes = {"type": kind, "modality": modality, "mime_type": part.media_type}
+    return {**attributes, "uri": part.url} if part.url else attributes
 
 
-def told_text(value: Any) -> str:
-    """As a model would see it, and so whole characters only: no exporter can send halves."""
-    return shown(value)[1]
+def attribute_text(value: Any) -> str:
+    """Format a value as a model would see it, without half characters, which exporters refuse."""
+    return format_result(value)[1]

@@ -1,4 +1,4 @@
-"""The tracer and the metrics of one agent. Imports OpenTelemetry; loaded when telemetry is used."""
+"""The tracer and the metrics of one agent. Imports OpenTelemetry, so it is loaded on first use."""
 
 from collections.abc import Mapping
 
@@ -12,8 +12,8 @@ Attributes = dict[str, str | bool | int | float]
 
 
 class Instruments:
-    """Where spans begin and numbers are counted. Without providers the global ones are asked, also
-    when they are set later."""
+    """Starts spans and records metrics. Without providers the global ones are used, even if they
+    are set later."""
 
     def __init__(self, tracers: TracerProvider | None, meters: MeterProvider | None) -> None:
         self.tracer = get_tracer(names.SCOPE, tracer_provider=tracers)
@@ -24,16 +24,16 @@ class Instruments:
             description="Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDARIES,
         )
-        self._operation = _seconds(
+        self._operation = _duration_histogram(
             meter, names.OPERATION_DURATION, "GenAI operation duration.", names.OPERATION_BOUNDARIES
         )
-        self._tool = _seconds(
+        self._tool = _duration_histogram(
             meter,
             names.TOOL_DURATION,
             "The duration of a single tool execution.",
             names.OPERATION_BOUNDARIES,
         )
-        self._agent = _seconds(
+        self._agent = _duration_histogram(
             meter,
             names.AGENT_DURATION,
             "The duration of a single agent invocation.",
@@ -43,45 +43,51 @@ class Instruments:
             names.TOOL_CALLS, unit="{call}", description="Tool calls by outcome."
         )
         self._steps = meter.create_counter(
-            names.STEPS, unit="{step}", description="Steps that agents took."
+            names.STEPS, unit="{step}", description="Steps taken by agents."
         )
         self._stops = meter.create_counter(
-            names.STOPS, unit="{run}", description="Runs that ended or paused, by stop reason."
+            names.STOPS, unit="{run}", description="Runs that record_run or paused, by stop reason."
         )
 
-    def turned(self, seconds: float, usage: Usage | None, about: Attributes) -> None:
-        """A model answered, or failed to."""
-        self._operation.record(seconds, about)
+    def record_turn(self, seconds: float, usage: Usage | None, attributes: Attributes) -> None:
+        """Record a model turn, successful or not."""
+        self._operation.record(seconds, attributes)
         if usage:
-            of_tokens = _without(about, names.ERROR_TYPE)
-            self._tokens.record(usage.input_tokens, {**of_tokens, names.TOKEN_TYPE: names.INPUT})
-            self._tokens.record(usage.output_tokens, {**of_tokens, names.TOKEN_TYPE: names.OUTPUT})
+            token_attributes = _without(attributes, names.ERROR_TYPE)
+            self._tokens.record(
+                usage.input_tokens, {**token_attributes, names.TOKEN_TYPE: names.INPUT}
+            )
+            self._tokens.record(
+                usage.output_tokens, {**token_attributes, names.TOKEN_TYPE: names.OUTPUT}
+            )
 
-    def called(self, seconds: float | None, outcome: str, about: Attributes) -> None:
-        """A tool call has its result; without seconds it was not run."""
+    def record_tool_call(self, seconds: float | None, outcome: str, attributes: Attributes) -> None:
+        """Record a tool call; without ``seconds`` it did not run."""
         if seconds is not None:
-            self._tool.record(seconds, about)
-        without_error = _without(about, names.ERROR_TYPE)
+            self._tool.record(seconds, attributes)
+        without_error = _without(attributes, names.ERROR_TYPE)
         self._calls.add(1, {**without_error, names.TOOL_OUTCOME: outcome})
 
-    def stepped(self, about: Attributes) -> None:
-        """A step was taken."""
-        self._steps.add(1, about)
+    def record_step(self, attributes: Attributes) -> None:
+        """Count a step."""
+        self._steps.add(1, attributes)
 
-    def ended(self, seconds: float, about: Attributes) -> None:
-        """A run is over, for now or for good."""
-        self._agent.record(seconds, about)
+    def record_run(self, seconds: float, attributes: Attributes) -> None:
+        """Record the duration of a run that ended or paused."""
+        self._agent.record(seconds, attributes)
 
-    def stopped(self, reason: str, status: str, about: Attributes) -> None:
-        """A run came to its end, or pauses."""
-        self._stops.add(1, {**about, names.STOP_REASON: reason, names.STATUS: status})
-
-
-def _without(about: Mapping[str, str | bool | int | float], name: str) -> Attributes:
-    return {key: value for key, value in about.items() if key != name}
+    def record_stop(self, reason: str, status: str, attributes: Attributes) -> None:
+        """Count a run that ended or paused, by stop reason."""
+        self._stops.add(1, {**attributes, names.STOP_REASON: reason, names.STATUS: status})
 
 
-def _seconds(meter: Meter, name: str, said: str, boundaries: tuple[float, ...]) -> Histogram:
+def _without(attributes: Mapping[str, str | bool | int | float], name: str) -> Attributes:
+    return {key: value for key, value in attributes.items() if key != name}
+
+
+def _duration_histogram(
+    meter: Meter, name: str, description: str, boundaries: tuple[float, ...]
+) -> Histogram:
     return meter.create_histogram(
-        name, unit="s", description=said, explicit_bucket_boundaries_advisory=boundaries
+        name, unit="s", description=description, explicit_bucket_boundaries_advisory=boundaries
     )

@@ -1,7 +1,7 @@
-"""Every name that telemetry uses, and nothing else.
+"""All names that telemetry uses.
 
-``gen_ai.*`` and ``error.type`` are OpenTelemetry's GenAI conventions as of 2026; what they do not
-know of an agent is under ``stepwell.*``. When they are renamed, this is the file to change.
+``gen_ai.*`` and ``error.type`` follow OpenTelemetry's GenAI conventions as of 2026; everything else
+is under ``stepwell.*``. If the conventions change, only this file has to.
 """
 
 SCOPE = "stepwell"
@@ -38,7 +38,7 @@ USAGE_INPUT = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT = "gen_ai.usage.output_tokens"
 USAGE_REASONING = "gen_ai.usage.reasoning.output_tokens"
 
-# Attributes with content, which are only written when they are asked for
+# Attributes with content, recorded only on request
 INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
@@ -60,9 +60,9 @@ PROVIDERS = {
     "openai-chat": "openai",
     "xai": "x_ai",
 }
-"""Where the conventions call a provider otherwise than we do."""
+"""Providers whose name in the conventions differs from ours."""
 UNKNOWN_PROVIDER = "custom"
-"""Of a model whose name does not begin with a provider, such as one of your own."""
+"""For models whose name does not start with a provider."""
 
 # Our own attributes
 ATTEMPT = "stepwell.attempt"
@@ -86,9 +86,9 @@ RETRY_DELAY = "stepwell.inference.delay_seconds"
 EVALUATION_CRITERION = "stepwell.evaluation.criterion"
 EVALUATION_DECISION = "stepwell.evaluation.decision"
 EVALUATION_NUMBER = "stepwell.evaluation.number."
-"""The beginning of an attribute for each number behind a vote."""
+"""Prefix of the attributes for the numbers of a vote."""
 EVALUATION_REASON = "stepwell.evaluation.reason"
-"""In words, which may quote the conversation: written with content only."""
+"""May quote the conversation, so it counts as content."""
 
 # Metrics
 AGENT_DURATION = "gen_ai.invoke_agent.duration"
@@ -105,4 +105,4 @@ OPERATION_BOUNDARIES = tuple(0.01 * 2**power for power in range(14))
 AGENT_BOUNDARIES = tuple(0.1 * 2**power for power in range(13))
 
 TRACE_KEY = "stepwell.trace"
-"""Under which a state keeps the span of its run, so that the one that resumes it can link to it."""
+"""Metadata key under which a state keeps the span of its run, for the link from a resumed run."""

@@ -1,7 +1,7 @@
 """The spans of one run: ``invoke_agent`` around it, ``chat`` and ``execute_tool`` inside.
 
-A span is current only while the call that it stands for is awaited, in the task that awaits it. So
-what a tool or an HTTP client traces is inside, and nothing leaks into the code that reads a stream.
+A span is current only while its call is awaited, in the task that awaits it. So spans of tools and
+HTTP clients are nested inside, and nothing leaks into the code that reads a stream.
 """
 
 from contextvars import Token
@@ -13,11 +13,11 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
 from stepwell.capabilities.telemetry import names
-from stepwell.capabilities.telemetry.chat_span import ChatSpan, of_usage
-from stepwell.capabilities.telemetry.content import input_messages, output_message, told_text
-from stepwell.capabilities.telemetry.decisions import tell_decision, tell_votes
+from stepwell.capabilities.telemetry.chat_span import ChatSpan, usage_attributes
+from stepwell.capabilities.telemetry.content import attribute_text, input_messages, output_message
+from stepwell.capabilities.telemetry.decisions import add_decision, add_votes
 from stepwell.capabilities.telemetry.instruments import Attributes, Instruments
-from stepwell.capabilities.telemetry.marks import link_to, mark_of
+from stepwell.capabilities.telemetry.span_links import link_to, span_mark
 from stepwell.capabilities.telemetry.tool_spans import ToolSpans
 from stepwell.continuation import AgentStatus, ContinuationOutcome, StopReason
 from stepwell.events import (
@@ -34,20 +34,20 @@ from stepwell.events import (
 )
 from stepwell.ids import run_ids
 from stepwell.messages import FinishReason, Message, ToolCall, Usage
-from stepwell.models.turn import ModelTurn
+from stepwell.models.model import ModelTurn
 from stepwell.scope import Guard
 from stepwell.state import AgentState, AgentStep
 
 
-class _Entered(Struct, frozen=True, eq=False):
-    """What is awaited, and the way back to the context from before."""
+class _EnteredSpan(Struct, frozen=True, eq=False):
+    """What is awaited, and the token to restore the previous context."""
 
-    around: object
+    awaited: object
     token: Token[Context]
 
 
 class RunTrace:
-    """From the first step of a run to its end; a run that is resumed has a new one, with a link."""
+    """The trace of one run. A resumed run gets a new trace with a link to the old one."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class RunTrace:
         state: AgentState,
         *,
         name: str | None,
-        tells_content: bool,
+        records_content: bool,
         child_names: dict[str, str],
     ) -> None:
         self.execution_id = "" if state.execution is None else state.execution.id
         self._instruments = instruments
-        self._tells_content = tells_content
+        self._records_content = records_content
         self._child_names = child_names
         self._children: list[str] = []
-        self._about: Attributes = {} if name is None else {names.AGENT_NAME: name}
-        self._shared = {**self._about, **self._ids(state)}
+        self._attributes: Attributes = {} if name is None else {names.AGENT_NAME: name}
+        self._shared = {**self._attributes, **self._ids(state)}
         self._usage, self._steps = Usage(), 0
         self._error_type: str | None = None
         self._is_open = True
@@ -79,155 +79,157 @@ class RunTrace:
         )
         self._context = set_span_in_context(self._span)
         self._turn: ChatSpan | None = None
-        """A turn that waits for its step to say what may be told of it."""
+        """A turn whose answer is recorded at the end of its step."""
         self._calls = ToolSpans(
-            instruments, self._context, self._about, self._shared, tells_content=tells_content
+            instruments,
+            self._context,
+            self._attributes,
+            self._shared,
+            records_content=records_content,
         )
-        self.step_begins(state)
-        if tells_content:
-            self._tell_task(state)
+        self.on_step_start(state)
+        if records_content:
+            self._record_task(state)
 
     def _ids(self, state: AgentState) -> Attributes:
-        told: Attributes = {names.AGENT_ID: state.agent_id, names.EXECUTION_ID: self.execution_id}
+        attributes: Attributes = {
+            names.AGENT_ID: state.agent_id,
+            names.EXECUTION_ID: self.execution_id,
+        }
         ids = run_ids()
         if ids is not None:
-            told[names.ATTEMPT] = ids.attempt
+            attributes[names.ATTEMPT] = ids.attempt
             if ids.session_id is not None:
-                told[names.CONVERSATION_ID] = told[names.SESSION_ID] = ids.session_id
-        return told
+                attributes[names.CONVERSATION_ID] = attributes[names.SESSION_ID] = ids.session_id
+        return attributes
 
-    def _tell_task(self, state: AgentState) -> None:
+    def _record_task(self, state: AgentState) -> None:
         task = next((m for m in reversed(state.messages) if m.is_user()), None)
         if task is not None:
             self._span.set_attribute(names.INPUT_MESSAGES, input_messages([task]))
 
     def listen(self, emitter: Emitter) -> None:
-        """Hear what the run tells."""
-        emitter.listen(ToolCallStarted, self._calls.begun)
-        emitter.listen(ToolCallCompleted, self._calls.completed)
-        emitter.listen(ToolCallBlocked, self._calls.blocked)
-        emitter.listen(SubagentSpawning, self._note_child)
-        emitter.listen(InferenceRetryScheduled, self._note_retry)
-        emitter.listen(AgentStepCompleted, self._note_step)
-        emitter.listen(ContinuationEvaluated, self._note_decision)
-        emitter.listen(AgentFailed, self._note_failure)
-        emitter.listen(AgentFinished, self._finish)
+        """Listen to the events of the run."""
+        emitter.listen(ToolCallStarted, self._calls.on_start)
+        emitter.listen(ToolCallCompleted, self._calls.on_complete)
+        emitter.listen(ToolCallBlocked, self._calls.on_blocked)
+        emitter.listen(SubagentSpawning, self._on_child)
+        emitter.listen(InferenceRetryScheduled, self._on_retry)
+        emitter.listen(AgentStepCompleted, self._on_step)
+        emitter.listen(ContinuationEvaluated, self._on_decision)
+        emitter.listen(AgentFailed, self._on_failure)
+        emitter.listen(AgentFinished, self._on_finish)
 
     def mark(self) -> dict[str, str] | None:
-        """What the state keeps of this span, for the run that resumes it; None if none is kept."""
-        return mark_of(self._span, self.execution_id)
+        """Return what the state stores of this span, for the run that resumes it, or None."""
+        return span_mark(self._span, self.execution_id)
 
-    # Around what is awaited
-
-    def entered(self, around: object) -> object:
-        """Make the span of what is awaited the current one; hooks run in that of the run."""
+    def enter(self, awaited: object) -> object:
+        """Make the span of what is awaited current; hooks run in the span of the run."""
         context: Context | None = self._context
-        if isinstance(around, ModelTurn):
-            around = self._turn_begun(around)
-            context = around.context
-        elif isinstance(around, ToolCall):
-            context = self._calls.context_of(around.id)
-        return _Entered(around, attach(context or self._context))
+        if isinstance(awaited, ModelTurn):
+            awaited = self._start_turn(awaited)
+            context = awaited.context
+        elif isinstance(awaited, ToolCall):
+            context = self._calls.context_of(awaited.id)
+        return _EnteredSpan(awaited, attach(context or self._context))
 
-    def left(self, entered: object, guard: Guard, error: BaseException | None) -> None:
-        """Back to the span from before. A turn is over; a call still waits for its result."""
-        if not isinstance(entered, _Entered):
+    def exit(self, entered: object, guard: Guard, error: BaseException | None) -> None:
+        """Restore the previous span. A turn is over now; a tool call still gets its result."""
+        if not isinstance(entered, _EnteredSpan):
             return
         detach(entered.token)
-        around = entered.around
-        if isinstance(around, ChatSpan):
-            around.answered(guard, error)
-            if around.is_of_step:  # of several models, who answered is known now
-                self._span.set_attribute(names.PROVIDER, around.provider)
-            if around.waits_for_step:
-                self._turn = around
+        awaited = entered.awaited
+        if isinstance(awaited, ChatSpan):
+            awaited.record_answer(guard, error)
+            if awaited.is_of_step:  # of several models, it is known now which answered
+                self._span.set_attribute(names.PROVIDER, awaited.provider)
+            if awaited.waits_for_step:
+                self._turn = awaited
             else:
-                around.end()
-        elif isinstance(around, ToolCall):
-            self._calls.left(around.id)
+                awaited.end()
+        elif isinstance(awaited, ToolCall):
+            self._calls.on_exit(awaited.id)
 
-    def _turn_begun(self, turn: ModelTurn) -> ChatSpan:
-        """A question apart belongs to whoever asks: a hook, or a tool."""
+    def _start_turn(self, turn: ModelTurn) -> ChatSpan:
+        """Start the span of a turn; a turn outside the step belongs to the hook or tool that
+        asks."""
         if turn.is_of_step:
-            self._let_go_of_turn()
+            self._end_turn()
         shared = {**self._shared, names.STEP_NUMBER: self._calls.step_number}
         chat = ChatSpan(
             self._instruments,
             turn,
             self._context if turn.is_of_step else None,
             shared,
-            tells_content=self._tells_content,
+            records_content=self._records_content,
         )
         if turn.is_of_step:
             self._span.set_attribute(names.PROVIDER, chat.provider)
             self._span.set_attribute(names.REQUEST_MODEL, chat.model)
         return chat
 
-    def _let_go_of_turn(self) -> None:
+    def _end_turn(self) -> None:
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.end()
 
-    # What only a state knows
-
-    def step_begins(self, state: AgentState) -> None:
-        """Turns and calls from here on are of this step."""
+    def on_step_start(self, state: AgentState) -> None:
+        """Count turns and calls from now on to this step."""
         self._calls.step_number = state.step_number
 
-    def tool_failed(self, call_id: str, error: str) -> None:
-        """The class of what a tool raised."""
-        self._calls.failed(call_id, error)
+    def record_tool_error(self, call_id: str, error: str) -> None:
+        """Record the class of a tool's error."""
+        self._calls.set_error(call_id, error)
 
-    def step_ends(self, step: AgentStep) -> None:
-        """What the model said, as it is kept."""
+    def on_step_end(self, step: AgentStep) -> None:
+        """Record the model's answer as the step keeps it."""
         if self._turn is not None and step.response is not None:
-            self._turn.tell_output(step.response, step.finish_reason)
-        self._let_go_of_turn()
+            self._turn.record_output(step.response, step.finish_reason)
+        self._end_turn()
 
-    def ended_at_once(self, state: AgentState) -> None:
-        """The run took no step at all."""
+    def end_without_steps(self, state: AgentState) -> None:
+        """End the trace of a run that took no step."""
         outcome = state.outcome
         if outcome is not None:
-            tell_decision(self._span, outcome, state.step_count)
+            add_decision(self._span, outcome, state.step_count)
         self._end(state.status, outcome, None if outcome is None else outcome.stop_reason)
 
-    # What the run tells
-
-    def _note_child(self, event: SubagentSpawning) -> None:
+    def _on_child(self, event: SubagentSpawning) -> None:
         self._children.append(event.child_agent_id)
         self._child_names[event.child_agent_id] = event.name
 
-    def _note_step(self, event: AgentStepCompleted) -> None:
+    def _on_step(self, event: AgentStepCompleted) -> None:
         self._usage += event.usage
         self._steps += 1
-        self._instruments.stepped(self._about)
+        self._instruments.record_step(self._attributes)
 
-    def _note_retry(self, event: InferenceRetryScheduled) -> None:
-        about = {
+    def _on_retry(self, event: InferenceRetryScheduled) -> None:
+        attributes = {
             names.STEP_NUMBER: event.step_number,
             names.RETRY_ATTEMPT: event.attempt,
             names.RETRY_DELAY: event.delay_seconds,
             names.ERROR_TYPE: event.error_kind or names.OTHER,
         }
-        self._span.add_event(names.RETRY_EVENT, about)
+        self._span.add_event(names.RETRY_EVENT, attributes)
 
-    def _note_decision(self, event: ContinuationEvaluated) -> None:
-        tell_decision(self._span, event.outcome, event.step_number)
+    def _on_decision(self, event: ContinuationEvaluated) -> None:
+        add_decision(self._span, event.outcome, event.step_number)
 
-    def _note_failure(self, event: AgentFailed) -> None:
+    def _on_failure(self, event: AgentFailed) -> None:
         self._error_type = event.exception_type or None
-        if self._tells_content:
-            self._span.set_status(StatusCode.ERROR, told_text(event.error))
+        if self._records_content:
+            self._span.set_status(StatusCode.ERROR, attribute_text(event.error))
 
-    def _finish(self, event: AgentFinished) -> None:
-        if self._tells_content and event.final_response:
-            said = Message.assistant(event.final_response)
-            told = output_message(said, FinishReason.STOP)
-            self._span.set_attribute(names.OUTPUT_MESSAGES, told)
+    def _on_finish(self, event: AgentFinished) -> None:
+        if self._records_content and event.final_response:
+            answer = Message.assistant(event.final_response)
+            output = output_message(answer, FinishReason.STOP)
+            self._span.set_attribute(names.OUTPUT_MESSAGES, output)
         self._end(event.status, event.outcome, event.stop_reason)
 
-    def closed(self) -> None:
-        """The run is over. One that was left in the middle has told no end."""
+    def close(self) -> None:
+        """End open spans; a run abandoned midway has not reported its end."""
         self._end(AgentStatus.IN_PROGRESS, None, None)
         for child in self._children:
             self._child_names.pop(child, None)
@@ -238,24 +240,24 @@ class RunTrace:
         outcome: ContinuationOutcome | None,
         reason: StopReason | None,
     ) -> None:
-        self._let_go_of_turn()
-        self._calls.let_go()
+        self._end_turn()
+        self._calls.end_all()
         if not self._is_open:
             return
         self._is_open = False
-        ended, about = time_ns(), dict(self._about)
-        told: dict[str, Any] = {names.STATUS: str(status), names.STEP_COUNT: self._steps}
-        self._span.set_attributes({**told, **of_usage(self._usage)})
+        end_time, metric_attributes = time_ns(), dict(self._attributes)
+        attributes: dict[str, Any] = {names.STATUS: str(status), names.STEP_COUNT: self._steps}
+        self._span.set_attributes({**attributes, **usage_attributes(self._usage)})
         if outcome is not None:
-            tell_votes(self._span, outcome, tells_content=self._tells_content)
+            add_votes(self._span, outcome, records_content=self._records_content)
         if reason is not None:
             self._span.set_attribute(names.STOP_REASON, str(reason))
-            self._instruments.stopped(str(reason), str(status), self._about)
+            self._instruments.record_stop(str(reason), str(status), self._attributes)
         if status is AgentStatus.FAILED:
             kind = self._error_type or str(reason)
-            about[names.ERROR_TYPE] = kind
+            metric_attributes[names.ERROR_TYPE] = kind
             self._span.set_attribute(names.ERROR_TYPE, kind)
-            if not self._tells_content:
+            if not self._records_content:
                 self._span.set_status(StatusCode.ERROR)
-        self._span.end(ended)
-        self._instruments.ended((ended - self._started) / 1e9, about)
+        self._span.end(end_time)
+        self._instruments.record_run((end_time - self._started) / 1e9, metric_attributes)

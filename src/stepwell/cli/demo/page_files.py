@@ -1,4 +1,4 @@
-"""Loads the page as a browser would: every file it names, and that none comes from elsewhere."""
+"""Loads the page and every file it references, and checks that none is remote."""
 
 import re
 from html.parser import HTMLParser
@@ -15,21 +15,21 @@ _NEEDED = ("default-src 'none'", "script-src 'self'", "connect-src 'self'", "tru
 
 
 class _Named(HTMLParser):
-    """The addresses that a document loads."""
+    """Collects the addresses that a document loads."""
 
     def __init__(self) -> None:
         super().__init__()
         self.paths: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember what the element loads."""
+        """Collect what the element loads."""
         for name, value in attrs:
             if value and (name == "src" or (name == "href" and tag == "link")):
                 self.paths.append(value)
 
 
 def named_in(path: str, text: str) -> list[str]:
-    """The files that a file loads, relative to the page.
+    """Return the files that a file loads, relative to the page.
 
     >>> named_in("ui/page/main.js", 'import { html } from "./html.js";')
     ['ui/page/html.js']
@@ -50,7 +50,7 @@ def named_in(path: str, text: str) -> list[str]:
 
 
 async def page_loads(visitor: Visitor) -> str:
-    """The page and all its files; says how many and how large."""
+    """Load the page and all its files; report their number and size."""
     waiting, sizes = [""], dict[str, int]()
     while waiting:
         path = waiting.pop()

@@ -1,12 +1,12 @@
-"""The parts of the demo, each gone through as a user would and looked at from outside: in events,
-stored messages and traces. A part that did not happen raises ``Missing``.
+"""The parts of the demo. Each acts as a user would and checks events, stored messages and traces.
+Raises ``Missing`` if a part did not happen.
 """
 
 from collections.abc import Awaitable, Callable
 
 from stepwell.app.demo import agent as demo
 from stepwell.app.demo.breakout import ALLOWED, ATTEMPTS, outcomes
-from stepwell.app.demo.hearing import SuiteRun
+from stepwell.app.demo.conversation_end import SuiteRun
 from stepwell.cli.demo.page_files import page_loads
 from stepwell.cli.demo.visitor import ENDED, Missing, Seen, Visitor
 
@@ -19,19 +19,19 @@ def _expect(condition: bool, otherwise: str) -> None:
 
 
 async def scripted_and_says_so(visitor: Visitor) -> str:
-    """The page can show a badge and the examples."""
+    """The agent says that it is scripted and lists its examples."""
     agents = (await visitor.get("agent/agents"))["items"]
     _expect(len(agents) == 1, f"one agent was expected, not {len(agents)}")
-    told = agents[0]
-    _expect(str(told["model"]).startswith("scripted"), f"its model is called {told['model']!r}")
-    _expect(told["examples"] == list(demo.EXAMPLES), "it does not name the examples")
-    _expect("no model is asked" in told["description"], "its description does not say so")
-    return f"{len(told['examples'])} examples"
+    agent = agents[0]
+    _expect(str(agent["model"]).startswith("scripted"), f"its model is called {agent['model']!r}")
+    _expect(agent["examples"] == list(demo.EXAMPLES), "it does not name the examples")
+    _expect("no model is asked" in agent["description"], "its description does not say so")
+    return f"{len(agent['examples'])} examples"
 
 
 async def words_are_streamed(visitor: Visitor) -> str:
-    """Something without a scene is answered, word by word."""
-    seen = await visitor.ended("Hello! Who are you?")
+    """An unknown prompt is answered word by word."""
+    seen = await visitor.run("Hello! Who are you?")
     _expect(seen.status == "completed", f"it ended as {seen.status}")
     chunks = [it["payload"] for it in seen.own("agent.stream.chunk")]
     _expect(len(chunks) >= FEWEST_CHUNKS, f"only {len(chunks)} chunks came")
@@ -43,7 +43,7 @@ async def words_are_streamed(visitor: Visitor) -> str:
 
 async def failing_tool(visitor: Visitor) -> str:
     """A tool raises, and the error policy lets the run go on."""
-    seen = await visitor.ended(demo.RECOVER)
+    seen = await visitor.run(demo.RECOVER)
     _expect(seen.status == "completed", f"it ended as {seen.status}")
     calls = seen.outcomes("count_stock")
     _expect(calls == ["raised", "completed"], f"the calls ended as {calls}")
@@ -54,24 +54,24 @@ async def failing_tool(visitor: Visitor) -> str:
 
 
 async def question(visitor: Visitor) -> str:
-    """It waits for an answer, and goes by it."""
-    asked = await visitor.ended(demo.ASK)
+    """It waits for an answer and uses it."""
+    asked = await visitor.run(demo.ASK)
     _expect(asked.status == "paused", f"it did not wait, but was {asked.status}")
-    done = await visitor.answered(asked, "5 or more")
+    done = await visitor.answer_question(asked, "5 or more")
     _expect(done.status == "completed", f"it ended as {done.status}")
     _expect("tent-6" in done.answer, "the answer was not taken")
     return "answered '5 or more', and it chose tent-6"
 
 
 async def approval(visitor: Visitor) -> str:
-    """Tests fail in the sandbox, a change is approved, they pass."""
-    asked = await visitor.ended(demo.MEND)
+    """Tests fail in the sandbox; after an approved change they pass."""
+    asked = await visitor.run(demo.FIX)
     tests = await visitor.results(asked, "bash")
     before = SuiteRun.read(tests[0]) if tests else None
     _expect(before is not None, f"no tests ran: {tests[0] if tests else 'bash was not called'}")
     _expect(asked.status == "paused", f"it did not wait, but was {asked.status}")
     _expect("completed" not in asked.outcomes("edit_file"), "it changed a file without approval")
-    done = await visitor.answered(asked, {"approved": True})
+    done = await visitor.answer_question(asked, {"approved": True})
     _expect(done.status == "completed", f"it ended as {done.status}")
     after = SuiteRun.read((await visitor.results(done, "bash"))[-1])
     _expect(after is not None and not after.failed, "the tests fail still")
@@ -80,10 +80,10 @@ async def approval(visitor: Visitor) -> str:
 
 
 async def denial(visitor: Visitor) -> str:
-    """In another conversation the same change is denied."""
-    asked = await visitor.ended(demo.MEND)
+    """In another session the same change is denied."""
+    asked = await visitor.run(demo.FIX)
     _expect(asked.status == "paused", f"it did not wait, but was {asked.status}")
-    done = await visitor.answered(asked, {"approved": False, "message": "not today"})
+    done = await visitor.answer_question(asked, {"approved": False, "message": "not today"})
     _expect(done.status == "completed", f"it ended as {done.status}")
     said = (await visitor.results(done, "edit_file"))[-1]
     _expect("denied" in said and "not today" in said, f"the call gave {said!r:.100}")
@@ -92,8 +92,8 @@ async def denial(visitor: Visitor) -> str:
 
 
 async def subagent(visitor: Visitor) -> str:
-    """A child with an execution of its own."""
-    seen = await visitor.ended(demo.DELEGATE)
+    """A subagent has its own execution."""
+    seen = await visitor.run(demo.DELEGATE)
     _expect(seen.status == "completed", f"it ended as {seen.status}")
     children = (await visitor.trace(seen))["subagents"]
     _expect(len(children) == 1, f"{len(children)} subagents ran")
@@ -104,8 +104,8 @@ async def subagent(visitor: Visitor) -> str:
 
 
 async def sandbox(visitor: Visitor) -> str:
-    """Commands can do what they may, and nothing else."""
-    seen = await visitor.ended(demo.BREAK_OUT)
+    """Commands can do what the policy allows, and nothing else."""
+    seen = await visitor.run(demo.BREAK_OUT)
     said = (await visitor.results(seen, "bash"))[-1]
     worked = outcomes(said)
     _expect(worked.keys() == ATTEMPTS.keys(), f"the command did not run: {said}")
@@ -115,8 +115,8 @@ async def sandbox(visitor: Visitor) -> str:
 
 
 async def limit(visitor: Visitor) -> str:
-    """A run without an end is stopped, and says why."""
-    seen = await visitor.ended(demo.FOREVER)
+    """A limit stops an endless run, with an explanation."""
+    seen = await visitor.run(demo.FOREVER)
     _expect(seen.status == "stopped", f"it ended as {seen.status}")
     trace = await visitor.trace(seen)
     stop = trace["stop"]
@@ -127,9 +127,9 @@ async def limit(visitor: Visitor) -> str:
     return stop["headline"]
 
 
-async def cancelling(visitor: Visitor) -> str:
-    """A run is ended on its way."""
-    begun = await visitor.until(await visitor.sent(demo.FOREVER), "step.completed")
+async def cancellation(visitor: Visitor) -> str:
+    """A running execution is cancelled."""
+    begun = await visitor.until(await visitor.send(demo.FOREVER), "step.completed")
     await visitor.post(f"agent/executions/{begun.execution}/cancel", {"reason": "seen enough"})
     seen = await visitor.until(begun, *ENDED)
     _expect(seen.status == "cancelled", f"it ended as {seen.status}")
@@ -138,7 +138,7 @@ async def cancelling(visitor: Visitor) -> str:
 
 
 async def every_stop_is_explained(visitor: Visitor) -> str:
-    """All executions that were gone through say in words why they stopped."""
+    """Every execution explains why it stopped."""
     _expect(bool(visitor.seen), "nothing ran")
     for seen in visitor.seen.values():
         stop = (await visitor.trace(seen))["stop"]
@@ -147,15 +147,19 @@ async def every_stop_is_explained(visitor: Visitor) -> str:
 
 
 async def live_and_stored_agree(visitor: Visitor) -> str:
-    """What came live is what is stored: nothing lost, nothing doubled."""
+    """Live events equal the stored messages: nothing lost, nothing repeated."""
     _expect(bool(visitor.seen), "nothing ran")
     count = 0
     for seen in visitor.seen.values():
         stored = await _stored_messages(visitor, seen)
-        told = [it["payload"]["message_id"] for it in seen.events if "message_id" in it["payload"]]
-        _expect(len(told) == len(set(told)), f"{seen.session}: a message was told twice")
-        _expect(set(told) == set(stored), f"{seen.session}: told and stored messages differ")
-        # Text that is being generated has the number of the entry that it follows.
+        published = [
+            it["payload"]["message_id"] for it in seen.events if "message_id" in it["payload"]
+        ]
+        _expect(len(published) == len(set(published)), f"{seen.session}: a message came twice")
+        _expect(
+            set(published) == set(stored), f"{seen.session}: published and stored messages differ"
+        )
+        # Streamed text has the number of the entry that it follows.
         entries = [it["seq"] for it in seen.events if it["type"] != "agent.stream.chunk"]
         numbers = [it["seq"] for it in seen.events]
         is_in_order = entries == sorted(set(entries)) and numbers == sorted(numbers)
@@ -181,8 +185,8 @@ CHECKS: dict[str, Check] = {
     "a subagent": subagent,
     "a sandbox that holds": sandbox,
     "a limit, explained": limit,
-    "a cancelled run": cancelling,
+    "a cancelled run": cancellation,
     "every stop explained": every_stop_is_explained,
     "live events agree with what is stored": live_and_stored_agree,
 }
-"""In the order in which they are gone through."""
+"""In the order in which they run."""

@@ -1,10 +1,10 @@
-"""What came of going through the demo, for people and for programs."""
+"""The result of checking the demo, for people and for programs."""
 
 from msgspec import Struct, json, to_builtins
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One thing that must happen, and whether it did."""
+    """One part of the demo, and whether it happened."""
 
     name: str
     happened: bool
@@ -13,7 +13,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """One line of the checklist.
+        """Return a line for the checklist.
 
         >>> Part(name="a limit", happened=True, seconds=1.25, detail="12 steps").line
         '✓  1.2 s  a limit: 12 steps'
@@ -32,7 +32,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> tuple[Part, ...]:
-        """What did not happen."""
+        """The parts that did not happen."""
         return tuple(part for part in self.parts if not part.happened)
 
     @property
@@ -41,11 +41,11 @@ class Report(Struct, frozen=True, kw_only=True):
         return bool(self.parts) and not self.missing
 
 
-def reported(report: Report, *, as_json: bool = False) -> str:
-    """The result, as one line and a line for each missing part, or as JSON."""
+def report_text(report: Report, *, as_json: bool = False) -> str:
+    """Format the result as lines, one for each missing part, or as JSON."""
     if as_json:
-        told = {"ok": report.is_whole, **to_builtins(report)}
-        return json.format(json.encode(told), indent=2).decode()
+        result = {"ok": report.is_whole, **to_builtins(report)}
+        return json.format(json.encode(result), indent=2).decode()
     if report.is_whole:
         return f"ok: all {len(report.parts)} parts of the demo happened, in {report.seconds:.1f} s"
     missing = [f"missing: {part.name}: {part.detail}" for part in report.missing]

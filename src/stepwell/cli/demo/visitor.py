@@ -1,4 +1,4 @@
-"""A user of the demo without a browser: real HTTP, real server-sent events, nothing else."""
+"""A client of the demo without a browser: HTTP and server-sent events only."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,11 +13,11 @@ ENDED = ("completed", "stopped", "failed", "cancelled")
 
 
 class Missing(Exception):
-    """Something that should have happened did not."""
+    """Raised when a part of the demo did not happen."""
 
 
 class Seen(Struct, frozen=True, kw_only=True, eq=False):
-    """An execution, as far as its events told of it."""
+    """An execution and its events so far."""
 
     session: str
     execution: str
@@ -25,62 +25,61 @@ class Seen(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def status(self) -> str:
-        """The last status that was told."""
-        told = [it["payload"]["status"] for it in self.own("agent.status")]
-        return told[-1] if told else "unknown"
+        """The last status among the events."""
+        statuses = [it["payload"]["status"] for it in self.own("agent.status")]
+        return statuses[-1] if statuses else "unknown"
 
     @property
     def last_seq(self) -> int:
-        """Of its last event."""
+        """The number of its last event."""
         return max((it["seq"] for it in self.events), default=0)
 
     @property
     def answer(self) -> str:
         """The final answer."""
         ends = [it["payload"] for it in self.own("agent.status")]
-        told = [it["content"] for it in ends if it.get("event_type") == "execution.completed"]
-        return told[-1] if told else ""
+        answers = [it["content"] for it in ends if it.get("event_type") == "execution.completed"]
+        return answers[-1] if answers else ""
 
     def own(self, kind: str) -> list[Json]:
-        """Its events of that type, without those of subagents."""
+        """Return its events of that type, without those of subagents."""
         return [
             it for it in self.events if it["type"] == kind and it["execution_id"] == self.execution
         ]
 
     def outcomes(self, tool: str) -> list[str]:
-        """How the calls of that tool ended, in order."""
+        """Return the outcomes of the calls of a tool, in order."""
         payloads = [it["payload"] for it in self.own("agent.tool.completed")]
         return [it["outcome"] for it in payloads if it["tool_name"] == tool]
 
 
 class Visitor:
-    """Sends messages and follows what comes of them."""
+    """Sends messages and follows their executions."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
         self.seen: dict[str, Seen] = {}
-        """All executions, by id, with all their events."""
+        """All executions with their events, by id."""
 
     async def page(self, path: str) -> httpx2.Response:
-        """A file of the page."""
+        """Load a file of the page."""
         return await self._client.get(path)
 
     async def get(self, path: str) -> Any:
-        """What the API answers."""
-        return _answered(await self._client.get(path))
+        """Send GET and return the JSON response."""
+        return _json_of(await self._client.get(path))
 
     async def post(self, path: str, body: Json) -> Any:
-        """What the API answers to that."""
-        return _answered(await self._client.post(path, json=dict(body)))
+        """Send POST and return the JSON response."""
+        return _json_of(await self._client.post(path, json=dict(body)))
 
-    async def sent(self, text: str) -> Seen:
-        """A new conversation that begins with that text."""
+    async def send(self, text: str) -> Seen:
+        """Start a session with that text."""
         made = await self.post("agent/messages", {"content": text})
         return Seen(session=made["session"]["id"], execution=made["execution"]["id"])
 
     async def until(self, seen: Seen, *stops: str) -> Seen:
-        """The execution with what happens until its status, or the type of an event, is one of
-        these."""
+        """Follow the execution until its status or the type of an event is one of ``stops``."""
         events = list(seen.events)
         path = f"agent/sessions/{seen.session}/events"
         query: dict[str, str | int] = {"after": seen.last_seq, "execution": seen.execution}
@@ -94,29 +93,29 @@ class Visitor:
                 events.append(event)
                 if _is_stop(event, seen.execution, stops):
                     break
-        told = Seen(session=seen.session, execution=seen.execution, events=tuple(events))
-        self.seen[seen.execution] = told
-        return told
+        now = Seen(session=seen.session, execution=seen.execution, events=tuple(events))
+        self.seen[seen.execution] = now
+        return now
 
-    async def ended(self, text: str) -> Seen:
-        """A new conversation, followed until its first execution has ended."""
-        return await self.until(await self.sent(text), *ENDED, "paused")
+    async def run(self, text: str) -> Seen:
+        """Start a session and follow its first execution until it ends or pauses."""
+        return await self.until(await self.send(text), *ENDED, "paused")
 
-    async def answered(self, seen: Seen, answer: Any) -> Seen:
-        """The same execution after that answer to what it waits for."""
+    async def answer_question(self, seen: Seen, answer: Any) -> Seen:
+        """Answer the open question and follow the execution until it ends or pauses."""
         pending = (await self.get(f"agent/executions/{seen.execution}"))["pending"]
         if not pending:
-            raise Missing("nothing waits for an answer")
+            raise Missing("no open question")
         body = {"question_id": pending[0]["question_id"], "answer": answer}
         await self.post(f"agent/executions/{seen.execution}/answer", body)
         return await self.until(seen, *ENDED, "paused")
 
     async def trace(self, seen: Seen) -> Json:
-        """All that is known of an execution."""
+        """Return the trace of an execution."""
         return await self.get(f"agent/executions/{seen.execution}/trace")
 
     async def results(self, seen: Seen, tool: str) -> list[str]:
-        """What that tool gave, in full."""
+        """Return the full results of a tool."""
         steps = cast("list[Json]", (await self.trace(seen))["steps"])
         calls = [call for step in steps for call in step["tool_executions"]]
         return [str(it["result"] or it["error"]) for it in calls if it["name"] == tool]
@@ -124,7 +123,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visitor_of(address: str) -> AsyncGenerator[Visitor]:
-    """A visitor of the server at that address, whatever proxies the environment names."""
+    """Open a visitor for the server at that address; proxies of the environment are ignored."""
     timeout = httpx2.Timeout(REQUEST_SECONDS)
     async with httpx2.AsyncClient(
         base_url=f"{address}/", timeout=timeout, trust_env=False
@@ -132,7 +131,7 @@ async def visitor_of(address: str) -> AsyncGenerator[Visitor]:
         yield Visitor(client)
 
 
-def _answered(response: httpx2.Response) -> Any:
+def _json_of(response: httpx2.Response) -> Any:
     if response.status_code >= 400:
         raise Missing(f"{response.url.path} answered {response.status_code}: {response.text:.200}")
     return response.json()

@@ -43,7 +43,7 @@ export interface StepCompletedEnvelope {
   payload: StepCompletedPayload;
 }
 
-/** A tool call began; `args` are only told where the config says so. */
+/** A tool call started; `args` is included only if the config says so. */
 export interface ToolStartedEnvelope {
   id: string;
   seq: number;
@@ -106,7 +106,7 @@ export interface StatusPayload {
   spawned: Spawn | null;
 }
 
-/** Where an execution stands, as user interfaces see it. */
+/** The status of an execution in envelopes. */
 export type BroadcastStatus = "cancelled" | "completed" | "failed" | "idle" | "paused" | "processing" | "stopped";
 
 /** Why a run ended, most urgent first; the order decides between several forbids. */
@@ -168,7 +168,7 @@ export interface StepCompletedPayload {
 /** Why the model ended its turn. */
 export type FinishReason = "content_filter" | "error" | "length" | "other" | "stop" | "tool_calls";
 
-/** A tool call began; `args` are only told where the config says so. */
+/** A tool call started; `args` is included only if the config says so. */
 export interface ToolStartedPayload {
   agent_id: string;
   agent_name: string | null;

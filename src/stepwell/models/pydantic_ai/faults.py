@@ -1,5 +1,5 @@
-"""What pydantic-ai, the SDKs behind it and the network raise, as our ``ModelError``. Imported with
-pydantic-ai, by the bridged model, when a turn is made.
+"""Maps exceptions of pydantic-ai, its SDKs and the network to ``ModelError``. Imported with
+pydantic-ai on the first turn.
 """
 
 import sys
@@ -10,16 +10,16 @@ from msgspec import json
 from pydantic_ai.exceptions import FallbackExceptionGroup
 
 from stepwell.clock import SystemClock
-from stepwell.errors import ModelError, ModelErrorKind, described
-from stepwell.models.faults import LONGEST_TEXT, error_answer, request_id
-from stepwell.models.pydantic_ai.incoming import Spent, spent_on_attempt
+from stepwell.errors import ModelError, ModelErrorKind, describe
+from stepwell.models.faults import MAX_TEXT_LENGTH, error_answer, request_id
+from stepwell.models.pydantic_ai.responses import Spending, spending_of_attempt
 
 _PYTHON = (
     *(RuntimeError, ValueError, OSError, ExceptionGroup),
     *(LookupError, TypeError, AttributeError, AssertionError, Warning),
 )
-"""What pydantic-ai's own errors derive from, what its adapters raise when a provider answers in
-another shape than documented, and warnings where they are made errors."""
+"""The bases of pydantic-ai's errors, what its adapters raise for undocumented response shapes, and
+warnings where they are errors."""
 
 _SDKS = (
     *(("httpx2", "HTTPError"), ("httpx2", "StreamError"), ("httpx2", "InvalidURL")),
@@ -29,10 +29,10 @@ _SDKS = (
     *(("google.genai.errors", "APIError"), ("google.auth.exceptions", "GoogleAuthError")),
     *(("cohere.core.api_error", "ApiError"), ("grpc", "RpcError")),
 )
-"""The roots of the SDKs' own trees. pydantic-ai maps most of what they raise, but not all of it."""
+"""The base exceptions of the SDKs. pydantic-ai maps most of what they raise, but not all."""
 
-# By name, since most of these packages are not installed and pydantic-ai's newer errors may not be
-# there. The names of an error's bases are looked up as well, the nearest first.
+# By name, since most of these packages are not installed and older versions lack some errors. The
+# names of an error's bases are looked up too, nearest first.
 _KINDS = {
     "ModelRateLimitError": ModelErrorKind.RATE_LIMIT,
     "ModelQuotaExceededError": ModelErrorKind.QUOTA,
@@ -68,28 +68,28 @@ _KINDS = {
 
 
 def faults() -> tuple[type[Exception], ...]:
-    """The exceptions that may come out of a turn. SDKs that are not loaded raise nothing."""
+    """Return the exceptions that a turn may raise. SDKs that are not loaded raise nothing."""
     found = [getattr(sys.modules.get(module), name, None) for module, name in _SDKS]
     return (*_PYTHON, *[kind for kind in found if kind is not None])
 
 
-def as_model_error(name: str, error: Exception, spent: Spent | None = None) -> ModelError:
-    """The same failure as an error of the model, with what was charged for it."""
+def as_model_error(name: str, error: Exception, spent: Spending | None = None) -> ModelError:
+    """Convert an exception to a ``ModelError``, with usage and cost."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
-        ours, spent = _of_group(name, group), _paid(group, spent)
+        ours, spent = _error_from_group(name, group), _total_spending(group, spent)
     elif isinstance(getattr(error, "status_code", None), int):
-        ours = _of_answer(name, error)
+        ours = _error_from_answer(name, error)
     else:
-        ours = _without_status(name, error)
+        ours = _error_without_status(name, error)
     if spent is not None and spent.usage:
         ours.usage, ours.cost = spent.usage, spent.cost
     return ours
 
 
-def _of_answer(name: str, error: Exception) -> ModelError:
-    """An answer with an error status is judged as if we had received it ourselves; where that says
-    little, pydantic-ai may know better, since it knows the words of more providers."""
+def _error_from_answer(name: str, error: Exception) -> ModelError:
+    """Classify an error status as for our own providers. If the result is general, prefer
+    pydantic-ai's class, which knows the codes of more providers."""
     facts: Any = error
     headers: Mapping[str, str] = getattr(facts, "headers", None) or {}
     ours = error_answer(name, facts.status_code, headers, _body(facts), SystemClock().now())
@@ -106,23 +106,23 @@ def _of_answer(name: str, error: Exception) -> ModelError:
     )
 
 
-def _without_status(name: str, error: Exception) -> ModelError:
+def _error_without_status(name: str, error: Exception) -> ModelError:
     body = getattr(error, "body", None)
     return ModelError(
-        f"{name}: {described(error)}",
+        f"{name}: {describe(error)}",
         kind=_kind(error),
         retry_after=getattr(error, "retry_after", None),
         provider_text=_text(body) if body else None,
     )
 
 
-def _of_group(name: str, group: "ExceptionGroup[Exception]") -> ModelError:
-    """All models of a fallback failed. If asking again may help with one of them, it may help."""
+def _error_from_group(name: str, group: "ExceptionGroup[Exception]") -> ModelError:
+    """Convert the errors of a fallback. It is retryable if one of them is."""
     every = [as_model_error(name, error) for error in group.exceptions]
     chosen = next((error for error in every if error.retryable), every[-1])
-    told = "; ".join(dict.fromkeys(str(error) for error in every))
+    texts = "; ".join(dict.fromkeys(str(error) for error in every))
     return ModelError(
-        f"{name}: all of its {len(every)} models failed: {told}",
+        f"{name}: all of its {len(every)} models failed: {texts}",
         kind=chosen.kind,
         retryable=chosen.retryable,
         retry_after=chosen.retry_after,
@@ -132,11 +132,11 @@ def _of_group(name: str, group: "ExceptionGroup[Exception]") -> ModelError:
     )
 
 
-def _paid(group: "ExceptionGroup[Exception]", spent: Spent | None) -> Spent:
-    total = spent or Spent()
+def _total_spending(group: "ExceptionGroup[Exception]", spent: Spending | None) -> Spending:
+    total = spent or Spending()
     if isinstance(group, FallbackExceptionGroup):
         for attempt in group.attempts:
-            total += spent_on_attempt(attempt)
+            total += spending_of_attempt(attempt)
     return total
 
 
@@ -162,8 +162,8 @@ def _body(error: Any) -> bytes:
 
 def _text(body: Any) -> str:
     if isinstance(body, str):
-        return body[:LONGEST_TEXT]
+        return body[:MAX_TEXT_LENGTH]
     try:
         return json.encode(body).decode()
     except (TypeError, ValueError):
-        return str(body)[:LONGEST_TEXT]
+        return str(body)[:MAX_TEXT_LENGTH]

@@ -1,4 +1,4 @@
-"""The bridged model: one turn of a pydantic-ai model, whole or streamed, under our protocol."""
+"""Adapts a pydantic-ai model to our model protocol."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -13,14 +13,14 @@ from stepwell.models.settings import NO_SETTINGS, ModelSettings
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as ForeignModel
 
-    from stepwell.models.pydantic_ai.outgoing import Turn
+    from stepwell.models.pydantic_ai.requests import Turn
 
 
 class PydanticAiModel:
     """A pydantic-ai model, given as an object or by a name that pydantic-ai knows.
 
-    ``settings`` hold for every turn and give way to those of the request; what only one provider
-    knows is set on the pydantic-ai model itself.
+    ``settings`` apply to every turn unless the request overrides them. Set provider-specific
+    settings on the pydantic-ai model itself.
 
     >>> PydanticAiModel("test").name
     'test:test'
@@ -38,7 +38,7 @@ class PydanticAiModel:
                 f"settings.model={settings.model!r} has no effect here; name the model in the "
                 "first argument of PydanticAiModel"
             )
-        self._model = _resolved(model)
+        self._model = _resolve_model(model)
         self._settings = settings
         self._entered: WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], asyncio.Event]
@@ -49,18 +49,17 @@ class PydanticAiModel:
         return f"PydanticAiModel({self.name})"
 
     async def respond(self, request: ModelRequest) -> ModelResponse:
-        """The whole answer at once."""
+        """Return the complete response."""
         return await self._respond(self._turn(request))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The same answer in parts.
+        """Yield the response in parts.
 
-        A task of its own reads the provider's stream, since pydantic-ai holds it open with context
-        managers, which must be left in the task that entered them; whoever reads these parts may
-        stop anywhere.
+        A separate task reads the provider's stream: pydantic-ai's context managers must exit in the
+        task that entered them, and the consumer of these parts may stop anywhere.
         """
         parts: asyncio.Queue[StreamPart | None] = asyncio.Queue()
-        reading = asyncio.create_task(self._read(self._turn(request), parts))
+        reading = asyncio.create_task(self._produce_parts(self._turn(request), parts))
         try:
             while (part := await parts.get()) is not None:
                 yield part
@@ -70,7 +69,7 @@ class PydanticAiModel:
             await asyncio.gather(reading, return_exceptions=True)
 
     def _turn(self, request: ModelRequest) -> "Turn":
-        from stepwell.models.pydantic_ai.outgoing import turn_of
+        from stepwell.models.pydantic_ai.requests import turn_of
 
         return turn_of(request, self._model, self._settings)
 
@@ -78,7 +77,7 @@ class PydanticAiModel:
         from pydantic_ai.direct import model_request
 
         from stepwell.models.pydantic_ai.faults import as_model_error, faults
-        from stepwell.models.pydantic_ai.incoming import translated
+        from stepwell.models.pydantic_ai.responses import translate_response
 
         try:
             await self._enter()
@@ -90,10 +89,10 @@ class PydanticAiModel:
             )
         except faults() as error:
             raise as_model_error(self.name, error) from error
-        return translated(response, self.name)
+        return translate_response(response, self.name)
 
-    async def _read(self, turn: "Turn", parts: "asyncio.Queue[StreamPart | None]") -> None:
-        """Put the parts of one streamed turn into the queue, and None behind the last."""
+    async def _produce_parts(self, turn: "Turn", parts: "asyncio.Queue[StreamPart | None]") -> None:
+        """Put the parts of a streamed turn into the queue, then None."""
         try:
             if not await self._read_stream(turn, parts):
                 response = await self._respond(turn)
@@ -104,11 +103,11 @@ class PydanticAiModel:
             parts.put_nowait(None)
 
     async def _read_stream(self, turn: "Turn", parts: "asyncio.Queue[StreamPart | None]") -> bool:
-        """Whether the model can stream at all; if so, the parts are in the queue."""
+        """Put the parts into the queue. Return False if the model can't stream."""
         from pydantic_ai.direct import model_request_stream
 
         from stepwell.models.pydantic_ai.faults import as_model_error, faults
-        from stepwell.models.pydantic_ai.incoming import StreamTranslation
+        from stepwell.models.pydantic_ai.responses import StreamTranslation
 
         translation = StreamTranslation(self.name)
         try:
@@ -130,7 +129,7 @@ class PydanticAiModel:
         except faults() as error:
             failed = as_model_error(self.name, error, translation.spent())
             is_unclear = failed.kind is ModelErrorKind.INVALID_REQUEST and failed.status is None
-            if translation.has_begun and is_unclear:  # a request that is answered was valid
+            if translation.has_begun and is_unclear:  # the provider had accepted the request
                 failed.kind, failed.retryable = ModelErrorKind.MALFORMED_RESPONSE, True
             raise failed from error
         for part in translation.end():
@@ -138,8 +137,8 @@ class PydanticAiModel:
         return True
 
     async def _enter(self) -> None:
-        """Enter the model once per event loop, so that it has connections that belong to the loop.
-        It is left when the loop shuts down its generators, as ``asyncio.run`` does."""
+        """Enter the model once per event loop, so that its connections belong to the loop. It exits
+        when the loop shuts down its async generators, as ``asyncio.run`` does."""
         loop = asyncio.get_running_loop()
         known = self._entered.get(loop)
         if known is not None:
@@ -165,7 +164,7 @@ class PydanticAiModel:
             is_in.set()
 
 
-def _resolved(model: "ForeignModel | str") -> "ForeignModel":
+def _resolve_model(model: "ForeignModel | str") -> "ForeignModel":
     try:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import Model, infer_model
@@ -187,4 +186,6 @@ def _resolved(model: "ForeignModel | str") -> "ForeignModel":
             f"the model {model!r} needs a package that is not installed: {error}"
         ) from error
     except (UserError, ValueError) as error:
-        raise ConfigurationError(f"pydantic-ai can't make the model {model!r}: {error}") from error
+        raise ConfigurationError(
+            f"pydantic-ai can't create the model {model!r}: {error}"
+        ) from error

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which most providers and local servers speak as well."""
+"""OpenAI's chat completions, the format of most providers and local servers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,21 +20,21 @@ from stepwell.models.settings import ResponseFormat
 from stepwell.models.wire.chat_completions_response import ORIGIN, ChatReader, whole_response
 from stepwell.models.wire.format import (
     Json,
-    compact,
+    data_of,
     data_url,
-    format_in_words,
+    format_instruction,
     instruction_text,
     json_text,
+    merge_extra_body,
     plain_name,
-    refused,
-    required_data,
-    with_extra,
+    request_error,
+    without_nulls,
 )
 from stepwell.models.wire.schema import strict_form
 
 
 class ChatCompletions(Struct, frozen=True, kw_only=True):
-    """The format, with what differs between those who speak it.
+    """Chat completions, with the options in which servers differ.
 
     >>> ChatCompletions().path("any", streaming=False)
     '/chat/completions'
@@ -43,31 +43,31 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
     max_tokens_field: str = "max_tokens"
     has_developer_role: bool = False
     replays_thinking: bool = False
-    """Whether the server wants its reasoning back in the messages that called tools."""
+    """Whether to send the model's reasoning back in messages with tool calls."""
     formats_with_tools: bool = False
-    """Whether a response format may come with tools. Many servers make a grammar of the format, in
-    which no tool can be called; they are asked for it in words then."""
+    """Whether a response format works together with tools. Many servers enforce the format by a
+    grammar that excludes tool calls; for them it becomes an instruction."""
     user_after_tools: bool = True
-    """Whether a user may speak right after a tool's result."""
+    """Whether a user message may follow a tool result."""
     asks_for_usage: bool = True
-    """Whether a stream tells its usage only when asked."""
+    """Whether a stream reports its usage only on request."""
     seed_field: str = "seed"
 
     @property
     def name(self) -> str:
-        """The word for this format."""
+        """The name of this format."""
         return ORIGIN
 
     def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
-        """The same for every model."""
+        """Return the path, which is the same for every model."""
         return "/chat/completions"
 
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
-        """The JSON to post."""
+        """Return the JSON to post."""
         settings, form = request.settings, request.format
         tools = [_tool(schema) for schema in request.tools]
-        is_told = tools and not self.formats_with_tools
-        words = format_in_words(form.schema) if form is not None and is_told else ""
+        in_words = tools and not self.formats_with_tools
+        words = format_instruction(form.schema) if form is not None and in_words else ""
         asks_for_usage = streaming and self.asks_for_usage
         body = {
             "model": model,
@@ -85,35 +85,35 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
             "stream": True if streaming else None,
             "stream_options": {"include_usage": True} if asks_for_usage else None,
         }
-        return with_extra(compact(body), request)
+        return merge_extra_body(without_nulls(body), request)
 
     def response(self, data: Any) -> ModelResponse:
-        """The response in a whole answer."""
+        """Parse a complete response."""
         return whole_response(data)
 
     def reader(self) -> ChatReader:
-        """A reader for one streamed response."""
+        """Create a reader for one streamed response."""
         return ChatReader()
 
     def _messages(self, request: ModelRequest, form: str) -> list[Json]:
         sent: list[Json] = []
         for message in (*request.context.messages, *request.messages):
-            self._say(sent, self._sent(message))
+            self._append(sent, self._wire_messages(message))
         asked = request.instruction
         if asked is not None and self.has_developer_role:
-            self._say(sent, self._sent(asked))
-        elif asked is not None:  # templates of local models only take a system's message in front
-            self._say(sent, [{"role": "user", "content": _content(asked)}])
-        return _with_format(sent, form) if form else sent
+            self._append(sent, self._wire_messages(asked))
+        elif asked is not None:  # templates of local models take a system message only at the start
+            self._append(sent, [{"role": "user", "content": _content(asked)}])
+        return _add_format(sent, form) if form else sent
 
-    def _say(self, sent: list[Json], messages: Iterable[Json]) -> None:
+    def _append(self, sent: list[Json], messages: Iterable[Json]) -> None:
         for message in messages:
             after_tool = bool(sent) and sent[-1]["role"] == "tool"
             if after_tool and message["role"] == "user" and not self.user_after_tools:
                 sent.append({"role": "assistant", "content": "OK"})
             sent.append(message)
 
-    def _sent(self, message: Message) -> Iterator[Json]:
+    def _wire_messages(self, message: Message) -> Iterator[Json]:
         match message.role:
             case Role.ASSISTANT:
                 yield self._assistant(message)
@@ -130,7 +130,7 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
                 yield {"role": str(message.role), "content": instruction_text(message)}
 
     def _assistant(self, message: Message) -> Json:
-        calls = [_sent_call(call) for call in message.tool_calls]
+        calls = [_wire_call(call) for call in message.tool_calls]
         sent: Json = {"role": "assistant", "content": message.text or (None if calls else "")}
         if calls:
             sent["tool_calls"] = calls
@@ -144,8 +144,8 @@ class ChatCompletions(Struct, frozen=True, kw_only=True):
         return sent
 
 
-def _with_format(sent: list[Json], form: str) -> list[Json]:
-    """The messages with the format in words, in front where it stays the same over the steps."""
+def _add_format(sent: list[Json], form: str) -> list[Json]:
+    """Add the format instruction at the start, where the prompt stays the same between steps."""
     if sent and sent[0]["role"] in ("system", "developer"):
         return [{**sent[0], "content": f"{sent[0]['content']}\n\n{form}"}, *sent[1:]]
     return [{"role": "system", "content": form}, *sent]
@@ -165,12 +165,14 @@ def _part(part: Any) -> Json:
             return {"type": "image_url", "image_url": {"url": data_url(part, "image/png")}}
         case FilePart():
             if part.url is not None and part.data is None:
-                raise refused("chat completions take files as data, not by address; give data=...")
-            required_data(part)
+                raise request_error(
+                    "chat completions take files as data, not by URL; give data=..."
+                )
+            data_of(part)
             url = data_url(FilePart(data=part.data, media_type=part.media_type), "application/pdf")
             return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
         case _:
-            raise refused(f"a user's message can't carry a {type(part).__name__}")
+            raise request_error(f"a user message can't contain a {type(part).__name__}")
 
 
 def _tool(schema: Any) -> Json:
@@ -196,6 +198,6 @@ def _response_format(form: ResponseFormat) -> Json:
     return {"type": "json_schema", "json_schema": named}
 
 
-def _sent_call(call: ToolCall) -> Json:
+def _wire_call(call: ToolCall) -> Json:
     function = {"name": plain_name(call.name), "arguments": json_text(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}

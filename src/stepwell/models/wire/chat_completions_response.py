@@ -1,4 +1,4 @@
-"""What chat completions answer, whole or as a stream, with the liberties that servers take."""
+"""Responses of chat completions, complete or streamed, in the variants that servers send."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -7,19 +7,19 @@ from stepwell.messages import FinishReason, TextPart, ThinkingPart, ToolCall, Us
 from stepwell.models.response import ModelResponse, StreamPart, TextDelta, ThinkingDelta
 from stepwell.models.wire.format import (
     CallDraft,
-    assembled,
+    assemble_response,
     count,
-    empty,
-    incomplete,
+    empty_response,
+    incomplete_stream,
     json_text,
-    listed,
-    parsed_call,
-    section,
+    list_at,
+    object_at,
+    parse_call,
     whole_or_raise,
 )
 
 ORIGIN = "chat_completions"
-"""The format's word, by which its own thinking is known."""
+"""The origin of this format's thinking."""
 
 _FINISH_REASONS = {
     "stop": FinishReason.STOP,
@@ -33,17 +33,17 @@ _FINISH_REASONS = {
 
 
 def whole_response(data: Any) -> ModelResponse:
-    """The response in a whole answer; raises ``ModelError``."""
+    """Parse a complete response. Raises ``ModelError``."""
     usage = _usage(data.get("usage"))
     choices = data.get("choices")
     if not choices:
-        raise empty("no choices", usage)
-    message = section(choices[0], "message")
-    response = assembled(
+        raise empty_response("no choices", usage)
+    message = object_at(choices[0], "message")
+    response = assemble_response(
         (
-            ThinkingPart(_reasoning(message), origin=ORIGIN),
+            ThinkingPart(_reasoning_text(message), origin=ORIGIN),
             TextPart(_text(message.get("content"))),
-            *(_call(call) for call in listed(message, "tool_calls")),
+            *(_call(call) for call in list_at(message, "tool_calls")),
         ),
         finish_reason=_finish_reason(choices[0].get("finish_reason")),
         usage=usage,
@@ -70,11 +70,11 @@ class ChatReader:
 
     @property
     def may_be_over(self) -> bool:
-        """Whether the reason to finish and the usage have come; some servers say no last word."""
+        """Whether finish reason and usage have arrived. Some servers send no final message."""
         return self._finish is not None and bool(self.usage)
 
     def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts in one chunk."""
+        """Return the parts in one chunk."""
         if event is None:  # [DONE]
             self.is_over = True
             return ()
@@ -96,19 +96,19 @@ class ChatReader:
             if text:
                 self._text.append(text)
                 parts.append(TextDelta(text))
-        if thought := _reasoning(delta):
+        if thought := _reasoning_text(delta):
             self._thinking.append(thought)
             parts.append(ThinkingDelta(thought))
         if refusal := delta.get("refusal"):
             self._refusal.append(refusal)
-        for call in listed(delta, "tool_calls"):
+        for call in list_at(delta, "tool_calls"):
             parts.extend(self._call_parts(call))
         return parts
 
     def _call_parts(self, call: Mapping[str, Any]) -> Iterator[StreamPart]:
-        function = section(call, "function")
+        function = object_at(call, "function")
         id, name = call.get("id") or "", function.get("name") or ""
-        draft = self._begun(call.get("index"), id, name)
+        draft = self._open_call(call.get("index"), id, name)
         if draft is None:
             draft = CallDraft(len(self._drafts), id, name)
             self._drafts.append(draft)
@@ -119,22 +119,22 @@ class ChatReader:
             text = arguments if isinstance(arguments, str) else json_text(arguments)
             yield draft.add(text)
 
-    def _begun(self, index: int | None, id: str, name: str) -> CallDraft | None:
-        """The call that goes on in a delta, None if a new one begins. Some servers leave the index
-        out, some say 0 for every call, some give one call another id in each delta."""
+    def _open_call(self, index: int | None, id: str, name: str) -> CallDraft | None:
+        """Return the call that a delta continues, or None if it starts a new one. Some servers omit
+        the index, some send 0 for every call, some change a call's id in each delta."""
         draft = self._by_index.get(index)
         if draft is None or not name or not draft.name:
             return draft
         return draft if (id or index is not None) and id in ("", draft.id) else None
 
     def response(self) -> ModelResponse:
-        """The whole response. The reason to finish and either the usage or the last message must
-        have come: what is missing then can't be text."""
+        """Return the response. With a finish reason and either the usage or the final message, no
+        text can be missing."""
         if self._finish is None:
-            raise incomplete("a finish reason", self.usage)
+            raise incomplete_stream("a finish reason", self.usage)
         if not self.is_over and not self.usage:
-            raise incomplete("its last message [DONE]", self.usage)
-        response = assembled(
+            raise incomplete_stream("its last message [DONE]", self.usage)
+        response = assemble_response(
             (
                 ThinkingPart("".join(self._thinking), origin=ORIGIN),
                 TextPart("".join(self._text)),
@@ -149,18 +149,18 @@ class ChatReader:
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = section(call, "function")
-    return parsed_call(call.get("id") or "", function.get("name") or "", function.get("arguments"))
+    function = object_at(call, "function")
+    return parse_call(call.get("id") or "", function.get("name") or "", function.get("arguments"))
 
 
 def _text(content: Any) -> str:
-    """Text, or the text of a list of content parts, as some servers send it."""
+    """Return the text of a string or of a list of content parts."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
 
 
-def _reasoning(message: Mapping[str, Any]) -> str:
+def _reasoning_text(message: Mapping[str, Any]) -> str:
     return message.get("reasoning_content") or message.get("reasoning") or ""
 
 
@@ -169,7 +169,7 @@ def _finish_reason(word: str | None) -> FinishReason:
 
 
 def _cost(usage: Any) -> float:
-    """What the provider says it charged; few do."""
+    """Return the cost that the provider reports; few do."""
     cost = usage.get("cost") if usage else None
     return float(cost) if isinstance(cost, int | float) else 0.0
 
@@ -177,16 +177,16 @@ def _cost(usage: Any) -> float:
 def _usage(usage: Any) -> Usage:
     if not usage:
         return Usage()
-    of_input = section(usage, "prompt_tokens_details")
-    of_output = section(usage, "completion_tokens_details")
+    of_input = object_at(usage, "prompt_tokens_details")
+    of_output = object_at(usage, "completion_tokens_details")
     cached = of_input.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
-    asked, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    prompt, output = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
     reasoning = count(of_output.get("reasoning_tokens"))
-    if reasoning and count(usage.get("total_tokens")) == asked + said + reasoning:
-        said += reasoning  # some count it apart from the rest of the output
+    if reasoning and count(usage.get("total_tokens")) == prompt + output + reasoning:
+        output += reasoning  # some count it separately from the output
     return Usage(
-        input_tokens=asked,
-        output_tokens=said,
+        input_tokens=prompt,
+        output_tokens=output,
         cached_tokens=count(cached),
         cache_write_tokens=count(of_input.get("cache_write_tokens")),
         reasoning_tokens=reasoning,

@@ -1,4 +1,4 @@
-"""What a wire format does, and the pieces that all of them are made of. Nothing here does I/O."""
+"""The wire format protocol, and what all formats share. No I/O."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,65 +42,65 @@ class StreamReader(Protocol):
     """Reads the messages of one streamed response."""
 
     def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts that a message of the stream stands for; raises ``ModelError``."""
+        """Return the parts in one message of the stream. Raises ``ModelError``."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether the message that ends every whole response has come."""
+        """Whether the final message of the stream has arrived."""
         ...
 
     @property
     def may_be_over(self) -> bool:
-        """Whether nothing needs to follow, although more may; a long silence is then the end."""
+        """Whether the response is complete but more may follow. A long silence then ends it."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What the turn has used as far as it was told; also of a stream that broke off."""
+        """The usage reported so far, also for a stream that broke off."""
         ...
 
     def response(self) -> ModelResponse:
-        """The whole response; raises ``ModelError`` if it is not whole, or is a refusal."""
+        """Return the response. Raises ``ModelError`` if it is incomplete or a refusal."""
         ...
 
 
 class WireFormat(Protocol):
-    """A provider's protocol: how to ask, and how to read the answer."""
+    """A provider's protocol: how to write a request and read the response."""
 
     @property
     def name(self) -> str:
-        """The word for this format in presets and as the origin of signatures."""
+        """The name of the format in presets and as the origin of signatures."""
         ...
 
     def path(self, model: str, *, streaming: bool) -> str:
-        """Where to post, behind the base address."""
+        """The path to post to, after the base address."""
         ...
 
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
-        """The JSON to post."""
+        """Return the JSON to post."""
         ...
 
     def response(self, data: Any) -> ModelResponse:
-        """The response in the JSON that came back whole; raises ``ModelError``."""
+        """Parse a complete response. Raises ``ModelError``."""
         ...
 
     def reader(self) -> StreamReader:
-        """A reader for one streamed response."""
+        """Create a reader for one streamed response."""
         ...
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """A request's messages as most formats want them: instructions first, then the talk."""
+    """A request's messages as most formats want them: instructions, then the conversation."""
 
     instructions: tuple[Message, ...]
     talk: tuple[Message, ...]
     stable: int
-    """How many messages of the talk belong to the stable context."""
+    """How many messages of ``talk`` belong to the stable context."""
 
     @classmethod
     def of(cls, request: ModelRequest) -> "Prompt":
-        """The stable context and the conversation; leading instructions apart from the rest."""
+        """Split a request into its leading instructions and the rest."""
         context = request.context.messages
         instructions = tuple(m for m in context if m.is_system())
         stable = tuple(m for m in context if not m.is_system())
@@ -113,9 +113,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
         return cls(instructions=instructions, talk=(*stable, *talk), stable=len(stable))
 
 
-def sequence_of(request: ModelRequest) -> Iterator[Message]:
-    """All messages in the order in which they are sent, for formats that take instructions
-    anywhere."""
+def all_messages(request: ModelRequest) -> Iterator[Message]:
+    """Yield all messages in order, for formats that take instructions anywhere."""
     yield from request.context.messages
     yield from request.messages
     if request.instruction is not None:
@@ -135,21 +134,21 @@ class CallDraft:
         self.signature = signature
 
     def start(self) -> ToolCallStart:
-        """The part that tells of it."""
+        """Return the part that announces the call."""
         return ToolCallStart(index=self.index, id=self.id, name=self.name)
 
     def add(self, arguments: str) -> ToolCallDelta:
-        """More of its arguments."""
+        """Append a piece of the arguments."""
         self.pieces.append(arguments)
         return ToolCallDelta(index=self.index, arguments=arguments)
 
     def call(self) -> ToolCall:
-        """The call as far as it is known."""
-        return parsed_call(self.id, self.name, "".join(self.pieces), self.signature)
+        """Return the call with the arguments so far."""
+        return parse_call(self.id, self.name, "".join(self.pieces), self.signature)
 
 
-def parsed_call(id: str, name: str, arguments: Any, signature: str | None = None) -> ToolCall:
-    """A call with its arguments parsed; text that is no JSON object is kept as malformed."""
+def parse_call(id: str, name: str, arguments: Any, signature: str | None = None) -> ToolCall:
+    """Parse a call's arguments. Text that is not a JSON object is kept as ``malformed``."""
     if isinstance(arguments, Mapping):
         given = cast("Mapping[str, Any]", arguments)
         return ToolCall(id=id, name=name, arguments=given, signature=signature)
@@ -164,37 +163,37 @@ def parsed_call(id: str, name: str, arguments: Any, signature: str | None = None
     return ToolCall(id=id, name=name, malformed=text, signature=signature)
 
 
-def compact(body: Mapping[str, Any]) -> Json:
-    """Without what is None."""
+def without_nulls(body: Mapping[str, Any]) -> Json:
+    """Return a copy without None values."""
     return {key: value for key, value in body.items() if value is not None}
 
 
 def json_text(value: Any) -> str:
-    """JSON as text."""
+    """Encode a value as JSON text."""
     return json.encode(value).decode()
 
 
 def data_url(part: ImagePart | FilePart, default: str) -> str:
-    """The part's address, or its data as an address."""
+    """Return the part's URL, or its data as a data URL."""
     if part.url is not None:
         return part.url
-    return f"data:{part.media_type or default};base64,{required_data(part)}"
+    return f"data:{part.media_type or default};base64,{data_of(part)}"
 
 
-def required_data(part: ImagePart | FilePart) -> str:
-    """The part's base64 data; one without data and address is a mistake that is named."""
+def data_of(part: ImagePart | FilePart) -> str:
+    """Return the part's base64 data. Raises ``ModelError`` if it has none."""
     if part.data is None:
-        raise refused(f"{type(part).__name__} has neither url nor data")
+        raise request_error(f"{type(part).__name__} has neither url nor data")
     return part.data
 
 
 def plain_id(id: str) -> str:
-    """A call's id in letters that every provider takes; another one may have made it."""
+    """Replace characters in a call id that other providers may use but this one refuses."""
     return _ODD.sub("_", id)
 
 
 def plain_name(name: str) -> str:
-    """The name in a call, made acceptable: models call tools that don't exist and can't.
+    """Make a name acceptable to providers: models also call tools with impossible names.
 
     >>> plain_name("files.read"), plain_name("")
     ('files_read', 'unnamed')
@@ -203,55 +202,61 @@ def plain_name(name: str) -> str:
 
 
 def instruction_text(message: Message) -> str:
-    """The text of an instruction; what else is in it can't be sent, and is not left out quietly."""
+    """Return the text of an instruction. Raises ``ModelError`` if it has other parts."""
     for part in message.parts:
         if not isinstance(part, TextPart):
-            raise refused(
-                f"a {message.role} message can't carry a {type(part).__name__}; put it into a "
-                "user's message"
+            raise request_error(
+                f"a {message.role} message can't contain a {type(part).__name__}; put it into a "
+                "user message"
             )
     return message.text
 
 
-def refused(what: str) -> ModelError:
-    """A request that can't be sent as it is."""
+def request_error(what: str) -> ModelError:
+    """Return the error for a request that can't be sent."""
     return ModelError(f"the request can't be sent: {what}", kind=ModelErrorKind.INVALID_REQUEST)
 
 
-def unsupported(format_name: str, setting: str, instead: str = "leave it out") -> ModelError:
-    """A setting that this format has no word for."""
-    return refused(f"{format_name} has no setting for {setting}; {instead}")
+def unsupported_setting(
+    format_name: str, setting: str, instead: str = "leave it out"
+) -> ModelError:
+    """Return the error for a setting that the format does not support."""
+    return request_error(f"{format_name} does not support {setting}; {instead}")
 
 
 def whole_or_raise(response: ModelResponse, *, refusal: str = "") -> ModelResponse:
-    """The response, unless the model refused or a filter cut it; what was paid is kept."""
+    """Return the response. Raises ``ModelError``, with the usage, if it is a refusal or cut by a
+    filter."""
     _expect_text(refusal)
     if refusal:
         kind, text = ModelErrorKind.REFUSAL, f"the model refused: {refusal[:500]}"
     elif response.finish_reason is FinishReason.CONTENT_FILTER:
-        kind, text = ModelErrorKind.CONTENT_FILTER, "the provider's filter cut the answer off"
+        kind, text = (
+            ModelErrorKind.CONTENT_FILTER,
+            "the provider's content filter cut off the response",
+        )
     elif response.finish_reason is FinishReason.ERROR:
-        kind, text = ModelErrorKind.SERVER, "the provider says that it failed while it answered"
+        kind, text = ModelErrorKind.SERVER, "the provider reported a failure during the response"
     else:
         return response
     raise ModelError(text, kind=kind, provider_text=refusal or None, usage=response.usage)
 
 
-def incomplete(what: str, usage: Usage) -> ModelError:
-    """A stream that ended before its response was whole."""
+def incomplete_stream(what: str, usage: Usage) -> ModelError:
+    """Return the error for a stream that ended early."""
     return ModelError(
-        f"the stream ended without {what}, so the answer may be cut off",
+        f"the stream ended without {what}, so the response may be incomplete",
         kind=ModelErrorKind.INCOMPLETE_STREAM,
         usage=usage,
     )
 
 
-def empty(what: str, usage: Usage) -> ModelError:
-    """An answer in which there is nothing."""
-    return ModelError(f"the answer has {what}", kind=ModelErrorKind.EMPTY_RESPONSE, usage=usage)
+def empty_response(what: str, usage: Usage) -> ModelError:
+    """Return the error for an empty response."""
+    return ModelError(f"the response has {what}", kind=ModelErrorKind.EMPTY_RESPONSE, usage=usage)
 
 
-def assembled(
+def assemble_response(
     parts: Iterable[Part],
     *,
     finish_reason: FinishReason,
@@ -259,8 +264,9 @@ def assembled(
     model: str | None,
     cost: float = 0.0,
 ) -> ModelResponse:
-    """A response; one with calls ended because of them, whatever some servers say."""
-    given = tuple(part for part in parts if _says_something(part))
+    """Build a response. With tool calls its finish reason is ``tool_calls``, whatever the server
+    says."""
+    given = tuple(part for part in parts if _has_content(part))
     texts = tuple(part for part in given if isinstance(part, TextPart))
     tool_calls = tuple(part for part in given if isinstance(part, ToolCall))
     thoughts = tuple(part for part in given if isinstance(part, ThinkingPart))
@@ -279,11 +285,11 @@ def assembled(
         usage=usage,
         model=model if isinstance(model, str) else None,
         cost=cost,
-        parts=given if _is_thought_between(given) else (),
+        parts=given if _has_interleaved_thinking(given) else (),
     )
 
 
-def _says_something(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     match part:
         case TextPart():
             return bool(part.text)
@@ -293,15 +299,15 @@ def _says_something(part: Part) -> bool:
             return True
 
 
-def _is_thought_between(parts: tuple[Part, ...]) -> bool:
-    """Whether the model thought after it had begun to speak, and spoke before it called."""
+def _has_interleaved_thinking(parts: tuple[Part, ...]) -> bool:
+    """Return whether thinking comes after text or calls, with all text before the calls."""
     order = [(ThinkingPart, TextPart, ToolCall).index(type(part)) for part in parts]
     spoken = [rank for rank in order if rank]
     return order != sorted(order) and spoken == sorted(spoken)
 
 
-def checked(parts: Iterable[StreamPart]) -> list[StreamPart]:
-    """The parts, if what should be text in them is text; a server may send anything instead."""
+def check_parts(parts: Iterable[StreamPart]) -> list[StreamPart]:
+    """Return the parts as a list. Raises ``TypeError`` if a text field is not a str."""
     given = list(parts)
     for part in given:
         _expect_text(*[getattr(part, field) for field in _TEXTS.get(type(part), ())])
@@ -311,11 +317,11 @@ def checked(parts: Iterable[StreamPart]) -> list[StreamPart]:
 def _expect_text(*values: Any) -> None:
     for value in values:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r:.80} is not a text")
+            raise TypeError(f"{value!r:.80} is not a str")
 
 
-def with_extra(body: Json, request: ModelRequest) -> Json:
-    """The body with what only this provider knows merged into it, one level deep."""
+def merge_extra_body(body: Json, request: ModelRequest) -> Json:
+    """Merge the settings' ``extra_body`` into the body, one level deep."""
     for key, value in request.settings.extra_body.items():
         known = body.get(key)
         both = isinstance(known, dict) and isinstance(value, Mapping)
@@ -323,22 +329,22 @@ def with_extra(body: Json, request: ModelRequest) -> Json:
     return body
 
 
-def format_in_words(schema: Mapping[str, Any] | None) -> str:
-    """A response format as an instruction, where the provider can't be told otherwise."""
+def format_instruction(schema: Mapping[str, Any] | None) -> str:
+    """Return a response format as an instruction, for providers that can't enforce it."""
     asked = "Answer with one JSON object and nothing else, unless you call a tool."
     return asked if schema is None else f"{asked} It must fit this schema: {json_text(schema)}"
 
 
-def section(data: Any, key: str) -> Json:
-    """The object under a key; empty if it is left out or null."""
+def object_at(data: Any, key: str) -> Json:
+    """Return the object under a key, or an empty one."""
     return data.get(key) or {}
 
 
-def listed(data: Any, key: str) -> list[Any]:
-    """The list under a key; empty if it is left out or null."""
+def list_at(data: Any, key: str) -> list[Any]:
+    """Return the list under a key, or an empty one."""
     return data.get(key) or []
 
 
 def count(value: Any) -> int:
-    """A token count; providers leave them out, or send null."""
+    """Return a token count. Missing and null count as 0."""
     return max(int(value), 0) if isinstance(value, int | float) else 0

@@ -1,5 +1,5 @@
-"""Google's Gemini: ``generateContent`` and ``streamGenerateContent``. Calls carry a signature of
-the thinking that led to them, which is sent back with them.
+"""Google's Gemini: ``generateContent`` and ``streamGenerateContent``. Calls carry a thought
+signature, which is sent back with them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,26 +29,26 @@ from stepwell.models.wire.format import (
     CallDraft,
     Json,
     Prompt,
-    assembled,
-    compact,
+    assemble_response,
     count,
-    empty,
-    format_in_words,
-    incomplete,
+    data_of,
+    empty_response,
+    format_instruction,
+    incomplete_stream,
     instruction_text,
     json_text,
-    listed,
+    list_at,
+    merge_extra_body,
+    object_at,
     plain_name,
-    required_data,
-    section,
-    unsupported,
+    unsupported_setting,
     whole_or_raise,
-    with_extra,
+    without_nulls,
 )
 
 ORIGIN = "gemini"
 UNSIGNED = "skip_thought_signature_validator"
-"""What Google's documentation gives for calls that another model made."""
+"""The documented signature for calls that another model made."""
 
 _BUDGETS = {
     ThinkingEffort.NONE: 0,
@@ -71,7 +71,7 @@ _MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESP
 
 
 class Gemini(Struct, frozen=True, kw_only=True):
-    """The format.
+    """The Gemini format.
 
     >>> Gemini().path("gemini-3.8-flash", streaming=False)
     '/v1beta/models/gemini-3.8-flash:generateContent'
@@ -81,27 +81,27 @@ class Gemini(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The word for this format."""
+        """The name of this format."""
         return ORIGIN
 
     def path(self, model: str, *, streaming: bool) -> str:
-        """The model and the method are in the path."""
+        """Return the path, which contains the model and the method."""
         named = model if "/" in model else f"models/{model}"
         method = "streamGenerateContent?alt=sse" if streaming else "generateContent"
         return f"/{self.version}/{quote(named)}:{method}"
 
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:  # noqa: ARG002
-        """The JSON to post."""
+        """Return the JSON to post."""
         settings = request.settings
         if settings.parallel_tool_calls is not None:
-            raise unsupported("Gemini", "parallel_tool_calls")
+            raise unsupported_setting("Gemini", "parallel_tool_calls")
         prompt = Prompt.of(request)
         texts = (instruction_text(message) for message in prompt.instructions)
         instructions = [{"text": text} for text in texts if text]
         form = request.format
-        # A schema for the answer can't be combined with tools, so it is asked for in words.
+        # A response schema can't be combined with tools, so it becomes an instruction.
         if form is not None and request.tools:
-            instructions.append({"text": format_in_words(form.schema)})
+            instructions.append({"text": format_instruction(form.schema)})
         tools = [_tool(schema) for schema in request.tools]
         talk = (*prompt.talk, request.instruction) if request.instruction else prompt.talk
         body = {
@@ -111,17 +111,17 @@ class Gemini(Struct, frozen=True, kw_only=True):
             "toolConfig": _tool_config(settings) if tools else None,
             "generationConfig": _generation_config(request, model) or None,
         }
-        return with_extra(compact(body), request)
+        return merge_extra_body(without_nulls(body), request)
 
     def response(self, data: Any) -> ModelResponse:
-        """The response in a whole answer."""
+        """Parse a complete response."""
         reader = self.reader()
         for _ in reader.read(data):
             pass
         return reader.response()
 
     def reader(self) -> "GeminiReader":
-        """A reader for one response; streamed or not, its pieces have one shape."""
+        """Create a reader for one response. Streamed and complete ones have the same shape."""
         return GeminiReader()
 
 
@@ -141,50 +141,50 @@ class GeminiReader:
 
     @property
     def is_over(self) -> bool:
-        """Never: more usage may follow the reason to finish, and no event says that it is last."""
+        """Always False: usage may follow the finish reason, and no event is marked as final."""
         return False
 
     @property
     def may_be_over(self) -> bool:
-        """Whether a reason to finish has come."""
+        """Whether a finish reason has arrived."""
         return self._finish is not None
 
     def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts in one piece."""
+        """Return the parts in one chunk."""
         if event is None:
             return ()
         if usage := event.get("usageMetadata"):
             self.usage = _usage(usage)
         self._model = event.get("modelVersion") or self._model
-        self._blocked = section(event, "promptFeedback").get("blockReason") or self._blocked
+        self._blocked = object_at(event, "promptFeedback").get("blockReason") or self._blocked
         candidates = event.get("candidates")
         if not candidates:
             return ()
         candidate = candidates[0]
         self._finish = candidate.get("finishReason") or self._finish
         self._finish_message = candidate.get("finishMessage") or self._finish_message
-        content = section(candidate, "content")
-        return [part for given in listed(content, "parts") for part in self._parts(given)]
+        content = object_at(candidate, "content")
+        return [part for given in list_at(content, "parts") for part in self._parts(given)]
 
     def response(self) -> ModelResponse:
-        """The whole response."""
+        """Return the response."""
         if self._blocked:
             raise ModelError(
-                f"the provider's filter blocked the prompt ({self._blocked})",
+                f"the provider's content filter blocked the prompt ({self._blocked})",
                 kind=ModelErrorKind.CONTENT_FILTER,
                 usage=self.usage,
             )
         if self._finish is None:
             if not self._text and not self._drafts and not self._thinking:
-                raise empty("no candidates", self.usage)
-            raise incomplete("a finish reason", self.usage)
+                raise empty_response("no candidates", self.usage)
+            raise incomplete_stream("a finish reason", self.usage)
         if self._finish in _MALFORMED:
             raise ModelError(
-                f"the model made a call that can't be read: {self._finish} {self._finish_message}",
+                f"the model made a malformed tool call: {self._finish} {self._finish_message}",
                 kind=ModelErrorKind.MALFORMED_RESPONSE,
                 usage=self.usage,
             )
-        response = assembled(
+        response = assemble_response(
             (
                 ThinkingPart("".join(self._thinking), self._signature, origin=ORIGIN),
                 TextPart("".join(self._text)),
@@ -215,7 +215,7 @@ class GeminiReader:
             )
             self._drafts.append(draft)
             yield draft.start()
-            yield draft.add(json_text(section(call, "args")))
+            yield draft.add(json_text(object_at(call, "args")))
 
 
 def _contents(talk: Iterable[Message], *, signs: bool) -> list[Json]:
@@ -237,7 +237,7 @@ def _contents(talk: Iterable[Message], *, signs: bool) -> list[Json]:
 
 
 def _sign_text(message: Message, parts: list[Json]) -> None:
-    """A signature that came with text goes back with the text, or in an empty one."""
+    """Send a signature that came with text back with the text, or with an empty one."""
     signature = next(
         (
             part.signature
@@ -277,8 +277,8 @@ def _part(part: Part) -> Json | None:
 
 def _media(part: ImagePart | FilePart, default: str) -> Json:
     if part.url is not None:
-        return {"fileData": compact({"fileUri": part.url, "mimeType": part.media_type})}
-    return {"inlineData": {"mimeType": part.media_type or default, "data": required_data(part)}}
+        return {"fileData": without_nulls({"fileUri": part.url, "mimeType": part.media_type})}
+    return {"inlineData": {"mimeType": part.media_type or default, "data": data_of(part)}}
 
 
 def _tool(schema: Any) -> Json:
@@ -302,7 +302,7 @@ def _tool_config(settings: ModelSettings) -> Json | None:
 def _generation_config(request: ModelRequest, model: str) -> Json:
     settings, form = request.settings, request.format
     formatted = form is not None and not request.tools
-    return compact(
+    return without_nulls(
         {
             "temperature": settings.temperature,
             "topP": settings.top_p,
@@ -317,8 +317,7 @@ def _generation_config(request: ModelRequest, model: str) -> Json:
 
 
 def _thinking_config(effort: ThinkingEffort | None, model: str) -> Json | None:
-    """Models up to 2.5 take a number of tokens, newer ones a word. Not all can think not, or only a
-    little."""
+    """Models up to 2.5 take a token count, newer ones a level. Some have a minimum."""
     if effort is None:
         return None
     shows = {"includeThoughts": effort is not ThinkingEffort.NONE}
@@ -334,11 +333,11 @@ def _is_older(model: str) -> bool:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Google counts thoughts apart from the output; here they are part of it."""
+    """Convert usage. Google counts thoughts separately from the output; we include them."""
     thoughts = count(usage.get("thoughtsTokenCount"))
-    asked = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
+    prompt = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
     return Usage(
-        input_tokens=asked,
+        input_tokens=prompt,
         output_tokens=count(usage.get("candidatesTokenCount")) + thoughts,
         cached_tokens=count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,

@@ -1,4 +1,4 @@
-"""Anthropic's Messages, with prompt-cache marks and signed thinking that is sent back unchanged."""
+"""Anthropic's Messages, with prompt-cache marks and signed thinking, which is sent back as is."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,21 +21,21 @@ from stepwell.models.wire.format import (
     CallDraft,
     Json,
     Prompt,
-    assembled,
-    compact,
+    assemble_response,
     count,
-    empty,
-    format_in_words,
-    incomplete,
+    empty_response,
+    format_instruction,
+    incomplete_stream,
     instruction_text,
-    listed,
-    parsed_call,
+    list_at,
+    merge_extra_body,
+    object_at,
+    parse_call,
     plain_name,
-    refused,
-    section,
-    unsupported,
+    request_error,
+    unsupported_setting,
     whole_or_raise,
-    with_extra,
+    without_nulls,
 )
 from stepwell.models.wire.messages_prompt import ORIGIN, turns_of
 from stepwell.models.wire.schema import anthropic_form
@@ -44,13 +44,13 @@ VERSION = "2023-06-01"
 """Newer versions refuse temperature and top_p."""
 
 DEFAULT_MAX_TOKENS = 8192
-"""The format demands a bound; this one holds unless the settings say another."""
+"""The format requires a limit. This is the default."""
 
 _BUDGETS = {
     ThinkingEffort.MINIMAL: 1024,
     ThinkingEffort.LOW: 4096,
     ThinkingEffort.MEDIUM: 12_288,
-    ThinkingEffort.HIGH: 20_480,  # with room for the answer within 32,000, Opus 4's bound
+    ThinkingEffort.HIGH: 20_480,  # leaves room for the response within Opus 4's limit of 32,000
 }
 _NAMED_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 _NEWEST = (99, 0)
@@ -64,11 +64,11 @@ _FINISH_REASONS = {
 
 
 class AnthropicMessages(Struct, frozen=True, kw_only=True):
-    """The format, with what can be chosen in it.
+    """The Messages format.
 
-    ``cache_ttl`` is how long the prompt cache keeps what is marked: ``5m``, ``1h``, or None for no
-    marks. ``thinking_budgets`` is for models before adaptive thinking, which want a token count;
-    None goes by the model's name.
+    ``cache_ttl`` is the lifetime of prompt cache entries: ``5m``, ``1h``, or None for no cache.
+    ``thinking_budgets`` is for models without adaptive thinking, which need a token count; None
+    decides by the model's name.
     """
 
     cache_ttl: str | None = "5m"
@@ -76,29 +76,29 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The word for this format."""
+        """The name of this format."""
         return ORIGIN
 
     def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
-        """The same for every model."""
+        """Return the path, which is the same for every model."""
         return "/v1/messages"
 
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
-        """The JSON to post."""
+        """Return the JSON to post."""
         settings, form = request.settings, request.format
         if settings.seed is not None:
-            raise unsupported("Anthropic's Messages format", "seed")
+            raise unsupported_setting("Anthropic's Messages format", "seed")
         prompt = Prompt.of(request)
         thinking, output = self._thinking(settings, _version(model))
         tools, choice = _tools(request, prompt.talk)
         texts = (instruction_text(message) for message in prompt.instructions)
         system: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
         if form is not None:
-            promised = _promised(form, _version(model))
+            promised = _enforceable_schema(form, _version(model))
             if promised is not None:
                 output["format"] = {"type": "json_schema", "schema": promised}
             else:
-                system.append({"type": "text", "text": format_in_words(form.schema)})
+                system.append({"type": "text", "text": format_instruction(form.schema)})
         body = {
             "model": model,
             "max_tokens": settings.max_tokens or _max_tokens(thinking),
@@ -113,17 +113,17 @@ class AnthropicMessages(Struct, frozen=True, kw_only=True):
             "output_config": output or None,
             "stream": True if streaming else None,
         }
-        return with_extra(compact(body), request)
+        return merge_extra_body(without_nulls(body), request)
 
     def response(self, data: Any) -> ModelResponse:
-        """The response in a whole answer."""
-        usage = _usage(section(data, "usage"))
+        """Parse a complete response."""
+        usage = _usage(object_at(data, "usage"))
         if data.get("stop_reason") is None and not data.get("content"):
-            raise empty("no content", usage)
-        return _assembled(listed(data, "content"), data.get("stop_reason"), usage, data)
+            raise empty_response("no content", usage)
+        return _assemble(list_at(data, "content"), data.get("stop_reason"), usage, data)
 
     def reader(self) -> "MessagesReader":
-        """A reader for one streamed response."""
+        """Create a reader for one streamed response."""
         return MessagesReader()
 
     def _thinking(
@@ -153,16 +153,16 @@ class MessagesReader:
 
     @property
     def may_be_over(self) -> bool:
-        """Only when it is: every stream has a last event."""
+        """The same as ``is_over``, since every stream has a final event."""
         return self.is_over
 
     def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts in one event."""
+        """Return the parts in one event."""
         match event and event.get("type"):
             case "content_block_delta":
                 return self._delta(event["index"], event["delta"])
             case "content_block_start":
-                return self._started(event["index"], event["content_block"])
+                return self._start_block(event["index"], event["content_block"])
             case "message_start":
                 self._message = event["message"]
                 self._count(self._message.get("usage"))
@@ -177,20 +177,20 @@ class MessagesReader:
 
     @property
     def usage(self) -> Usage:
-        """The input is told at the start, the output near the end."""
+        """The usage so far: input comes at the start, output near the end."""
         return _usage(self._counts)
 
     def response(self) -> ModelResponse:
-        """The whole response."""
+        """Return the response."""
         usage = self.usage
         if not self.is_over or self._stop_reason is None:
-            raise incomplete("message_stop", usage)
+            raise incomplete_stream("message_stop", usage)
         for index, draft in self._drafts.items():
             self._blocks[index]["input"] = "".join(draft.pieces) or self._blocks[index].get("input")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        return _assembled(blocks, self._stop_reason, usage, self._message)
+        return _assemble(blocks, self._stop_reason, usage, self._message)
 
-    def _started(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamPart]:
+    def _start_block(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamPart]:
         self._blocks[index] = dict(block)
         if block.get("type") == "tool_use":
             draft = CallDraft(len(self._drafts), block.get("id") or "", block.get("name") or "")
@@ -203,20 +203,20 @@ class MessagesReader:
         block = self._blocks[index]
         match delta.get("type"):
             case "text_delta":
-                return self._grown(block, "text", delta["text"], TextDelta)
+                return self._append_piece(block, "text", delta["text"], TextDelta)
             case "thinking_delta":
-                return self._grown(block, "thinking", delta["thinking"], ThinkingDelta)
+                return self._append_piece(block, "thinking", delta["thinking"], ThinkingDelta)
             case "signature_delta":
-                block["signature"] = delta["signature"]  # always whole, so it is not added
+                block["signature"] = delta["signature"]  # always complete
             case "input_json_delta":
-                # Tools that run at the provider have no draft.
+                # Server-side tools have no draft.
                 piece, draft = delta["partial_json"], self._drafts.get(index)
                 return (draft.add(piece),) if piece and draft else ()
             case _:
                 pass
         return ()
 
-    def _grown(
+    def _append_piece(
         self, block: Json, field: str, piece: str, part: type[TextDelta | ThinkingDelta]
     ) -> Iterable[StreamPart]:
         if not piece:
@@ -228,7 +228,7 @@ class MessagesReader:
         self._counts.update({k: v for k, v in (usage or {}).items() if v is not None})
 
 
-def _assembled(
+def _assemble(
     blocks: Iterable[Any], stop_reason: str | None, usage: Usage, message: Mapping[str, Any]
 ) -> ModelResponse:
     parts: list[Part] = []
@@ -238,7 +238,7 @@ def _assembled(
             case "text":
                 parts.append(TextPart(block.get("text") or "" if whole is None else whole))
             case "tool_use":
-                parts.append(parsed_call(block["id"], block["name"], block.get("input")))
+                parts.append(parse_call(block["id"], block["name"], block.get("input")))
             case "thinking":
                 thought = block.get("thinking") or "" if whole is None else whole
                 parts.append(ThinkingPart(thought, block.get("signature"), origin=ORIGIN))
@@ -246,7 +246,7 @@ def _assembled(
                 parts.append(ThinkingPart("", block.get("data"), origin=ORIGIN, redacted=True))
             case _:
                 pass
-    response = assembled(
+    response = assemble_response(
         parts,
         finish_reason=_FINISH_REASONS.get(stop_reason or "", FinishReason.OTHER),
         usage=usage,
@@ -257,21 +257,21 @@ def _assembled(
 
 
 def _version(model: str) -> tuple[int, int]:
-    """The version in a Claude's name; one that names none is taken for a new one."""
+    """Return the version in a Claude model's name. Without one it counts as the newest."""
     named = _NAMED_VERSION.search(model)
     return _NEWEST if named is None else (int(named[1]), int(named[2] or 0))
 
 
-def _promised(form: ResponseFormat, version: tuple[int, int]) -> Json | None:
-    """The schema that the model can be held to, None if it must be asked for in words."""
+def _enforceable_schema(form: ResponseFormat, version: tuple[int, int]) -> Json | None:
+    """Return the schema to enforce, or None if the format must become an instruction."""
     if not form.schema or not form.strict or version < (4, 5):
         return None
     return anthropic_form(form.schema)
 
 
 def _tools(request: ModelRequest, talk: Iterable[Message]) -> tuple[list[Json], Json | None]:
-    """The tools and the choice among them. A conversation with calls is refused without any, so
-    those that were called are then named, but can't be called."""
+    """Return the tools and the tool choice. Anthropic refuses a conversation with calls but no
+    tools, so tools that were called are then declared with the choice ``none``."""
     if request.tools:
         return [_tool(schema) for schema in request.tools], _tool_choice(request.settings)
     called = dict.fromkeys(plain_name(call.name) for message in talk for call in message.tool_calls)
@@ -301,23 +301,23 @@ def _tool_choice(settings: ModelSettings) -> Json | None:
 def _budget(effort: ThinkingEffort, max_tokens: int | None) -> int:
     budget = _BUDGETS[effort]
     if max_tokens is not None and max_tokens <= budget:
-        raise refused(
-            f"max_tokens is {max_tokens}, of which thinking={effort} takes {budget}; set "
-            "max_tokens above that, or let it think less"
+        raise request_error(
+            f"max_tokens ({max_tokens}) must be above the {budget} tokens of thinking={effort}; "
+            "raise it or lower the effort"
         )
     return budget
 
 
 def _max_tokens(thinking: Json | None) -> int:
-    """Room for the answer behind what may be thought."""
+    """Return the default limit plus the thinking budget."""
     return DEFAULT_MAX_TOKENS + ((thinking or {}).get("budget_tokens") or 0)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Anthropic counts cached tokens apart from the input; here they are part of it."""
+    """Convert usage. Anthropic counts cached tokens separately from the input; we include them."""
     read = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
-    details = section(usage, "output_tokens_details")
+    details = object_at(usage, "output_tokens_details")
     return Usage(
         input_tokens=count(usage.get("input_tokens")) + read + written,
         output_tokens=count(usage.get("output_tokens")),

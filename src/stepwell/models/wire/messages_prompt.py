@@ -1,8 +1,8 @@
-"""A conversation as Anthropic's turns of blocks, with prompt-cache marks.
+"""Conversations as Anthropic's turns of blocks, with prompt-cache marks.
 
-Marks are set behind the instructions (and so behind the tools), behind other stable messages if
-there are any, behind what the last request ended with, and at the end: at most the four that are
-allowed. Between two steps only the tail is new; everything before is a hit.
+Marks follow the instructions (and so the tools), other stable messages, the end of the previous
+request, and the end of this one: at most the four that are allowed. From step to step only the tail
+is new; the rest is a cache hit.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from stepwell.messages import (
 from stepwell.models.wire.format import (
     Json,
     Prompt,
+    data_of,
     plain_id,
     plain_name,
-    refused,
-    required_data,
+    request_error,
 )
 
 ORIGIN = "messages"
-"""The format's word, by which its own signatures are known."""
+"""The origin of this format's signatures."""
 
 
 def turns_of(
@@ -37,8 +37,8 @@ def turns_of(
     stable: tuple[list[Json], list[Json]],
     cache_ttl: str | None,
 ) -> list[Json]:
-    """The conversation as turns, with cache marks on what will be the same next time; ``stable``
-    are the tools and the instructions, of which the last block is marked as well."""
+    """Return the conversation as turns, with cache marks on the stable prefix. ``stable`` has the
+    tools and the instructions, whose last block is marked too."""
     turns, ends = _turns(prompt.talk)
     if cache_ttl is not None:
         tools, system = stable
@@ -48,7 +48,7 @@ def turns_of(
         for block in blocks:
             block[0]["cache_control"] = _mark(cache_ttl)
     for block in _blocks(instruction) if instruction is not None else ():
-        _said(turns, "user", block)
+        _append_block(turns, "user", block)
     return turns
 
 
@@ -57,8 +57,8 @@ def _mark(ttl: str) -> Json:
 
 
 def _mark_after(prompt: Prompt) -> Iterator[int]:
-    """The messages of the talk behind which the prefix is the same next time: the stable context,
-    what the last request ended with, and the newest."""
+    """Yield the messages after which to set marks: the end of the stable context, of the previous
+    request, and of this one."""
     if prompt.stable:
         yield prompt.stable - 1
     assistants = (
@@ -72,13 +72,13 @@ def _mark_after(prompt: Prompt) -> Iterator[int]:
 
 
 def _turns(talk: tuple[Message, ...]) -> tuple[list[Json], dict[int, tuple[int, int]]]:
-    """The messages as turns of user and assistant, and at which block each message ends."""
+    """Return user and assistant turns, and the last block of each message."""
     turns: list[Json] = []
     ends: dict[int, tuple[int, int]] = {}
     for index, message in enumerate(talk):
         role = "assistant" if message.role is Role.ASSISTANT else "user"
         for block in _blocks(message):
-            _said(turns, role, block)
+            _append_block(turns, role, block)
         if turns:
             ends[index] = (len(turns) - 1, len(turns[-1]["content"]) - 1)
     return turns, ends
@@ -87,12 +87,12 @@ def _turns(talk: tuple[Message, ...]) -> tuple[list[Json], dict[int, tuple[int, 
 def _blocks(message: Message) -> list[Json]:
     blocks = [block for part in message.parts if (block := _block(part)) is not None]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-        blocks.pop()  # the model was cut off while it thought; a message can't end so
+        blocks.pop()  # cut off while thinking: a message can't end with it
     return blocks
 
 
-def _said(turns: list[Json], role: str, block: Json) -> None:
-    """One more block, in the same turn if the same one goes on speaking."""
+def _append_block(turns: list[Json], role: str, block: Json) -> None:
+    """Append a block, to the last turn if it has the same role."""
     if not turns or turns[-1]["role"] != role:
         turns.append({"role": role, "content": []})
     turns[-1]["content"].append(block)
@@ -132,5 +132,5 @@ def _source(part: ImagePart | FilePart, default: str) -> Json:
         return {"type": "url", "url": part.url}
     media_type = part.media_type or default
     if media_type.startswith("text/"):
-        raise refused("text files are sent as text: put their content into a TextPart")
-    return {"type": "base64", "media_type": media_type, "data": required_data(part)}
+        raise request_error("text files are sent as text; put their content into a TextPart")
+    return {"type": "base64", "media_type": media_type, "data": data_of(part)}

@@ -1,5 +1,5 @@
 """OpenAI's Responses. Nothing is stored at the provider: each request carries the conversation,
-and encrypted reasoning is sent back so that a model goes on thinking where it was.
+with the encrypted reasoning of earlier turns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,23 +27,23 @@ from stepwell.models.settings import ResponseFormat
 from stepwell.models.wire.format import (
     CallDraft,
     Json,
-    assembled,
-    compact,
+    all_messages,
+    assemble_response,
     count,
     data_url,
-    empty,
-    incomplete,
+    empty_response,
+    incomplete_stream,
     instruction_text,
     json_text,
-    listed,
-    parsed_call,
+    list_at,
+    merge_extra_body,
+    object_at,
+    parse_call,
     plain_name,
-    refused,
-    section,
-    sequence_of,
-    unsupported,
+    request_error,
+    unsupported_setting,
     whole_or_raise,
-    with_extra,
+    without_nulls,
 )
 from stepwell.models.wire.schema import strict_form
 
@@ -56,8 +56,8 @@ _INCOMPLETE = {
 
 
 class OpenAIResponses(Struct, frozen=True, kw_only=True):
-    """The format. ``summaries`` asks for the reasoning in words, which OpenAI only gives to
-    organisations that it has verified.
+    """The Responses format. ``summaries`` requests summaries of the reasoning, which OpenAI gives
+    only to verified organizations.
 
     >>> OpenAIResponses().path("gpt-5", streaming=True)
     '/responses'
@@ -67,58 +67,58 @@ class OpenAIResponses(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The word for this format."""
+        """The name of this format."""
         return ORIGIN
 
     def path(self, model: str, *, streaming: bool) -> str:  # noqa: ARG002 - formats differ in it
-        """The same for every model."""
+        """Return the path, which is the same for every model."""
         return "/responses"
 
     def body(self, request: ModelRequest, model: str, *, streaming: bool) -> Json:
-        """The JSON to post."""
+        """Return the JSON to post."""
         settings = request.settings
         for setting, value in (("stop", settings.stop or None), ("seed", settings.seed)):
             if value is not None:
-                raise unsupported("OpenAI's Responses format", setting, "use openai-chat")
+                raise unsupported_setting("OpenAI's Responses format", setting, "use openai-chat")
         tools = [_tool(schema) for schema in request.tools]
         form = request.format
         reasons = not model.startswith(_WITHOUT_REASONING)
         summary = "auto" if self.summaries and reasons else None
-        asked = sequence_of(request)
+        messages = all_messages(request)
         body = {
             "model": model,
-            "input": [item for message in asked for item in _items(message, reasons)],
+            "input": [item for message in messages for item in _items(message, reasons)],
             "tools": tools or None,
             "tool_choice": _tool_choice(settings.tool_choice) if tools else None,
             "parallel_tool_calls": settings.parallel_tool_calls if tools else None,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "max_output_tokens": settings.max_tokens,
-            "reasoning": compact({"effort": settings.thinking, "summary": summary}) or None,
+            "reasoning": without_nulls({"effort": settings.thinking, "summary": summary}) or None,
             "text": None if form is None else {"format": _response_format(form)},
             "store": False,
             "include": ["reasoning.encrypted_content"] if reasons else None,
             "stream": True if streaming else None,
         }
-        return with_extra(compact(body), request)
+        return merge_extra_body(without_nulls(body), request)
 
     def response(self, data: Any) -> ModelResponse:
-        """The response in a whole answer."""
+        """Parse a complete response."""
         usage = _usage(data.get("usage"))
         if data.get("status") in ("failed", "cancelled") or data.get("error"):
-            raise _failed(data, usage)
+            raise _failure(data, usage)
         output = data.get("output")
         if not output and data.get("status") != "incomplete":
-            raise empty("no output", usage)
-        return _assembled(output or (), data, usage)
+            raise empty_response("no output", usage)
+        return _assemble(output or (), data, usage)
 
     def reader(self) -> "ResponsesReader":
-        """A reader for one streamed response."""
+        """Create a reader for one streamed response."""
         return ResponsesReader(self)
 
 
 class ResponsesReader:
-    """Tells the deltas; the whole response is in the stream's last event."""
+    """Yields the deltas. The complete response is in the final event."""
 
     def __init__(self, wire: OpenAIResponses) -> None:
         self._wire = wire
@@ -129,28 +129,28 @@ class ResponsesReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last event has come."""
+        """Whether the final event has arrived."""
         return self._final is not None
 
     @property
     def usage(self) -> Usage:
-        """Only the last event tells it."""
+        """The usage, which only the final event reports."""
         return Usage() if self._final is None else _usage(self._final.get("usage"))
 
     @property
     def may_be_over(self) -> bool:
-        """Only when it is: every stream has a last event."""
+        """The same as ``is_over``, since every stream has a final event."""
         return self.is_over
 
     def read(self, event: Any) -> Iterable[StreamPart]:
-        """The parts in one event."""
+        """Return the parts in one event."""
         match event and event.get("type"):
             case "response.output_text.delta":
                 return (TextDelta(event["delta"]),) if event["delta"] else ()
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return (ThinkingDelta(event["delta"]),) if event["delta"] else ()
             case "response.output_item.added" if event["item"].get("type") == "function_call":
-                return self._call_started(event)
+                return self._start_call(event)
             case "response.function_call_arguments.delta":
                 draft = self._by_index.get(event.get("output_index"))
                 return (draft.add(event["delta"]),) if draft and event["delta"] else ()
@@ -165,33 +165,35 @@ class ResponsesReader:
         return ()
 
     def response(self) -> ModelResponse:
-        """The whole response."""
+        """Return the response."""
         if self._final is None:
-            raise incomplete("response.completed", Usage())
-        if not self._final.get("output") and self._items:  # some servers leave it out at the end
+            raise incomplete_stream("response.completed", Usage())
+        if not self._final.get("output") and self._items:  # some servers omit it in the final event
             return self._wire.response({**self._final, "output": self._items})
         return self._wire.response(self._final)
 
-    def _call_started(self, event: Mapping[str, Any]) -> Iterator[StreamPart]:
+    def _start_call(self, event: Mapping[str, Any]) -> Iterator[StreamPart]:
         item = event["item"]
         draft = CallDraft(len(self._drafts), item.get("call_id") or "", item.get("name") or "")
         self._drafts.append(draft)
-        self._by_index[event.get("output_index")] = draft  # without one, the newest goes on
+        self._by_index[event.get("output_index")] = (
+            draft  # without an index, deltas continue the newest call
+        )
         yield draft.start()
 
 
-def _assembled(output: Iterable[Any], data: Mapping[str, Any], usage: Usage) -> ModelResponse:
+def _assemble(output: Iterable[Any], data: Mapping[str, Any], usage: Usage) -> ModelResponse:
     parts: list[Part] = []
     refusal: list[str] = []
     for item in output:
         match item.get("type"):
             case "message":
-                for content in listed(item, "content"):
+                for content in list_at(item, "content"):
                     parts.append(TextPart(content.get("text") or ""))
                     refusal.append(content.get("refusal") or "")
             case "function_call":
                 parts.append(
-                    parsed_call(
+                    parse_call(
                         item.get("call_id") or "", item.get("name") or "", item.get("arguments")
                     )
                 )
@@ -199,7 +201,7 @@ def _assembled(output: Iterable[Any], data: Mapping[str, Any], usage: Usage) -> 
                 parts.append(_thinking(item))
             case _:
                 pass
-    response = assembled(
+    response = assemble_response(
         parts,
         finish_reason=_finish_reason(data),
         usage=usage,
@@ -211,18 +213,18 @@ def _assembled(output: Iterable[Any], data: Mapping[str, Any], usage: Usage) -> 
 def _finish_reason(data: Mapping[str, Any]) -> FinishReason:
     if data.get("status") != "incomplete":
         return FinishReason.STOP
-    why = section(data, "incomplete_details").get("reason")
+    why = object_at(data, "incomplete_details").get("reason")
     return _INCOMPLETE.get(why or "", FinishReason.OTHER)
 
 
-def _failed(data: Mapping[str, Any], usage: Usage) -> ModelError:
-    error = error_event("the provider", {"error": section(data, "error")})
+def _failure(data: Mapping[str, Any], usage: Usage) -> ModelError:
+    error = error_event("the provider", {"error": object_at(data, "error")})
     error.usage = usage
     return error
 
 
 def _thinking(item: Mapping[str, Any]) -> ThinkingPart:
-    pieces = item.get("summary") or listed(item, "content")
+    pieces = item.get("summary") or list_at(item, "content")
     return ThinkingPart(
         "\n\n".join(piece.get("text") or "" for piece in pieces),
         signature=item.get("encrypted_content"),
@@ -243,7 +245,7 @@ def _items(message: Message, reasons: bool) -> Iterator[Json]:
         case Role.ASSISTANT:
             items = list(_assistant_items(message, reasons))
             while items and items[-1].get("type") == "reasoning":
-                items.pop()  # the model was cut off while it thought; nothing belongs to it
+                items.pop()  # cut off while thinking: an item must follow reasoning
             yield from items
         case Role.USER:
             yield {"role": "user", "content": [_part(part) for part in message.parts]}
@@ -256,7 +258,7 @@ def _assistant_items(message: Message, reasons: bool) -> Iterator[Json]:
         match part:
             case ThinkingPart() if reasons and part.origin == ORIGIN and part.signature:
                 summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-                yield compact(
+                yield without_nulls(
                     {
                         "type": "reasoning",
                         "id": part.id,
@@ -265,8 +267,8 @@ def _assistant_items(message: Message, reasons: bool) -> Iterator[Json]:
                     }
                 )
             case TextPart() if part.text:
-                said = {"type": "output_text", "text": part.text}
-                yield {"type": "message", "role": "assistant", "content": [said]}
+                content = {"type": "output_text", "text": part.text}
+                yield {"type": "message", "role": "assistant", "content": [content]}
             case ToolCall():
                 yield {
                     "type": "function_call",
@@ -294,7 +296,7 @@ def _part(part: Any) -> Json:
                 "file_data": data_url(part, "application/pdf"),
             }
         case _:
-            raise refused(f"a user's message can't carry a {type(part).__name__}")
+            raise request_error(f"a user message can't contain a {type(part).__name__}")
 
 
 def _tool(schema: ToolSchema) -> Json:
@@ -323,8 +325,8 @@ def _response_format(form: ResponseFormat) -> Json:
 def _usage(usage: Any) -> Usage:
     if not usage:
         return Usage()
-    of_input = section(usage, "input_tokens_details")
-    of_output = section(usage, "output_tokens_details")
+    of_input = object_at(usage, "input_tokens_details")
+    of_output = object_at(usage, "output_tokens_details")
     return Usage(
         input_tokens=count(usage.get("input_tokens")),
         output_tokens=count(usage.get("output_tokens")),

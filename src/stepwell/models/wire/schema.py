@@ -1,7 +1,7 @@
-"""JSON schemas as providers take them to promise an answer that fits. Only pure functions.
+"""JSON schemas in the dialects that providers can enforce. Pure functions.
 
-A schema is rewritten into a provider's dialect first: what has no keyword there is told in words.
-If something that matters is left then, that provider can't promise an answer that fits.
+A schema is first rewritten into a provider's dialect: constraints without a keyword there go into
+descriptions. If something unsupported remains, the provider can't enforce the schema.
 """
 
 import re
@@ -33,19 +33,19 @@ _FORMATS = frozenset(
     }
 )
 _DEFINITIONS = ("$defs", "definitions")
-_LOOKING_AROUND = re.compile(r"\(\?(?!:)|\\[1-9]")
+_UNSUPPORTED_PATTERN = re.compile(r"\(\?(?!:)|\\[1-9]")
 
 
 class _Dialect(Struct, frozen=True, kw_only=True):
-    """What a provider takes."""
+    """The JSON schema features that a provider supports."""
 
     keywords: frozenset[str]
     formats: frozenset[str]
     words: frozenset[str]
     typed: frozenset[str]
-    """Of which keywords each schema needs one."""
+    """Every schema needs one of these keywords."""
     needs_all: bool
-    """Whether an object needs all that it names, and the whole must be an object."""
+    """Whether all properties are required and the root must be an object."""
     may_recur: bool
 
 
@@ -68,7 +68,7 @@ _ANTHROPIC = _Dialect(
 
 
 def strict_form(schema: Mapping[str, Any], wanted: bool) -> tuple[Mapping[str, Any], bool]:
-    """The schema for OpenAI, and whether the model can be held to it.
+    """Return the schema for OpenAI, and whether it can be enforced.
 
     >>> strict_form({"type": "object", "properties": {}}, True)
     ({'type': 'object', 'properties': {}, 'additionalProperties': False}, True)
@@ -78,7 +78,7 @@ def strict_form(schema: Mapping[str, Any], wanted: bool) -> tuple[Mapping[str, A
 
 
 def anthropic_form(schema: Mapping[str, Any]) -> Json | None:
-    """The schema for Anthropic, None if the model can't be held to it.
+    """Return the schema for Anthropic, or None if it can't be enforced.
 
     >>> anthropic_form({"type": "integer", "minimum": 1})
     {'type': 'integer', 'description': 'minimum: 1'}
@@ -87,18 +87,18 @@ def anthropic_form(schema: Mapping[str, Any]) -> Json | None:
 
 
 def _form(schema: Mapping[str, Any], dialect: _Dialect) -> Json | None:
-    form = _rewritten(_unfolded(schema), dialect)
+    form = _rewrite(_inline_root_reference(schema), dialect)
     if dialect.needs_all and (form.get("type") != "object" or "anyOf" in form):
         return None
     if not all(_fits(node, dialect) for node in _nodes(form)):
         return None
     links = _links(form)
     resolved = all(leads_to <= links.keys() for leads_to in links.values())
-    return form if resolved and (dialect.may_recur or _comes_to_an_end(links)) else None
+    return form if resolved and (dialect.may_recur or _has_no_cycle(links)) else None
 
 
-def _unfolded(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With what the whole refers to in place of the reference, as for models in themselves."""
+def _inline_root_reference(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace a reference at the root by its target, as recursive models have it."""
     _, key, name = (*str(schema.get("$ref")).split("/", 2), "", "")[:3]
     parts = schema.get(key) if key in _DEFINITIONS else None
     part = cast("Json", parts).get(name) if isinstance(parts, Mapping) else None
@@ -107,43 +107,43 @@ def _unfolded(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**cast("Json", part), **{key: schema[key] for key in schema if key != "$ref"}}
 
 
-def _rewritten(node: Mapping[str, Any], dialect: _Dialect) -> Json:
+def _rewrite(node: Mapping[str, Any], dialect: _Dialect) -> Json:
     copy: Json = {}
-    told: list[str] = []
+    words: list[str] = []
     for key, value in node.items():
-        if _is_told(key, value, dialect):
-            told.append(f"{key}: {json_text(value)}")
+        if _goes_into_description(key, value, dialect):
+            words.append(f"{key}: {json_text(value)}")
         elif key == "oneOf" and "anyOf" not in node:
             copy["anyOf"] = _inner("anyOf", value, dialect)
         elif key not in _LEFT_OUT:
             copy[key] = _inner(key, value, dialect)
     if "properties" in copy:
         copy.setdefault("additionalProperties", False)
-    if told:
-        known, words = copy.get("description"), ", ".join(told)
-        copy["description"] = f"{known} ({words})" if known else words
+    if words:
+        known, more = copy.get("description"), ", ".join(words)
+        copy["description"] = f"{known} ({more})" if known else more
     if "$ref" in copy and len(copy) > 1 and "anyOf" not in copy:
-        copy["anyOf"] = [{"$ref": copy.pop("$ref")}]  # OpenAI takes nothing beside a reference
+        copy["anyOf"] = [{"$ref": copy.pop("$ref")}]  # OpenAI allows nothing beside a reference
     return copy
 
 
-def _is_told(key: str, value: Any, dialect: _Dialect) -> bool:
-    """Whether a keyword goes into the description."""
+def _goes_into_description(key: str, value: Any, dialect: _Dialect) -> bool:
+    """Return whether a keyword is only described."""
     if key == "format":
         return str(value) not in dialect.formats
-    if key == "pattern" and _LOOKING_AROUND.search(str(value)):
+    if key == "pattern" and _UNSUPPORTED_PATTERN.search(str(value)):
         return True
     return key in dialect.words
 
 
 def _inner(key: str, value: Any, dialect: _Dialect) -> Any:
-    """What is under a keyword; schemas are rewritten, values are not."""
+    """Rewrite the schemas under a keyword. Other values stay."""
     match key, value:
         case (("properties" | "$defs" | "definitions"), Mapping()):
             named = cast("Mapping[str, Any]", value)
             return {name: _inner("items", part, dialect) for name, part in named.items()}
         case "items", Mapping():
-            return _rewritten(cast("Mapping[str, Any]", value), dialect)
+            return _rewrite(cast("Mapping[str, Any]", value), dialect)
         case "anyOf", list():
             return [_inner("items", part, dialect) for part in cast("list[Any]", value)]
         case _:
@@ -151,7 +151,7 @@ def _inner(key: str, value: Any, dialect: _Dialect) -> Any:
 
 
 def _nodes(node: Any) -> Iterator[Any]:
-    """The schema and all schemas in it, or what stands there instead of one."""
+    """Yield the schema and all schemas in it, valid or not."""
     yield node
     if not isinstance(node, Mapping):
         return
@@ -192,7 +192,7 @@ def _fits(node: Any, dialect: _Dialect) -> bool:
 
 
 def _links(form: Json) -> dict[str, set[str]]:
-    """To which of its named parts each part of a schema refers; ``#`` is the whole."""
+    """Return the references from each definition to others. ``#`` is the root."""
     parts = {"#": {key: form[key] for key in form if key not in _DEFINITIONS}}
     for key in _DEFINITIONS:
         parts |= {f"#/{key}/{name}": part for name, part in form.get(key, {}).items()}
@@ -202,8 +202,8 @@ def _links(form: Json) -> dict[str, set[str]]:
     }
 
 
-def _comes_to_an_end(links: dict[str, set[str]]) -> bool:
-    """Whether no part leads back to itself."""
+def _has_no_cycle(links: dict[str, set[str]]) -> bool:
+    """Return whether no definition refers back to itself."""
     while ends := {name for name, leads_to in links.items() if not leads_to & links.keys()}:
         links = {name: links[name] for name in links if name not in ends}
     return not links

@@ -1,6 +1,6 @@
-"""A run as AG-UI events, for pages that speak AG-UI (CopilotKit and others).
+"""Serves runs to pages that use AG-UI (CopilotKit and others).
 
-The page that asks sends a RunAgentInput (``state_from_ag_ui``) and is sent server-sent events
+The page sends a RunAgentInput (``state_from_ag_ui``) and receives server-sent events
 (``ag_ui_stream``, with ``AG_UI_HEADERS``). Docs: docs/howto/ag-ui.md.
 """
 

@@ -1,6 +1,6 @@
-"""The messages that an AG-UI client sends, as a conversation that a provider accepts.
+"""Converts the messages of an AG-UI client into a conversation that a provider accepts.
 
-Each call is followed by its result. Bad input raises ``ClientInputError`` that names the field.
+Each call is followed by its result. Bad input raises ``ClientInputError``, which names the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from stepwell.protocols.ag_ui.shapes import (
     SentVideo,
 )
 from stepwell.protocols.call_ids import restore_call_ids
-from stepwell.protocols.client_input import check_json, checked_base64, url_and_data
+from stepwell.protocols.client_input import check_base64, check_json, url_and_data
 from stepwell.protocols.client_stream import ClientInputError
 
 NO_RESULT = (
@@ -50,16 +50,16 @@ Numbered = tuple[int, SentMessage]
 
 
 def conversation(sent: Sequence[SentMessage], *, allow_system: bool) -> list[Message]:
-    """The messages of the history. Reasoning, activities and what subagents said are no part of it,
-    and instructions only if they are allowed."""
-    own = [(number, message) for number, message in enumerate(sent) if _is_told(message)]
+    """Return the messages of the history, without reasoning, activities and messages of subagents,
+    and with instructions only if they are allowed."""
+    own = [(number, message) for number, message in enumerate(sent) if _is_in_history(message)]
     _check_ids(own)
     results: dict[str, list[tuple[int, SentResult]]] = {}
     for number, message in own:
         if isinstance(message, SentResult):
             results.setdefault(message.tool_call_id, []).append((number, message))
     for several in results.values():
-        several.reverse()  # the first is taken from the end
+        several.reverse()  # pop() takes the first
     history: list[Message] = []
     for number, message in own:
         match message:
@@ -85,7 +85,7 @@ def conversation(sent: Sequence[SentMessage], *, allow_system: bool) -> list[Mes
     return restore_call_ids(history)
 
 
-def _is_told(message: SentMessage) -> bool:
+def _is_in_history(message: SentMessage) -> bool:
     is_for_pages = isinstance(message, SentReasoning | SentActivity)
     return message.subagent_run_id is None and not is_for_pages
 
@@ -138,7 +138,7 @@ def _call(sent: SentCall, where: str) -> ToolCall:
 def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
     try:
         return json.decode(text or "{}", type=dict[str, Any]), None
-    except (DecodeError, RecursionError):  # left in the middle, or never an object
+    except (DecodeError, RecursionError):  # incomplete, or not an object
         return {}, text
 
 
@@ -156,10 +156,10 @@ def _part(part: "SentText | SentImage | SentAudio | SentVideo | SentDocument", f
         case "url":
             url, data = url_and_data(source.value, where)
         case "data":
-            url, data = None, checked_base64(source.value, where)
+            url, data = None, check_base64(source.value, where)
         case other:
             raise ClientInputError(
-                f"{field}.source.type: {other!r:.80} can't be read here; send a url or the data"
+                f"{field}.source.type: {other!r:.80} is not supported; send a url or the data"
             )
     if isinstance(part, SentImage):
         return ImagePart(url=url, data=data, media_type=source.mime_type)

@@ -1,6 +1,6 @@
-"""What an AG-UI client sends (RunAgentInput), turned into the state to run.
+"""Converts the input of an AG-UI client (RunAgentInput) into the state to run.
 
-The shapes are checked here, so that a handler can answer bad input with the field that is wrong.
+Bad input raises ``ClientInputError``, which names the field.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,17 +27,16 @@ def state_from_ag_ui(
     may_grant: bool = False,
     may_edit: bool = False,
 ) -> AgentState:
-    """The state to run for a RunAgentInput, as JSON or decoded.
+    """Return the state to run for a RunAgentInput, as JSON or decoded.
 
-    Without ``previous`` the conversation is what the client says it was. With the state that was
-    kept for this thread, only what is new is taken from the client: the user's messages, and in
-    ``resume`` the answers to what the paused run waits for. More budget is taken from a client that
-    ``may_grant``, and other arguments for a call that it approves from one that ``may_edit``.
+    Without ``previous`` the client's messages are the conversation. With ``previous``, the state
+    that was kept for this thread, only new input counts: the user's messages, and in ``resume`` the
+    answers to the questions of a paused run. With ``may_grant`` the client may grant budget, with
+    ``may_edit`` it may change the arguments of a call that it approves.
 
-    Messages of the roles ``system`` and ``developer`` are left out, unless ``allow_system``. Tools,
-    context and state that a page offers are not used. Reasoning, activities and messages of
-    subagents are no part of a history. Raises ``ClientInputError``, which names the field, for
-    bad input.
+    Messages of the roles ``system`` and ``developer`` are ignored unless ``allow_system``. So are
+    the tools, context and state of a page, reasoning, activities and messages of subagents. Raises
+    ``ClientInputError``, which names the field, for bad input.
 
     >>> sent = {
     ...     "threadId": "t",
@@ -52,40 +51,40 @@ def state_from_ag_ui(
     history = conversation(given.messages, allow_system=allow_system)
     if previous is not None:
         rights = _Rights(may_grant=may_grant, may_edit=may_edit)
-        return _continued(previous, history, given.resume or (), rights)
+        return _continue(previous, history, given.resume or (), rights)
     if given.resume:
         raise ClientInputError(
             "resume: answers go to a paused run, whose state must be given as previous="
         )
     if not history:
-        raise ClientInputError("messages hold nothing to answer; send at least one message")
+        raise ClientInputError("messages has nothing to answer; send at least one message")
     return AgentState.empty().with_messages(history)
 
 
 class _Rights:
-    """What a client may decide."""
+    """What a client may change."""
 
     def __init__(self, *, may_grant: bool, may_edit: bool) -> None:
         self._may_grant = may_grant
         self._may_edit = may_edit
 
     def check(self, asked: Pending, payload: Any, where: str) -> None:
-        """Refuses what the client has no right to."""
+        """Raise ``ClientInputError`` if the client may not give this answer."""
         is_budget = asked.kind is PendingKind.BUDGET or asked.call_id is None
         if is_budget and not self._may_grant:
             raise ClientInputError(
-                f"{where} grants budget, which is not taken from a client; the server allows it "
-                "with state_from_ag_ui(..., may_grant=True)"
+                f"{where} grants budget, which a client may not do; the server allows it with "
+                " state_from_ag_ui(..., may_grant=True)"
             )
         is_edited = isinstance(payload, Mapping) and bool({"editedArgs", "arguments"} & {*payload})
         if asked.kind is PendingKind.APPROVAL and is_edited and not self._may_edit:
             raise ClientInputError(
-                f"{where} edits the arguments of the call, which is not taken from a client; the "
+                f"{where} changes the arguments of the call, which a client may not do; the "
                 "server allows it with state_from_ag_ui(..., may_edit=True)"
             )
 
 
-def _continued(
+def _continue(
     previous: AgentState, history: list[Message], answers: Iterable[SentAnswer], rights: _Rights
 ) -> AgentState:
     known = {message.id for message in previous.messages}
@@ -93,24 +92,24 @@ def _continued(
     said = [message for message in kept if message.id not in known]
     if not answers and not said:
         raise ClientInputError(
-            "messages and resume hold nothing new; send a message of the user, or answers to what "
-            "the run waits for"
+            "messages and resume contain nothing new; send a message of the user, or answers to "
+            "the questions of the run"
         )
     if not answers:
-        # The page was loaded anew, say: the person goes on without an answer, and so does the run.
+        # As after a reload: the person goes on without an answer, and so does the run.
         asked = [p for p in previous.pending if p.call_id is not None]
         answers = [SentAnswer(p.id, "cancelled") for p in asked]
-    return _answered(previous, answers, rights).with_message(*said)
+    return _with_answers(previous, answers, rights).with_message(*said)
 
 
 def _read(input: Sent) -> RunInput:
     try:
         return convert(read_json(input), RunInput)
     except ValidationError as error:
-        raise ClientInputError(f"this is no AG-UI RunAgentInput: {error}") from None
+        raise ClientInputError(f"this is not an AG-UI RunAgentInput: {error}") from None
 
 
-def _answered(state: AgentState, answers: Iterable[SentAnswer], rights: _Rights) -> AgentState:
+def _with_answers(state: AgentState, answers: Iterable[SentAnswer], rights: _Rights) -> AgentState:
     for number, answer in enumerate(answers):
         asked = {pending.id: pending for pending in state.pending}
         pending = asked.get(answer.interrupt_id)
@@ -135,19 +134,19 @@ def _answered(state: AgentState, answers: Iterable[SentAnswer], rights: _Rights)
 def _with_answer(state: AgentState, asked: Question, answer: SentAnswer) -> AgentState:
     is_given = answer.status == "resolved"
     if asked.kind is PendingKind.BUDGET or asked.call_id is None:
-        # Without more, the run pauses again at once and asks the same.
+        # Without a grant the run pauses again and asks the same.
         more = convert(answer.payload, GrantedBudget) if is_given else GrantedBudget()
         return state.with_budget_granted(
             steps=more.steps, tokens=more.tokens, seconds=more.seconds, cost=more.cost
         )
     if asked.kind is PendingKind.APPROVAL:
-        word = _approval(answer.payload) if is_given else Approval.denied(NOT_ANSWERED)
+        word = approval_answer(answer.payload) if is_given else Approval.denied(NOT_ANSWERED)
         return state.with_answer(asked, word)
     return state.with_answer(asked, answer.payload if is_given else NOT_ANSWERED)
 
 
-def _approval(payload: Any) -> Any:
-    """AG-UI's word for other arguments is ``editedArgs``."""
+def approval_answer(payload: Any) -> Any:
+    """Return the answer with AG-UI's ``editedArgs`` renamed to ``arguments``."""
     if not isinstance(payload, Mapping) or "editedArgs" not in payload:
         return payload  # pyright: ignore[reportUnknownVariableType]
     edited: dict[str, Any] = {**payload}

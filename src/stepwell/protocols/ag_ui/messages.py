@@ -1,7 +1,4 @@
-"""A conversation in the words of AG-UI: messages and tool calls.
-
-Pure functions for the translator and for what comes back from a client; wire names are camelCase.
-"""
+"""Messages and tool calls in the format of AG-UI. Pure; wire names are camelCase."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -11,16 +8,16 @@ from stepwell.protocols.call_ids import CallIds
 from stepwell.protocols.client_stream import WireEvent, json_bytes
 
 OWN_KEY = "stepwell"
-"""Under this key of an AG-UI metadata object stands what AG-UI has no field for."""
+"""The key in an AG-UI metadata object for what AG-UI has no field for."""
 
 ADDED_RESULT = {"ag_ui": "added"}
-"""Metadata of a result that was missing in what a client sent: the client does not know it yet."""
+"""Metadata of a result that was missing in the client's input, so the client does not have it."""
 
 UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 
 
 def wire_messages(messages: Iterable[Message], waiting: Collection[str] = ()) -> list[WireEvent]:
-    """The messages as AG-UI has them; ``waiting`` are the calls that wait for a person.
+    """Return the messages in AG-UI's format; ``waiting`` are the calls that wait for a person.
 
     >>> wire_messages([Message.user("Hello", id="m1")])
     [{'id': 'm1', 'role': 'user', 'content': 'Hello'}]
@@ -30,7 +27,7 @@ def wire_messages(messages: Iterable[Message], waiting: Collection[str] = ()) ->
 
 
 def arguments_text(arguments: Any) -> str:
-    """The arguments of a call, as the JSON text that AG-UI carries.
+    """Return the arguments of a call as JSON text.
 
     >>> arguments_text({"city": "Zürich"})
     '{"city":"Zürich"}'
@@ -39,7 +36,7 @@ def arguments_text(arguments: Any) -> str:
 
 
 def waiting_note() -> WireEvent:
-    """Metadata of a result that only says that its call waits."""
+    """Return metadata for a result that only says that its call waits."""
     return {OWN_KEY: {"waiting": True}}
 
 

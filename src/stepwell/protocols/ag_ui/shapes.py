@@ -1,4 +1,4 @@
-"""What an AG-UI client sends: the shapes of RunAgentInput, as far as they are used."""
+"""The shapes of AG-UI's RunAgentInput, as far as they are used."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class SentText(Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class SentMedia(Struct, frozen=True, tag_field="type"):
-    """What all media parts have."""
+    """The fields of all media parts."""
 
     source: SentSource
     metadata: dict[str, Any] | None = None
@@ -31,11 +31,11 @@ class SentImage(SentMedia, frozen=True, tag="image"):
 
 
 class SentAudio(SentMedia, frozen=True, tag="audio"):
-    """A sound."""
+    """An audio file."""
 
 
 class SentVideo(SentMedia, frozen=True, tag="video"):
-    """A film."""
+    """A video."""
 
 
 class SentDocument(SentMedia, frozen=True, tag="document"):
@@ -62,14 +62,14 @@ class SentCall(Struct, frozen=True, rename="camel"):
 
 
 class AgUiMessage(Struct, frozen=True, rename="camel", tag_field="role"):
-    """What all messages have."""
+    """The fields of all messages."""
 
     id: str
     subagent_run_id: str | None = None
 
 
 class SentUser(AgUiMessage, frozen=True, kw_only=True, tag="user"):
-    """What a person said."""
+    """A message of the user."""
 
     content: SentContent
 
@@ -87,7 +87,7 @@ class SentDeveloper(AgUiMessage, frozen=True, kw_only=True, tag="developer"):
 
 
 class SentAssistant(AgUiMessage, frozen=True, kw_only=True, tag="assistant"):
-    """What an agent said, and the calls it made."""
+    """A message of the agent with its calls."""
 
     content: str | None = None
     tool_calls: list[SentCall] | None = None
@@ -138,7 +138,7 @@ class RunInput(Struct, frozen=True, rename="camel"):
 
 
 class GrantedBudget(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer to a run that waits for more budget."""
+    """The answer to a request for more budget."""
 
     steps: int = 0
     tokens: int = 0

@@ -1,6 +1,6 @@
-"""One agent's part of an AG-UI stream: what it has open, and the events that open and close it.
+"""One agent's part of an AG-UI stream: what is open, and the events that open and close it.
 
-For the translator, which keeps one speaker for the agent and one for each subagent.
+The translator keeps one speaker for the agent and one for each subagent.
 """
 
 from typing import Any
@@ -12,7 +12,8 @@ from stepwell.protocols.client_stream import WireEvent
 
 
 class Speaker:
-    """Whatever it says is closed before something else is said, as the protocol wants it."""
+    """Builds the events of one agent. It closes an open text before it opens another, as the
+    protocol requires."""
 
     def __init__(self, subagent_run_id: str | None = None) -> None:
         self.run_id = subagent_run_id
@@ -20,15 +21,15 @@ class Speaker:
         self._tag: WireEvent = {}
         if subagent_run_id is not None:
             self._tag = {"subagentRunId": subagent_run_id}
-        # Two agents of one run may be given the same call ids by their provider.
+        # A provider may give two agents of one run the same call ids.
         self.call_ids = CallIds("" if subagent_run_id is None else f"{subagent_run_id}:")
-        self.told: list[str] = []
-        """Ids of the messages that a client has of it, in its order."""
+        self.message_ids: list[str] = []
+        """Ids of the messages that a client has, in its order."""
         self.answer = ""
-        """What an agent that ended answered, or why it failed."""
+        """The answer of an agent that ended, or why it failed."""
         self.is_open = True
         self.step_number = 0
-        self._told_ids: set[str] = set()
+        self._known_ids: set[str] = set()
         self._calls: set[str] = set()
         self._answered: set[str] = set()
         self._results: dict[str, int] = {}
@@ -37,12 +38,12 @@ class Speaker:
         self._thinking: str | None = None
         self._step: str | None = None
 
-    def know(self, messages: list[Message]) -> None:
-        """These messages are on the client's side already."""
+    def learn_messages(self, messages: list[Message]) -> None:
+        """Note messages that the client has already."""
         self.call_ids = CallIds()
         self.call_ids.learn(messages)
-        self.told = [message.id for message in messages]
-        self._told_ids = set(self.told)
+        self.message_ids = [message.id for message in messages]
+        self._known_ids = set(self.message_ids)
         for message in messages:
             self._calls.update(
                 self.call_ids.of_call(call.id, message.id) for call in message.tool_calls
@@ -50,26 +51,26 @@ class Speaker:
             if (result := message.tool_result) is not None:
                 self._answered.add(self.call_ids.newest(result.call_id))
 
-    def has_now(self, message_ids: list[str]) -> None:
-        """A snapshot made the client's list this."""
-        self.told = message_ids
-        self._told_ids = set(message_ids)
+    def replace_messages(self, message_ids: list[str]) -> None:
+        """Note the client's list after a snapshot."""
+        self.message_ids = message_ids
+        self._known_ids = set(message_ids)
 
-    def knows(self, message_id: str) -> bool:
+    def has_message(self, message_id: str) -> bool:
         """Whether a client has that message."""
-        return message_id in self._told_ids
+        return message_id in self._known_ids
 
     # Steps
 
-    def step_started(self, number: int) -> list[WireEvent]:
-        """A step opens; one that was cut off is closed first."""
-        closed = self.step_finished()
+    def start_step(self, number: int) -> list[WireEvent]:
+        """Open a step; one that was cut off is closed first."""
+        closed = self.finish_step()
         self.step_number, self._step = number, f"step {number}"
         return [*closed, self._event("STEP_STARTED", stepName=self._step)]
 
-    def step_finished(self) -> list[WireEvent]:
-        """The open step closes, with whatever is still being said in it."""
-        closed = self.quiet()
+    def finish_step(self) -> list[WireEvent]:
+        """Close the open step and the open text in it."""
+        closed = self.close_text()
         if self._step is not None:
             closed.append(self._event("STEP_FINISHED", stepName=self._step))
             self._step = None
@@ -77,9 +78,9 @@ class Speaker:
 
     # Text and reasoning
 
-    def says(self, message_id: str, delta: str, role: Role = Role.ASSISTANT) -> list[WireEvent]:
-        """A piece of text; the message opens with the first one."""
-        events = [] if self._text == message_id else self.quiet()
+    def say(self, message_id: str, delta: str, role: Role = Role.ASSISTANT) -> list[WireEvent]:
+        """Add a piece of text; the first one opens the message."""
+        events = [] if self._text == message_id else self.close_text()
         if self._text is None:
             self._text = message_id
             self._note(message_id)
@@ -88,13 +89,13 @@ class Speaker:
             events.append(self._event("TEXT_MESSAGE_CONTENT", messageId=message_id, delta=delta))
         return events
 
-    def thinks(self, message_id: str, delta: str) -> list[WireEvent]:
-        """A piece of reasoning, before or between the texts of that message."""
+    def think(self, message_id: str, delta: str) -> list[WireEvent]:
+        """Add a piece of reasoning, before or between the texts of that message."""
         if not delta:
             return []
         events: list[WireEvent] = []
         if self._thinking is None:
-            events = self.quiet()
+            events = self.close_text()
             span = self._spans[message_id] = self._spans.get(message_id, 0) + 1
             self._thinking = f"{message_id}:thinking:{span}"
             events.append(self._event("REASONING_START", messageId=self._thinking))
@@ -104,7 +105,7 @@ class Speaker:
         content = self._event("REASONING_MESSAGE_CONTENT", messageId=self._thinking, delta=delta)
         return [*events, content]
 
-    def quiet(self) -> list[WireEvent]:
+    def close_text(self) -> list[WireEvent]:
         """Close the text or the reasoning that is open."""
         events: list[WireEvent] = []
         if self._text is not None:
@@ -117,15 +118,15 @@ class Speaker:
 
     # Tool calls
 
-    def calls(self, tool: str, call_id: str, message_id: str, arguments: Any) -> list[WireEvent]:
-        """A call with its arguments; nothing when it was told already."""
+    def call(self, tool: str, call_id: str, message_id: str, arguments: Any) -> list[WireEvent]:
+        """Add a call with its arguments; nothing if the client has it."""
         name = self.call_ids.of_call(call_id, message_id)
         if name in self._calls:
             return []
         self._calls.add(name)
         self._note(message_id)
         return [
-            *self.quiet(),
+            *self.close_text(),
             self._event(
                 "TOOL_CALL_START",
                 toolCallId=name,
@@ -136,14 +137,14 @@ class Speaker:
             self._event("TOOL_CALL_END", toolCallId=name),
         ]
 
-    def gets(
+    def finish_call(
         self, call_id: str, content: str, prefix: str, metadata: WireEvent | None = None
     ) -> list[WireEvent]:
-        """The result of a call, under the next id of its step; nothing when it has one.
+        """Add the result of a call, under the next id of its step; nothing if it has one.
 
-        Calls of one response end in any order, and the history has their results in the order of
-        the calls. Ids in the order of arrival let a client's list grow in the order of the history;
-        the snapshot at the end puts each result under its id.
+        Calls of one response end in any order; the history has their results in the order of the
+        calls. Ids in the order of arrival let a client's list grow in the order of the history; the
+        snapshot at the end gives each result its own id.
         """
         name = self.call_ids.newest(call_id)
         if name in self._answered:
@@ -157,14 +158,14 @@ class Speaker:
             fields["metadata"] = metadata
         return [self._event("TOOL_CALL_RESULT", **fields, role="tool")]
 
-    def tells(self, name: str, value: Any) -> WireEvent:
-        """An event of Stepwell's own."""
+    def custom_event(self, name: str, value: Any) -> WireEvent:
+        """Return an event that AG-UI does not define."""
         return self._event("CUSTOM", name=name, value=value)
 
     def _note(self, message_id: str) -> None:
-        if message_id not in self._told_ids:
-            self._told_ids.add(message_id)
-            self.told.append(message_id)
+        if message_id not in self._known_ids:
+            self._known_ids.add(message_id)
+            self.message_ids.append(message_id)
 
     def _event(self, kind: str, **fields: Any) -> WireEvent:
         return {"type": kind, **self._tag, **fields}

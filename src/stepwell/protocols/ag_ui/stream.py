@@ -1,4 +1,4 @@
-"""Runs an agent as a stream of AG-UI events: as they happen, and as the body of a response."""
+"""Runs an agent as a stream of AG-UI events, or as the body of a response."""
 
 from collections.abc import AsyncGenerator, Mapping
 
@@ -13,7 +13,7 @@ AG_UI_HEADERS: Mapping[str, str] = {
     "cache-control": "no-cache",
     "x-accel-buffering": "no",
 }
-"""The headers of the response; the last one keeps nginx from holding the stream back."""
+"""The headers of the response; the last one turns off buffering in nginx."""
 
 
 def ag_ui_events(
@@ -25,12 +25,12 @@ def ag_ui_events(
     cancellation: Cancellation | None = None,
     on_state: OnState | None = None,
 ) -> AsyncGenerator[WireEvent, None]:
-    """Run the agent and yield what happens, as AG-UI events, while it happens.
+    """Run the agent and yield AG-UI events as they happen.
 
-    The stream always ends with RUN_FINISHED or RUN_ERROR. Whoever leaves the iteration early ends
-    the run, which is at most one step ahead of its reader; a reader who is 10,000 events behind
-    within a step ends it as well. ``on_state``, sync or async, is given the state after each step
-    and, before the end is told, the result: to keep it for the thread.
+    The stream always ends with RUN_FINISHED or RUN_ERROR. The run is at most one step ahead of its
+    reader. It ends if the reader leaves the iteration early, or falls 10,000 events behind within a
+    step. ``on_state``, sync or async, is called with the state after each step and, before the last
+    event, with the result, so that it can be kept for the thread.
     """
     translator = AgUiTranslator(thread_id, run_id)
     return client_stream(agent, task, translator, cancellation=cancellation, on_state=on_state)
@@ -45,7 +45,7 @@ def ag_ui_stream(
     cancellation: Cancellation | None = None,
     on_state: OnState | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """The same as the body of a response: server-sent events."""
+    """Return the same as the body of a response: server-sent events."""
     events = ag_ui_events(
         agent,
         task,

@@ -1,10 +1,8 @@
-"""The entries of a run as AG-UI events (protocol 1.0): plain dicts, in the order its client checks.
+"""Translates the entries of a run into AG-UI events (protocol 1.0), in the order its client checks.
 
-Pure: it is given entries and states and returns what to send. ``stream.py`` runs an agent with it,
-and the app server gives it what is stored.
+Pure: it takes entries and states and returns plain dicts to send. ``stream.py`` runs an agent with
+it; the app server passes it what is stored.
 """
-
-from collections.abc import Iterable
 
 from stepwell.journal import Entry
 from stepwell.journal.envelope import (
@@ -19,19 +17,19 @@ from stepwell.journal.envelope import (
 )
 from stepwell.journal.status import BroadcastStatus
 from stepwell.messages import Message, Usage
-from stepwell.protocols.ag_ui.ending import STOP_EVENT, stop_value, terminal_event
 from stepwell.protocols.ag_ui.messages import ADDED_RESULT, waiting_note, wire_messages
+from stepwell.protocols.ag_ui.run_end import STOP_EVENT, stop_value, terminal_event
 from stepwell.protocols.ag_ui.speaker import Speaker
 from stepwell.protocols.client_stream import WireEvent
 from stepwell.protocols.entries import call_arguments, call_value, spawn_of
 from stepwell.state import AgentState, ToolOutcome
-from stepwell.tools.formatting import as_text
+from stepwell.tools.result_text import as_text
 
 PROTOCOL_VERSION = "1.0"
 
 
 class AgUiTranslator:
-    """Turns one run into AG-UI events.
+    """Translates one run into AG-UI events.
 
     Call ``start`` with the state that is run, ``translate`` with each entry of the run and of its
     subagents, ``step`` with the state after each step, and ``finish`` with the result.
@@ -47,73 +45,78 @@ class AgUiTranslator:
         self._speakers: dict[str, Speaker] = {}
         self._resumed: frozenset[str] = frozenset()
         self._settled = 0
-        self._begun: AgentState | None = None
+        self._first_state: AgentState | None = None
         self._cut_off_ids: set[str | None] = set()
         """Subagents of a step that began again."""
         self._is_open = False
 
     def start(self, state: AgentState, /) -> list[WireEvent]:
-        """RUN_STARTED, and the conversation as it is stored, so that ids agree from here on."""
-        self._begun = state
-        return [*self._started(), *self._begin_with(state)]
+        """Return RUN_STARTED and the stored conversation, so that ids agree from here on."""
+        self._first_state = state
+        return [*self._start_run(), *self._begin_with(state)]
 
     def restart(self, state: AgentState, /) -> list[WireEvent]:
-        """The open step is closed, and the client's list is again what is stored."""
-        closed = [*self._cut_off_subagents(), *self._root.step_finished()]
+        """Close the open step and reset the client's list to what is stored."""
+        closed = [*self._cut_off_subagents(), *self._root.finish_step()]
         self._root, self._speakers = Speaker(), {}
         return [*closed, *self._begin_with(state)]
 
     def _begin_with(self, state: AgentState) -> list[WireEvent]:
         messages = list(state.messages)
-        self._root.know(messages)
+        self._root.learn_messages(messages)
         self._settled = len(messages)
         self._resumed = frozenset(answered.call.id for answered in state.answered)
         if not messages:
             return []
-        # A client puts a result behind its call, but what else is new at the end of its list.
-        added = [_added(m, wire) for m, wire in _wired(messages) if m.metadata == ADDED_RESULT]
+        # A client inserts a result after its call, and appends everything else that is new.
+        wires = zip(messages, wire_messages(messages), strict=True)
+        added = [_result_event(m, wire) for m, wire in wires if m.metadata == ADDED_RESULT]
         return [*added, _snapshot(state)]
 
     def translate(self, entry: Entry, /) -> list[WireEvent]:
-        """What to send for one entry; nothing for those of agents that are not of this run."""
-        begun = [] if self._is_open else self._started()
+        """Return what to send for an entry; nothing for agents that are not part of this run."""
+        start = [] if self._is_open else self._start_run()
         known = self._speakers.get(entry.execution_id)
         if known is not None:
-            told = self._translate(entry, known)
+            events = self._translate(entry, known)
         elif entry.payload.parent_execution_id is None:
             self._speakers[entry.execution_id] = self._root
-            told = self._translate(entry, self._root)
+            events = self._translate(entry, self._root)
         else:
-            told = self._begin_subagent(entry)
+            events = self._begin_subagent(entry)
         at = int(entry.at.timestamp() * 1000)
-        return [*begun, *({**wire, "timestamp": at} for wire in told)]
+        return [*start, *({**wire, "timestamp": at} for wire in events)]
 
     def step(self, state: AgentState, /) -> list[WireEvent]:
-        """What the history got in a step beside what was told: calls that were never started,
-        messages of hooks. A list that can't be made right by adding is sent whole."""
-        caught_up = [*self._root.step_finished(), *self._caught_up(state)]
+        """Return what a step added to the history without an event: calls that never started,
+        messages of hooks. A list that appending can't fix is sent as a snapshot."""
+        caught_up = [*self._root.finish_step(), *self._catch_up(state)]
         changed_before, self._resumed = bool(self._resumed), frozenset()
-        told, stored = self._root.told, state.messages
-        if changed_before or len(told) != len(stored) or not self._is_settled(state):
-            caught_up += self._whole(state)
+        stored = state.messages
+        if (
+            changed_before
+            or len(self._root.message_ids) != len(stored)
+            or not self._is_settled(state)
+        ):
+            caught_up += self._snapshot_events(state)
         self._settled = len(stored)
         return caught_up
 
     def finish(self, state: AgentState, /) -> list[WireEvent]:
-        """The end: all that is open is closed, the history as it is stored, and why it ended."""
-        begun = [] if self._is_open else self._started()
+        """Close what is open, and return the stored history and why the run ended."""
+        start = [] if self._is_open else self._start_run()
         closed = self._cut_off_subagents()
-        caught_up = [*self._root.step_finished(), *self._caught_up(state)]
+        caught_up = [*self._root.finish_step(), *self._catch_up(state)]
         ending = terminal_event(
-            state, run=self._run, error=self._root.answer, used=self._used(state)
+            state, run=self._run, error=self._root.answer, used=self._usage_of_run(state)
         )
-        stop = self._root.tells(STOP_EVENT, stop_value(state))
-        return [*begun, *closed, *caught_up, *self._whole(state), stop, ending]
+        stop = self._root.custom_event(STOP_EVENT, stop_value(state))
+        return [*start, *closed, *caught_up, *self._snapshot_events(state), stop, ending]
 
     def fail(self, message: str, code: str, /) -> list[WireEvent]:
-        """The end of a run that has no result at all."""
-        begun = [] if self._is_open else self._started()
-        return [*begun, {"type": "RUN_ERROR", "message": message, "code": code}]
+        """Return the end of a run that has no result."""
+        start = [] if self._is_open else self._start_run()
+        return [*start, {"type": "RUN_ERROR", "message": message, "code": code}]
 
     # Entries
 
@@ -121,23 +124,23 @@ class AgUiTranslator:
         message_id = f"{entry.execution_id}:{speaker.step_number}:0"
         match entry.payload:
             case StepStartedPayload(step_number=number):
-                return speaker.step_started(number)
+                return speaker.start_step(number)
             case StreamChunkPayload() as payload:
                 response_id = f"{entry.execution_id}:{payload.step_number}:0"
-                said = speaker.says(response_id, payload.content) if payload.content else []
-                return [*said, *speaker.quiet()] if payload.is_complete else said
+                said = speaker.say(response_id, payload.content) if payload.content else []
+                return [*said, *speaker.close_text()] if payload.is_complete else said
             case ThinkingPayload() as payload:
                 response_id = f"{entry.execution_id}:{payload.step_number}:0"
-                return speaker.thinks(response_id, payload.content)
+                return speaker.think(response_id, payload.content)
             case StepCompletedPayload():
-                return speaker.step_finished()
+                return speaker.finish_step()
             case StatusPayload() as payload:
                 return self._change_status(payload, speaker)
             case ToolStartedPayload() as payload:
                 if self._runs_again(payload.tool_call_id, speaker):
                     return []
                 args = call_arguments(entry)
-                return speaker.calls(payload.tool_name, payload.tool_call_id, message_id, args)
+                return speaker.call(payload.tool_name, payload.tool_call_id, message_id, args)
             case ToolCompletedPayload() as payload:
                 return self._complete_call(entry, payload, speaker)
             case ToolProgressPayload() as payload:
@@ -146,7 +149,7 @@ class AgUiTranslator:
                     "message": payload.message,
                     "fraction": payload.fraction,
                 }
-                return [speaker.tells("stepwell.progress", progress)]
+                return [speaker.custom_event("stepwell.progress", progress)]
             case _:
                 return []
 
@@ -154,9 +157,9 @@ class AgUiTranslator:
         self, entry: Entry, payload: ToolCompletedPayload, speaker: Speaker
     ) -> list[WireEvent]:
         if payload.outcome is ToolOutcome.PENDING:
-            return []  # It waits for a person; what is shown for it comes with the state.
+            return []  # it waits for a person; the state shows it
         if speaker is self._root and payload.outcome is ToolOutcome.CANCELLED:
-            return []  # What a call that was cut off came to is said by the state.
+            return []  # the state says how a call that was cut off ended
         if self._runs_again(payload.tool_call_id, speaker):
             return []
         content = payload.error
@@ -165,11 +168,11 @@ class AgUiTranslator:
             if payload.note:
                 content += f"\n\n{payload.note}"
         prefix = f"{entry.execution_id}:{speaker.step_number}"
-        return speaker.gets(payload.tool_call_id, content, prefix)
+        return speaker.finish_call(payload.tool_call_id, content, prefix)
 
     def _runs_again(self, call_id: str, speaker: Speaker) -> bool:
-        """A call that waited is on the client's side already, with a result that says so; a second
-        result would double it. The snapshot after the step brings the new one."""
+        """Whether the client has the call already, with a result that says that it waits. A second
+        result would duplicate it; the snapshot after the step has the new one."""
         return speaker is self._root and call_id in self._resumed
 
     def _change_status(self, payload: StatusPayload, speaker: Speaker) -> list[WireEvent]:
@@ -206,7 +209,7 @@ class AgUiTranslator:
             return []
         child.is_open = False
         named = {"subagentRunId": child.run_id}
-        closed = child.step_finished()
+        closed = child.finish_step()
         match status:
             case BroadcastStatus.FAILED | BroadcastStatus.CANCELLED:
                 why = child.answer or f"the subagent ended as {status}"
@@ -220,7 +223,7 @@ class AgUiTranslator:
         return [*closed, {**finished, "result": child.answer} if child.answer else finished]
 
     def _cut_off_subagents(self) -> list[WireEvent]:
-        """End those that are still open: no entry will."""
+        """End the subagents that are still open: no entry will."""
         events: list[WireEvent] = []
         for child in self._speakers.values():
             if child is self._root or not child.is_open:
@@ -228,13 +231,13 @@ class AgUiTranslator:
             child.is_open = False
             self._cut_off_ids.add(child.run_id)
             error = {"type": "SUBAGENT_ERROR", "subagentRunId": child.run_id}
-            events += [*child.step_finished(), {**error, "message": "the subagent was cut off"}]
+            events += [*child.finish_step(), {**error, "message": "the subagent was cut off"}]
         return events
 
     # The history
 
-    def _caught_up(self, state: AgentState) -> list[WireEvent]:
-        """Events for what the newest messages hold and nobody told."""
+    def _catch_up(self, state: AgentState) -> list[WireEvent]:
+        """Return events for new messages that had none."""
         events: list[WireEvent] = []
         waiting = {pending.call_id for pending in state.pending}
         last_said = ""
@@ -243,44 +246,44 @@ class AgUiTranslator:
             if result is not None:
                 note = waiting_note() if result.call_id in waiting else None
                 prefix = last_said.removesuffix(":0")
-                events += self._root.gets(result.call_id, result.content, prefix, note)
+                events += self._root.finish_call(result.call_id, result.content, prefix, note)
                 continue
-            if not self._root.knows(message.id) and (message.text or not message.tool_calls):
-                events += self._root.says(message.id, message.text, message.role)
-                events += self._root.quiet()
+            if not self._root.has_message(message.id) and (message.text or not message.tool_calls):
+                events += self._root.say(message.id, message.text, message.role)
+                events += self._root.close_text()
             for call in message.tool_calls:
-                events += self._root.calls(call.name, call.id, message.id, call.arguments)
+                events += self._root.call(call.name, call.id, message.id, call.arguments)
             last_said = message.id
         return events
 
     def _is_settled(self, state: AgentState) -> bool:
-        """Whether the newest messages are where the client has them."""
+        """Whether the client has the newest messages in the same order."""
         start = max(0, self._settled - 1)
         newest = [message.id for message in state.messages[start:]]
-        return self._root.told[start:] == newest
+        return self._root.message_ids[start:] == newest
 
-    def _whole(self, state: AgentState) -> list[WireEvent]:
-        """The history as it is stored. A client keeps what it has in its place and puts what is
-        new at the end; if that would not give the order of the history, its list is emptied."""
+    def _snapshot_events(self, state: AgentState) -> list[WireEvent]:
+        """Return a snapshot of the stored history. A client keeps the order of what it has and
+        appends the rest; if that would not give the stored order, its list is emptied first."""
         stored = [message.id for message in state.messages]
         known = set(stored)
-        kept = [id for id in self._root.told if id in known]
+        kept = [id for id in self._root.message_ids if id in known]
         already = set(kept)
         would_be = [*kept, *(id for id in stored if id not in already)]
-        self._root.has_now(stored)
+        self._root.replace_messages(stored)
         if would_be == stored:
             return [_snapshot(state)]
         return [_snapshot(state.with_messages(())), _snapshot(state)]
 
-    def _used(self, state: AgentState) -> Usage:
-        """What this run used, of what its execution used."""
-        before = None if self._begun is None else self._begun.execution
-        if self._begun is None or before is None or state.execution is None:
+    def _usage_of_run(self, state: AgentState) -> Usage:
+        """Return what this run used, of what its execution used."""
+        before = None if self._first_state is None else self._first_state.execution
+        if self._first_state is None or before is None or state.execution is None:
             return state.usage
         is_same = before.id == state.execution.id
-        return state.usage - self._begun.usage if is_same else state.usage
+        return state.usage - self._first_state.usage if is_same else state.usage
 
-    def _started(self) -> list[WireEvent]:
+    def _start_run(self) -> list[WireEvent]:
         self._is_open = True
         return [{"type": "RUN_STARTED", **self._run, "protocolVersion": PROTOCOL_VERSION}]
 
@@ -290,11 +293,7 @@ def _snapshot(state: AgentState) -> WireEvent:
     return {"type": "MESSAGES_SNAPSHOT", "messages": wire_messages(state.messages, waiting)}
 
 
-def _wired(messages: list[Message]) -> Iterable[tuple[Message, WireEvent]]:
-    return zip(messages, wire_messages(messages), strict=True)
-
-
-def _added(message: Message, wire: WireEvent) -> WireEvent:
+def _result_event(message: Message, wire: WireEvent) -> WireEvent:
     return {
         "type": "TOOL_CALL_RESULT",
         "messageId": message.id,

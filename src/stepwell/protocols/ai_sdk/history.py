@@ -1,7 +1,7 @@
-"""UI messages of the AI SDK as messages of a conversation that a provider accepts.
+"""Converts UI messages of the AI SDK into a conversation that a provider accepts.
 
-A UI message of the assistant holds several steps; each becomes one response with its tool calls,
-and every call has a result. Bad input raises ``ClientInputError`` that names the field.
+A UI message of the assistant has several steps; each becomes one response with its tool calls, and
+every call has a result. Bad input raises ``ClientInputError``, which names the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from stepwell.protocols.ai_sdk.step_text import SUPERSEDED
 from stepwell.protocols.ai_sdk.stop import STOP_PART
 from stepwell.protocols.client_input import url_and_data
 from stepwell.protocols.client_stream import ClientInputError
-from stepwell.tools.formatting import as_text
+from stepwell.tools.result_text import as_text
 
 _TOOL_STATES = frozenset(
     {
@@ -40,7 +40,7 @@ _TOOL_STATES = frozenset(
 
 
 class ToolPart(Struct, frozen=True, kw_only=True):
-    """A tool part of a UI message, checked."""
+    """A validated tool part of a UI message."""
 
     call_id: str
     name: str
@@ -53,7 +53,7 @@ class ToolPart(Struct, frozen=True, kw_only=True):
 
     @property
     def call(self) -> ToolCall:
-        """The call; an input that is no object is kept as text, as a model's mistake is."""
+        """The call; an input that is not an object is kept as text, like a malformed call."""
         given: Any = self.input
         if isinstance(given, Mapping):
             arguments = dict(cast("Mapping[str, Any]", given))
@@ -63,7 +63,7 @@ class ToolPart(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> ToolResult:
-        """What came of the call; one that has no result yet says so."""
+        """The result of the call, or an error if it has none."""
         content, is_error = self._content()
         return ToolResult(
             call_id=self.call_id, tool_name=self.name, content=content, is_error=is_error
@@ -86,7 +86,7 @@ class ToolPart(Struct, frozen=True, kw_only=True):
                 return "Error: Not run, because nobody approved it.", True
             case "approval-responded":
                 return (
-                    "Error: Not run: the run that asked is gone; call it anew.",
+                    "Error: Not run: the run that asked is gone; call it again.",
                     True,
                 )
             case _:
@@ -94,7 +94,7 @@ class ToolPart(Struct, frozen=True, kw_only=True):
 
 
 class UiMessage(Struct, frozen=True, kw_only=True):
-    """A UI message, checked: who said it, and what it is in a conversation."""
+    """A validated UI message: its role, and its messages of the conversation."""
 
     where: str
     id: str
@@ -103,11 +103,11 @@ class UiMessage(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolPart, ...] = ()
     ends_with_tools: bool = False
     asked: Mapping[str, str] = {}
-    """The questions that its run waited for when it stopped: by their ids, those of the calls."""
+    """The calls of the questions that its run waited for, by question id."""
 
 
 def ui_messages(given: Sequence[Any]) -> list[UiMessage]:
-    """The messages that a client posted."""
+    """Validate and return the messages that a client posted."""
     messages = [_ui_message(message, f"messages[{i}]") for i, message in enumerate(given)]
     seen: set[str] = set()
     for index, message in enumerate(messages):
@@ -131,7 +131,7 @@ def _ui_message(given: Any, where: str) -> UiMessage:
         case "assistant":
             return _assistant(message_id, listed, where)
         case "user" | "system" as role:
-            said = [part for item, place in listed if (part := _said(item, place)) is not None]
+            said = [part for item, place in listed if (part := _user_part(item, place)) is not None]
             history = (Message.of(role, said, id=message_id),) if said else ()
             return UiMessage(where=where, id=message_id, role=role, history=history)
         case other:
@@ -141,32 +141,33 @@ def _ui_message(given: Any, where: str) -> UiMessage:
 
 
 class _Step:
-    """What one step of an answer holds, while its parts are read."""
+    """One step of an answer while its parts are read."""
 
     def __init__(self) -> None:
-        self._said: list[Part] = []
+        self._parts: list[Part] = []
         self._call_ids: set[str] = set()
         self.tools: list[ToolPart] = []
 
     def add(self, item: Mapping[str, Any], kind: str, where: str) -> None:
-        """One part; sources, files and data parts are for user interfaces only."""
+        """Add a part; sources, files and data parts are for user interfaces only."""
         if kind == "dynamic-tool" or kind.startswith("tool-"):
             tool = _tool_part(item, kind, where)
             if tool.call_id in self._call_ids:
                 raise ClientInputError(f"{where}.toolCallId {tool.call_id!r:.80} comes twice")
-            if tool.state != "input-streaming":  # its input is not all there, so it never ran
+            if tool.state != "input-streaming":  # its input is incomplete, so it never ran
                 self._call_ids.add(tool.call_id)
                 self.tools.append(tool)
         elif kind == "reasoning":
-            self._said.append(ThinkingPart(_text(item, "text", where, may_be_empty=True)))
+            self._parts.append(ThinkingPart(_text(item, "text", where, may_be_empty=True)))
         elif kind == "text" and item.get("providerMetadata") == SUPERSEDED:
-            pass  # another attempt said it otherwise
+            pass  # a later attempt replaced it
         elif kind == "text" and (text := _text(item, "text", where, may_be_empty=True)):
-            self._said.append(TextPart(text))
+            self._parts.append(TextPart(text))
 
     def messages(self, name: str) -> list[Message]:
-        """The response and the results of its calls; nothing for a step that only thought."""
-        parts = (*self._said, *(tool.call for tool in self.tools))
+        """Return the response and the results of its calls; nothing for a step of reasoning
+        only."""
+        parts = (*self._parts, *(tool.call for tool in self.tools))
         if all(isinstance(part, ThinkingPart) for part in parts):
             return []
         response = Message(role=Role.ASSISTANT, parts=parts, id=f"{name}:0")
@@ -175,7 +176,7 @@ class _Step:
 
 
 def _question_calls(waits_for: Any) -> dict[str, str]:
-    """Leaves out what no call asks: the part may be one that an older version sent."""
+    """Return the calls by question id; the part may come from an older version."""
     entries = cast("list[Any]", waits_for) if isinstance(waits_for, list) else []
     asked = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
     pairs = [(entry.get("question_id"), entry.get("call_id")) for entry in asked]
@@ -185,7 +186,7 @@ def _question_calls(waits_for: Any) -> dict[str, str]:
 def _assistant(
     message_id: str, listed: Sequence[tuple[Mapping[str, Any], str]], place: str
 ) -> UiMessage:
-    """One response per step, each with the results of its calls."""
+    """Return one response per step, each with the results of its calls."""
     steps = [_Step()]
     asked: dict[str, str] = {}
     for item, where in listed:
@@ -193,8 +194,8 @@ def _assistant(
         if kind == "step-start":
             steps.append(_Step())
         elif kind == STOP_PART:
-            told = _object(item.get("data"), f"{where}.data")
-            asked = _question_calls(told.get("waits_for"))
+            stop = _object(item.get("data"), f"{where}.data")
+            asked = _question_calls(stop.get("waits_for"))
         else:
             steps[-1].add(item, kind, where)
     history = [m for i, step in enumerate(steps) for m in step.messages(f"{message_id}:{i}")]
@@ -232,8 +233,8 @@ def _tool_part(item: Mapping[str, Any], kind: str, where: str) -> ToolPart:
     )
 
 
-def _said(item: Mapping[str, Any], where: str) -> Part | None:
-    """What a person said in one part; data parts are for user interfaces only."""
+def _user_part(item: Mapping[str, Any], where: str) -> Part | None:
+    """Return a part of a user's message; data parts are for user interfaces only."""
     kind = _text(item, "type", where)
     if kind == "text":
         text = _text(item, "text", where, may_be_empty=True)
@@ -242,7 +243,7 @@ def _said(item: Mapping[str, Any], where: str) -> Part | None:
         return _file(item, where)
     if kind.startswith("data-") or kind == "step-start":
         return None
-    raise ClientInputError(f"{where}.type is {kind!r:.80}; a user says text and files")
+    raise ClientInputError(f"{where}.type is {kind!r:.80}; a user sends text and files")
 
 
 def _file(item: Mapping[str, Any], where: str) -> Part:

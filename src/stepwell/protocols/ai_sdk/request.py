@@ -1,4 +1,4 @@
-"""Reads what ``useChat`` posts: the state to run, and the id under which the answer is told."""
+"""Reads what ``useChat`` posts: the state to run, and the message id of the answer."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,7 +18,7 @@ _NO_ANSWER = "the user gave no answer and wrote something else instead"
 
 
 def response_message_id(body: Sent) -> str | None:
-    """The id of the answer that the client goes on with, or None if it begins a new one.
+    """Return the id of the answer that the client continues, or None if it starts a new one.
 
     >>> answer = {"id": "a1", "role": "assistant", "parts": []}
     >>> response_message_id({"messages": [answer]})
@@ -39,16 +39,16 @@ def state_from_ai_sdk(
     previous: AgentState | None = None,
     allow_system: bool = False,
 ) -> AgentState:
-    """The state to run for what ``useChat`` posts, as JSON or decoded.
+    """Return the state to run for what ``useChat`` posts, as JSON or decoded.
 
-    Without ``previous`` the conversation is what the client says it was. With ``previous``, the
-    state that the last run of this chat ended in, only what is new is taken from the client: the
-    user's messages, and the answers and approvals that the paused run waits for. They are taken in
-    no other way, since a client could claim any, and not if they belong to an earlier question. A
-    client can't grant more budget; the server does, with ``previous.with_budget_granted()``.
+    Without ``previous`` the client's messages are the conversation. With ``previous``, the last
+    state of this chat, only new input counts: the user's messages, and the answers and approvals
+    that the paused run waits for. Answers count only then, since a client could claim any, and only
+    for the current question. A client can't grant budget; the server does, with
+    ``previous.with_budget_granted()``.
 
-    Messages of role ``system`` are left out, unless ``allow_system``. Bad input is a
-    ``ClientInputError``, which names the field.
+    Messages of role ``system`` are ignored unless ``allow_system``. Raises ``ClientInputError``,
+    which names the field, for bad input.
 
     >>> hello = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     >>> state_from_ai_sdk({"id": "chat", "messages": [hello]}).messages[0].text
@@ -58,14 +58,14 @@ def state_from_ai_sdk(
     posted = _messages(read_json(body).get("messages"))
     messages = [message for message in posted if allow_system or message.role != "system"]
     if not messages:
-        raise ClientInputError("messages hold nothing to answer: only messages of role system")
+        raise ClientInputError("messages has nothing to answer: only messages of role system")
     if previous is not None:
-        return _continued(previous, messages)
+        return _continue(previous, messages)
     if messages[-1].role == "assistant" and not messages[-1].ends_with_tools:
-        raise _nothing_new(messages[-1])
+        raise _nothing_new_error(messages[-1])
     history = [part for message in messages for part in message.history]
     if not history:
-        raise ClientInputError("messages hold nothing to answer: no text, no file, no tool call")
+        raise ClientInputError("messages has nothing to answer: no text, no file, no tool call")
     return AgentState.empty().with_message(*restore_call_ids(history))
 
 
@@ -75,23 +75,23 @@ def _messages(given: Any) -> list[UiMessage]:
     return ui_messages(cast("list[Any]", given))
 
 
-def _nothing_new(last: UiMessage) -> ClientInputError:
+def _nothing_new_error(last: UiMessage) -> ClientInputError:
     return ClientInputError(
         f"{last.where} is an answer of the assistant, and nothing follows it; post a message "
         "of the user, or the output of a tool call that waits"
     )
 
 
-def _continued(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
-    """The kept conversation with what is new; one that the client cut back is cut back as well."""
-    state, news = _answered(previous, messages), _news(previous, messages)
+def _continue(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
+    """Return the kept conversation with what is new, truncated where the client truncated it."""
+    state, news = _with_answers(previous, messages), _news(previous, messages)
     if state is not previous:
         return state.with_message(*news)
     if news:
-        return _unanswered(previous).with_message(*news)
+        return _without_answers(previous).with_message(*news)
     asked = messages[-1]
     if asked.role != "user":
-        raise _nothing_new(asked)
+        raise _nothing_new_error(asked)
     kept = list(previous.messages)
     place = next((i for i, message in enumerate(kept) if message.id == asked.id), None)
     if place is None or not asked.history:
@@ -100,13 +100,13 @@ def _continued(previous: AgentState, messages: Sequence[UiMessage]) -> AgentStat
 
 
 def _news(previous: AgentState, messages: Sequence[UiMessage]) -> list[Message]:
-    """What the user said that is not in the kept conversation."""
+    """Return the user's messages that the kept conversation does not have."""
     known = {message.id for message in previous.messages}
     said = [message for message in messages if message.role != "assistant"]
     return [part for message in said if message.id not in known for part in message.history]
 
 
-def _answered(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
+def _with_answers(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState:
     state = previous
     for asked in previous.pending:
         answer = find_answer(messages, question_id=asked.id, kind=asked.kind)
@@ -119,8 +119,8 @@ def _answered(previous: AgentState, messages: Sequence[UiMessage]) -> AgentState
     return state
 
 
-def _unanswered(previous: AgentState) -> AgentState:
-    """The user went on without an answer; the run does, too."""
+def _without_answers(previous: AgentState) -> AgentState:
+    """Return the state with 'no answer' for all questions: the user wrote something else."""
     state = previous
     for asked in previous.pending:
         if asked.call_id is not None:

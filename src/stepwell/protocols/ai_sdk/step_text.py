@@ -1,7 +1,7 @@
-"""The text of one step as a client has it, and what a later attempt at the step makes of it. Pure.
+"""The text of one step as a client has it, and how a later attempt at the step changes it. Pure.
 
-The AI SDK can't take text back. So the text of an attempt that begins again is held while it equals
-what was sent; only what goes beyond is sent, and text that differs supersedes the part before.
+An AI SDK client can't remove text. So the text of a new attempt is held back while it equals what
+was sent; only what goes beyond is sent, and text that differs supersedes the earlier part.
 """
 
 from typing import NamedTuple
@@ -11,16 +11,16 @@ SUPERSEDED = {"stepwell": {"superseded": True}}
 
 
 class TextChange(NamedTuple):
-    """What to send: perhaps a mark that the part before counts no more, then a piece of text."""
+    """What to send: a mark that the earlier part is superseded, if it is, and a piece of text."""
 
     supersedes: bool
     text: str
 
 
-class StepText:
+class AttemptText:
     """Compares the text of the newest attempt with what was sent.
 
-    >>> text = StepText()
+    >>> text = AttemptText()
     >>> text.add("Hello wor", is_open=True)
     TextChange(supersedes=False, text='Hello wor')
     >>> text.begin_again()
@@ -34,11 +34,11 @@ class StepText:
 
     @property
     def is_held(self) -> bool:
-        """Whether the newest attempt has said nothing so far that the client does not have."""
+        """Whether the client has all text of the newest attempt so far."""
         return self._again is not None
 
     def begin_again(self) -> None:
-        """Another attempt at the same step begins."""
+        """Begin another attempt at the same step."""
         self._again = "" if self._sent else None
 
     def add(self, delta: str, *, is_open: bool) -> TextChange:

@@ -1,4 +1,4 @@
-"""How a run ended, in the words of the AI SDK and, as a data part, in ours."""
+"""How a run ended, in the AI SDK's words and as a data part of our own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _FINISH_REASONS = {
 }
 
 STOP_PART = "data-stepwell-stop"
-"""The part that says why a run ended; answers to its questions are taken only with it."""
+"""The part that says why a run ended; answers to its questions count only with it."""
 
 
 class Stop(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Stop(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_state(cls, state: AgentState) -> "Stop":
-        """From the last state of a run."""
+        """Return the stop of a run by its last state."""
         return cls(
             status=BroadcastStatus.of(state.status),
             stop_reason=None if state.stop is None else state.stop.stop_reason,
@@ -48,12 +48,12 @@ class Stop(Struct, frozen=True, kw_only=True):
             steps=state.step_count,
             usage=state.usage,
             execution_id="" if state.execution is None else state.execution.id,
-            waits_for=tuple(_asked(pending) for pending in state.pending),
+            waits_for=tuple(_question_data(pending) for pending in state.pending),
         )
 
     @classmethod
     def of_status(cls, payload: StatusPayload, execution_id: str) -> "Stop":
-        """From the newest status, for those who have no state."""
+        """Return the stop of a run by its newest status."""
         used = payload.usage
         usage = (
             Usage()
@@ -77,7 +77,7 @@ class Stop(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_fault(cls, error: str) -> "Stop":
-        """For a run that broke off before it could end."""
+        """Return the stop of a run that broke off."""
         status = BroadcastStatus.of(AgentStatus.FAILED)
         return cls(status=status, stop_reason=StopReason.ERROR, explanation=error)
 
@@ -87,7 +87,7 @@ class Stop(Struct, frozen=True, kw_only=True):
 
     @property
     def waiting_calls(self) -> dict[str, PendingKind]:
-        """The calls that wait for a person, and for what."""
+        """The calls that wait for a person, with the kind of question."""
         return {
             asked["call_id"]: PendingKind(asked["kind"])
             for asked in self.waits_for
@@ -96,7 +96,7 @@ class Stop(Struct, frozen=True, kw_only=True):
 
     @property
     def approvals(self) -> dict[str, str]:
-        """By call, the id of the question whether it may run."""
+        """The ids of approval questions, by call."""
         return {
             asked["call_id"]: asked["question_id"]
             for asked in self.waits_for
@@ -104,7 +104,7 @@ class Stop(Struct, frozen=True, kw_only=True):
         }
 
     def part(self) -> dict[str, Any]:
-        """The data part that tells it; kept in the message, and replaced when the run goes on."""
+        """Return the data part, which stays in the message until the run continues."""
         data = {
             "status": self.status.value,
             "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
@@ -116,7 +116,7 @@ class Stop(Struct, frozen=True, kw_only=True):
         return {"type": STOP_PART, "id": "stepwell-stop", "data": sendable(data)}
 
     def metadata(self) -> dict[str, Any]:
-        """The usage, named as the AI SDK does."""
+        """Return the usage under the AI SDK's names."""
         usage = {
             "inputTokens": self.usage.input_tokens,
             "outputTokens": self.usage.output_tokens,
@@ -127,7 +127,7 @@ class Stop(Struct, frozen=True, kw_only=True):
         return {"type": "message-metadata", "messageMetadata": {"usage": usage}}
 
     def finish_reason(self, last: FinishReason | None) -> str:
-        """The AI SDK's word; ``last`` is why the model ended its last turn."""
+        """Return the AI SDK's finish reason; ``last`` is the model's own."""
         if self.status is BroadcastStatus.FAILED:
             return "error"
         if self.status is BroadcastStatus.PAUSED and self.waiting_calls:
@@ -143,7 +143,7 @@ def _with_wire_id(asked: Mapping[str, Any], ids: CallIds) -> Mapping[str, Any]:
     return asked if call_id is None else {**asked, "call_id": ids.newest(call_id)}
 
 
-def _asked(pending: Question) -> dict[str, Any]:
+def _question_data(pending: Question) -> dict[str, Any]:
     return {
         "question_id": pending.id,
         "kind": pending.kind.value,

@@ -1,4 +1,4 @@
-"""Runs an agent for an AI SDK client: its chunks as they happen, and as the body of a response."""
+"""Runs an agent as a stream of AI SDK chunks, or as the body of a response."""
 
 from collections.abc import AsyncGenerator, Mapping
 
@@ -14,10 +14,10 @@ AI_SDK_HEADERS: Mapping[str, str] = {
     "x-vercel-ai-ui-message-stream": "v1",
     "x-accel-buffering": "no",
 }
-"""The headers of the response; the last one keeps nginx from holding the stream back."""
+"""The headers of the response; the last one turns off buffering in nginx."""
 
 AI_SDK_DONE = b"data: [DONE]\n\n"
-"""What comes behind the last chunk."""
+"""The end of the stream, after the last chunk."""
 
 
 def ai_sdk_chunks(
@@ -30,12 +30,11 @@ def ai_sdk_chunks(
 ) -> AsyncGenerator[WireEvent, None]:
     """Run the agent and yield the chunks of the answer as they happen.
 
-    ``message_id`` is the id of the answer; a run that goes on with an answer that the client has
-    keeps its id: see ``response_message_id``. ``on_state``, sync or async, is given the state after
-    each step and, before the end is told, the result. Whoever leaves the iteration early ends the
-    run, which is at most one step ahead of its reader; a reader who is 10,000 events behind within
-    a step ends it as well.
-    """
+    ``message_id`` is the id of the answer; a run that continues an answer of the client keeps its
+    id: see ``response_message_id``. ``on_state``, sync or async, is called with the state after
+    each step and, before the last chunk, with the result. The run is at most one step ahead of its
+    reader. It ends if the reader leaves the iteration early, or falls 10,000 events behind within a
+    step."""
     translator = AiSdkTranslator(message_id or agent.plan.new_id())
     return client_stream(agent, task, translator, cancellation=cancellation, on_state=on_state)
 
@@ -48,7 +47,7 @@ def ai_sdk_stream(
     cancellation: Cancellation | None = None,
     on_state: OnState | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """The same as the body of a response, to the closing mark."""
+    """Return the same as the body of a response, with the closing mark."""
     chunks = ai_sdk_chunks(
         agent, task, message_id=message_id, cancellation=cancellation, on_state=on_state
     )

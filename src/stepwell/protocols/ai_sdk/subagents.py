@@ -19,35 +19,35 @@ from stepwell.state import ToolOutcome
 
 
 class SubagentParts:
-    """Translates the entries of subagents; of other agents it tells nothing."""
+    """Translates the entries of subagents, and ignores those of other agents."""
 
     def __init__(self, root_call_ids: CallIds) -> None:
         self.root: tuple[str, str] | None = None
         """The execution and the agent id of the root agent."""
         self._parts: dict[str, WireEvent] = {}
-        """By execution, as the client has them."""
+        """The parts that the client has, by execution."""
         self._cut_off: set[str] = set()
         self._root_call_ids = root_call_ids
         self._call_ids: dict[str, CallIds] = {}
         self._response_ids: dict[str, str] = {}
-        """By execution, the id of the message that holds the calls of its step."""
+        """The id of the message that holds the calls of a step, by execution."""
 
     def chunks(self, entry: Entry) -> list[WireEvent]:
-        """What an entry changes in a subagent's part."""
+        """Return the chunks for an entry of a subagent."""
         id = entry.execution_id
         if id in self._cut_off:
             return []
-        begun = [] if id in self._parts else self._spawned(entry)
+        start = [] if id in self._parts else self._begin_part(entry)
         part = self._parts.get(id)
-        return [] if part is None else [*begun, *self._translate(entry, part)]
+        return [] if part is None else [*start, *self._translate(entry, part)]
 
     def cut_off(self) -> list[WireEvent]:
-        """End those that are under way: their step begins again without them."""
+        """End the running subagents: their step begins again without them."""
         under_way = BroadcastStatus.PROCESSING.value
         ids = [id for id, part in self._parts.items() if part["status"] == under_way]
         self._cut_off.update(ids)
         ended = BroadcastStatus.CANCELLED.value
-        return [chunk for id in ids for chunk in self._changed(id, status=ended)]
+        return [chunk for id in ids for chunk in self._change_part(id, status=ended)]
 
     def _translate(self, entry: Entry, part: WireEvent) -> list[WireEvent]:
         id, payload = entry.execution_id, entry.payload
@@ -65,11 +65,11 @@ class SubagentParts:
             case StatusPayload() if payload.status is not BroadcastStatus.PROCESSING:
                 text = sendable_text(payload.last_response or "")
                 ended = {"status": payload.status.value, "steps": payload.step_count}
-                return self._changed(id, text=text, **ended)
+                return self._change_part(id, text=text, **ended)
             case _:
                 return []
 
-    def _spawned(self, entry: Entry) -> list[WireEvent]:
+    def _begin_part(self, entry: Entry) -> list[WireEvent]:
         payload, parent_id = entry.payload, entry.payload.parent_execution_id or ""
         parent_agent_id = self._agent_id(parent_id)
         if parent_agent_id is None:
@@ -91,7 +91,7 @@ class SubagentParts:
                 "text": "",
             }
         )
-        return self._changed(entry.execution_id)
+        return self._change_part(entry.execution_id)
 
     def _agent_id(self, execution_id: str) -> str | None:
         if self.root is not None and self.root[0] == execution_id:
@@ -106,9 +106,9 @@ class SubagentParts:
             wire_id = ids.of_call(call_id, self._response_ids.get(id, ""))
         others = [tool for tool in part["tools"] if tool["tool_call_id"] != wire_id]
         shown = {"tool_call_id": wire_id, "name": name, "status": status}
-        return self._changed(id, tools=[*others, sendable(shown)])
+        return self._change_part(id, tools=[*others, sendable(shown)])
 
-    def _changed(self, id: str, **changes: Any) -> list[WireEvent]:
+    def _change_part(self, id: str, **changes: Any) -> list[WireEvent]:
         self._parts[id] = part = {**self._parts[id], **changes}
         return [{"type": "data-stepwell-subagent", "id": part["agent_id"], "data": part}]
 

@@ -1,17 +1,17 @@
-"""JSON data as the AI SDK's client takes it: what would break its stream is put otherwise."""
+"""Makes JSON data safe for the AI SDK's client."""
 
 import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from stepwell.journal.json_text import whole_characters
+from stepwell.text import replace_half_characters
 
 LARGEST_EXACT = 2**53 - 1
 """Larger integers lose digits in JavaScript, so they are sent as text."""
 
 
 def sendable(value: Any) -> Any:
-    """The value as JSON that a JavaScript client reads without loss or refusal.
+    """Return the value as JSON that a JavaScript client reads without loss or error.
 
     >>> sendable({"id": 2**60, "__proto__": 1, "part": float("nan")})
     {'id': '1152921504606846976', '__proto___': 1, 'part': 'nan'}
@@ -35,12 +35,12 @@ def sendable(value: Any) -> Any:
 
 
 def sendable_text(text: str) -> str:
-    """The text without half characters, which no encoding can carry."""
-    return whole_characters(str(text))
+    """Return the text without half characters, which can't be encoded."""
+    return replace_half_characters(str(text))
 
 
 def _key(key: Any, item: Any) -> str:
-    """The client refuses data whose keys could reach the prototype of its objects."""
+    """Return the key; the client rejects keys that could change the prototype of its objects."""
     name = sendable_text(str(key))
     is_refused = name == "__proto__" or (
         name == "constructor" and isinstance(item, Mapping) and "prototype" in item

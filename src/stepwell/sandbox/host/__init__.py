@@ -1,1 +1,1 @@
-"""What this process itself executes and imports, kept out of the reach of tools and commands."""
+"""Protects what this process executes and imports from tools and commands."""

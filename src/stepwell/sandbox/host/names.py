@@ -1,5 +1,5 @@
-"""Names of files and directories that no tool may write unless the developer says so: what other
-programs of the developer execute, or take commands from. Only pure functions.
+"""Names of files and directories that no tool may write unless the developer allows it, because
+other programs execute them or take commands from them. Pure functions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ PROTECTED_NAMES = (
     *(".vscode", ".idea", "stepwell.toml", "stepwell.db*"),
 )
 """Names that interpreters, Git, test runners and editors execute or take commands from, and what
-the app server believes: its settings, database and secret."""
+the app server trusts: its settings, database and secret."""
 
 
 HIDDEN_NAMES = ("stepwell.toml", "stepwell.db*")
-"""What only the app server reads: its settings, and the conversations of all its users."""
+"""Files that only the app server reads: its settings and the conversations of all its users."""
 
 
 def protected_name(names: Sequence[str], patterns: Iterable[str]) -> str | None:
-    """The pattern that protects a path, given by its names, at any depth. Case does not matter.
+    """Return the pattern that protects a path, at any depth and case-insensitively, or None.
 
-    The names of a directory end with an empty one. A file in the place of a directory that a
-    pattern leads through counts as well: a ``.git`` file tells Git where its settings are.
+    The names of a directory end with an empty one. A file in place of a directory of a pattern
+    counts as well: a ``.git`` file tells Git where its settings are.
 
     >>> protected_name(["sub", ".git", "hooks", "pre-commit"], PROTECTED_NAMES)
     '.git/hooks'
@@ -43,16 +43,16 @@ def protected_name(names: Sequence[str], patterns: Iterable[str]) -> str | None:
 
 
 def check_names(patterns: Iterable[str], part: str = "protected") -> tuple[str, ...]:
-    """The patterns as a tuple. Raises ``ConfigurationError`` for what is none."""
+    """Return the patterns as a tuple. Raises ``ConfigurationError`` for an invalid one."""
     if isinstance(patterns, str):
-        raise ConfigurationError(f"{part} is a list of names; write {part}=[{patterns!r}]")
+        raise ConfigurationError(f"{part} must be a list of names; write {part}=[{patterns!r}]")
     names = tuple(patterns)
     for name in names:
         if not isinstance(name, str) or any(  # pyright: ignore[reportUnnecessaryIsInstance]
             p in ("", ".", "..") for p in name.split("/")
         ):
             raise ConfigurationError(
-                f"{part} has {name!r}, which is no relative path such as '.git/hooks'; leave "
+                f"{part} has {name!r}, which is not a relative path such as '.git/hooks'; leave "
                 "out '..' and slashes at either end"
             )
     return names

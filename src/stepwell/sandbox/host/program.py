@@ -1,4 +1,4 @@
-"""A program of the host, opened once: later commands run the same file, whatever its name leads to.
+"""A program of the host, opened once: later commands run the same file, even if its path changes.
 
 Used for everything that this process executes to confine a command.
 """
@@ -16,19 +16,19 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class Program:
-    """An open program. ``path`` is its name, ``executable`` what to execute instead of the name.
+    """An open program. ``path`` is its name, ``executable`` the path to execute instead.
 
     >>> Program("/bin/sh").path
     '/bin/sh'
     """
 
     def __init__(self, path: str) -> None:
-        """Open it. Raises ``OSError`` if there is none, or it is not to be executed."""
+        """Open the program. Raises ``OSError`` if it is missing or not executable."""
         self.path = path
         if not os.access(path, os.X_OK) or os.path.isdir(path):
             raise PermissionError(13, os.strerror(13), path)
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._facts = _facts(self._descriptor)
+        self._file_facts = _file_facts(self._descriptor)
         self._digest = _digest(self._descriptor)
 
     @property
@@ -41,27 +41,27 @@ class Program:
     def executable(self) -> str:
         """The open file as a path for ``exec``. Raises ``SandboxError`` if its content changed.
 
-        A hard link elsewhere may still lead to the file, so the content is compared again when
-        the kernel says that something about the file changed.
+        The file may be changed through a hard link elsewhere, so its content is compared again when
+        the kernel reports a change of the file.
         """
-        facts = _facts(self._descriptor)
-        if facts != self._facts:
+        facts = _file_facts(self._descriptor)
+        if facts != self._file_facts:
             if _digest(self._descriptor) != self._digest:
                 raise SandboxError(
                     f"{self.path} was changed since this process opened it, so it is not run; "
-                    "look at who changed it, and start this process again"
+                    "find out who changed it, and restart this process"
                 )
-            self._facts = facts
+            self._file_facts = facts
         if sys.platform != "linux":
             return self.path
-        # Of this process, not of the child: the child closes it before it executes anything, and
-        # a confined command must not inherit a descriptor of a file outside.
+        # The descriptor of this process, not of the child: the child closes it before exec, and a
+        # confined command must not inherit a descriptor of a file outside.
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
 
 @cache
 def host_python() -> Program:
-    """The interpreter beneath this one: started with ``-I -S`` it needs no virtual environment."""
+    """Return the base interpreter, which needs no virtual environment with ``-I -S``."""
     path = getattr(sys, "_base_executable", "") or sys.executable
     if not path:
         raise SandboxError("this Python does not know its own program (sys.executable is empty)")
@@ -72,7 +72,7 @@ def host_python() -> Program:
 
 
 def find_programs(name: str) -> list[Program]:
-    """Programs of this name: those on the PATH of this process, then in the system's folders."""
+    """Find programs by name: first on the PATH of this process, then in the system's folders."""
     found: dict[str, Program] = {}
     for folder in (*path_entries(), *PATH.split(":")):
         path = os.path.join(folder, name)
@@ -85,7 +85,7 @@ def find_programs(name: str) -> list[Program]:
     return list(found.values())
 
 
-def _facts(descriptor: int) -> tuple[int, ...]:
+def _file_facts(descriptor: int) -> tuple[int, ...]:
     found = os.fstat(descriptor)
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 

@@ -1,5 +1,5 @@
-"""Which paths no tool may write: what this process executes or imports, wherever it lies, and the
-protected names. One definition for sandboxes and file tools.
+"""Which paths no tool may write: what this process executes or imports, and protected names. Used
+by sandboxes and file tools.
 """
 
 import os
@@ -24,23 +24,23 @@ class HostPath(Struct, frozen=True):
 
     path: str
     use: str
-    """What it is to this process, for messages."""
+    """What this process uses it for, in messages."""
     is_tree: bool = True
-    """Whether what lies in its subdirectories counts as well."""
+    """Whether subdirectories count as well."""
 
 
 class Protection(Struct, frozen=True):
-    """What must stay as it is within the writable paths of a policy."""
+    """What must not change within the writable paths of a policy."""
 
     read_only: tuple[Path, ...] = ()
     pinned: tuple[Path, ...] = ()
-    """The directories between a writable path and what is read-only in it: as mount points of
-    their own they can't be moved away."""
+    """The directories between a writable path and a read-only path in it. As separate mount points
+    they can't be moved away."""
 
 
 def host_paths() -> Iterator[HostPath]:
-    """Every path that this process may execute or import from, but for ``sys.path`` entries of the
-    application, which the import guard covers."""
+    """Yield every path that this process may execute or import from, except the application's
+    ``sys.path`` entries, which the import guard covers."""
     yield HostPath(str(_PACKAGE), "the package stepwell")
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     for prefix in dict.fromkeys(prefixes):
@@ -59,14 +59,14 @@ def host_paths() -> Iterator[HostPath]:
 
 
 def protect(policy: ExecutionPolicy) -> Protection:
-    """What a sandbox keeps read-only. Raises ``SandboxError`` for what can't be kept so."""
+    """Return what a sandbox keeps read-only. Raises ``SandboxError`` if that is impossible."""
     roots = tuple(dict.fromkeys((policy.directory, *policy.writable)))
     found: dict[Path, None] = {}
     if policy.protect_host:
         found.update(dict.fromkeys(_protect_host(roots)))
     for root in roots:
         for pattern in policy.protected:
-            for path in _existing(root, pattern.split("/")):
+            for path in _matching_paths(root, pattern.split("/")):
                 if path not in roots and any(_is_inside(path, other) for other in roots):
                     found[path] = None
     read_only = tuple(path for path in found if not any(_is_inside(path, other) for other in found))
@@ -80,20 +80,20 @@ def protect(policy: ExecutionPolicy) -> Protection:
 
 
 def hidden_paths(policy: ExecutionPolicy) -> tuple[Path, ...]:
-    """What commands must not read in the paths of a policy, as far as it exists."""
+    """Return the existing paths within a policy's paths that commands must not read."""
     roots = tuple(dict.fromkeys((policy.directory, *policy.writable, *policy.readable)))
     found = (
         path
         for root in roots
         for pattern in policy.hidden
-        for path in _existing(root, pattern.split("/"))
+        for path in _matching_paths(root, pattern.split("/"))
         if path not in roots and any(_is_inside(path, other) for other in roots)
     )
     return tuple(dict.fromkeys(found))
 
 
 def host_path_of(path: str) -> HostPath | None:
-    """The host path that a real path lies in, if any."""
+    """Return the host path that contains a real path, or None."""
     for host in host_paths():
         real = os.path.realpath(host.path)
         if path == real or (host.is_tree and path.startswith(f"{real}/")):
@@ -124,7 +124,7 @@ def _protect_host(roots: tuple[Path, ...]) -> list[Path]:
             else:
                 unsafe.append((host, real, "does not exist yet"))
     for host, path, why in unsafe:
-        if not any(path == kept or _is_inside(path, kept) for kept in inside):
+        if not any(path == protected or _is_inside(path, protected) for protected in inside):
             raise _refusal(host, path, f"{why}, and a command could put another in its place")
     return inside
 
@@ -138,31 +138,31 @@ def _refusal(host: HostPath, path: Path, why: str) -> SandboxError:
 
 
 def _follow(path: str) -> tuple[Path, list[Path]]:
-    """Where a path leads, and the symlinks on the way."""
-    ahead = [name for name in reversed(path.split("/")) if name]
-    here = "/"
+    """Resolve a path. Return its target and the symlinks on the way."""
+    queue = [name for name in reversed(path.split("/")) if name]
+    current = "/"
     links: list[Path] = []
-    while ahead:
-        name = ahead.pop()
+    while queue:
+        name = queue.pop()
         if name in (".", ".."):
-            here = os.path.dirname(here) if name == ".." else here
+            current = os.path.dirname(current) if name == ".." else current
             continue
-        step = os.path.join(here, name)
+        step = os.path.join(current, name)
         try:
             target = os.readlink(step)
-        except OSError:  # no symlink, or not there
-            here = step
+        except OSError:  # missing, or not a symlink
+            current = step
             continue
         links.append(Path(step))
         if len(links) > _MAX_LINKS:
             break
-        here = "/" if target.startswith("/") else here
-        ahead += [part for part in reversed(target.split("/")) if part]
-    return Path(here), links
+        current = "/" if target.startswith("/") else current
+        queue += [part for part in reversed(target.split("/")) if part]
+    return Path(current), links
 
 
-def _existing(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The real paths in a folder that match, or the file that is in the way of a match."""
+def _matching_paths(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Yield the real paths in a folder that match, or a file that blocks a match."""
     first, *rest = parts
     names = [first]
     if any(mark in first for mark in "*?["):
@@ -176,13 +176,13 @@ def _existing(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
             continue
         real = Path(os.path.realpath(path))
         if rest and real.is_dir():
-            yield from _existing(real, rest)
+            yield from _matching_paths(real, rest)
         elif real.exists():
             yield real
 
 
 def _is_writable(folder: Path, roots: Iterable[Path], readable: Iterable[Path]) -> bool:
-    """Whether the nearest path of the policy that a folder lies in is a writable one."""
+    """Return whether the nearest path of the policy that contains a folder is writable."""
 
     def nearest(paths: Iterable[Path]) -> int:
         inside = (path for path in paths if path == folder or _is_inside(folder, path))

@@ -1,4 +1,4 @@
-"""The program ``SandlockSandbox`` starts to confine a command. Never imported by the host.
+"""The program that ``SandlockSandbox`` starts to confine a command. Never imported by the host.
 
-It starts for each command, so it imports little, and nothing of stepwell outside this folder.
+It runs once per command, so it imports little, and nothing of stepwell outside this folder.
 """

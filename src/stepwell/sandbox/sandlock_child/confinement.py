@@ -1,6 +1,6 @@
-"""One command under sandlock's Landlock rules and seccomp supervisor, by the wheel's C interface.
+"""Runs a command under sandlock's Landlock rules and seccomp supervisor, through its C interface.
 
-The wheel's Python interface takes 100 ms to import, so it is not used.
+The wheel's Python interface is not used because it takes 100 ms to import.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    class Told(Protocol):
+    class NotificationPointer(Protocol):
         """A pointer to a notification."""
 
         @property
         def contents(self) -> Notification:
-            """What it points to."""
+            """The notification."""
             ...
 
 
@@ -31,15 +31,15 @@ Pointer = ctypes.c_void_p
 ENVIRONMENT_PREFIX = b"STEPWELL_COMMAND_"
 KILL_ON_FAILURE = 0
 OPEN_WITH_STRUCTURE = "openat2"
-"""The filter can't see the mode in it; told that it does not exist, programs use ``openat``."""
-HIDDEN = ("/proc/locks", "/proc/sysvipc", "/proc/keys", "/proc/key-users", "/proc/timer_list")
-"""What tells of other processes, and is no process's own."""
+"""The filter can't see its mode argument. It is reported as missing, so programs use ``openat``."""
+HIDDEN_PATHS = ("/proc/locks", "/proc/sysvipc", "/proc/keys", "/proc/key-users", "/proc/timer_list")
+"""Files that reveal other processes."""
 ANY_ENDPOINT = (b"*:*", b"icmp://*")
 SIGNALED, KILLED = 1, 2
 
 
 class Notification(ctypes.Structure):
-    """A call that sandlock intercepted."""
+    """A call intercepted by sandlock."""
 
     _fields_ = (
         ("id", ctypes.c_uint64),
@@ -53,7 +53,7 @@ class Notification(ctypes.Structure):
 
 
 class Registration(ctypes.Structure):
-    """Which handler answers which call."""
+    """A call and its handler."""
 
     _fields_ = (("number", ctypes.c_int64), ("handler", Pointer))
 
@@ -62,47 +62,47 @@ HANDLER = ctypes.CFUNCTYPE(ctypes.c_int, Pointer, ctypes.POINTER(Notification), 
 DROP = ctypes.CFUNCTYPE(None, Pointer)
 
 
-def _nothing_to_drop(_: object) -> None:
+def _drop_nothing(_: object) -> None:
     pass
 
 
 class SandlockMemory(ConfinedMemory):
-    """A confined process's memory, readable while its call is being answered."""
+    """The memory of a confined process, readable while its call is answered."""
 
     def __init__(self, library: ctypes.CDLL, handle: int) -> None:
         self._library = library
         self._handle = handle
 
     def text(self, address: int, limit: int) -> bytes:
-        """The zero-terminated text at this address."""
+        """Read the zero-terminated text at this address."""
         return self._read("sandlock_mem_read_cstr", address, limit)
 
     def bytes_at(self, address: int, count: int) -> bytes:
-        """This many bytes."""
+        """Read this many bytes."""
         return self._read("sandlock_mem_read", address, count) if count else b""
 
     def _read(self, function: str, address: int, count: int) -> bytes:
         content = ctypes.create_string_buffer(count)
         read = ctypes.c_size_t(0)
-        place = ctypes.c_uint64(address)
+        position = ctypes.c_uint64(address)
         get = self._library[function]
         size = ctypes.c_size_t(count)
-        if get(Pointer(self._handle), place, content, size, ctypes.byref(read)) != 0:
+        if get(Pointer(self._handle), position, content, size, ctypes.byref(read)) != 0:
             raise OSError(errno.EFAULT, "bad address")
         return content.raw[: read.value]
 
 
 class Confinement:
-    """Builds the confinement an order asks for and runs its command in it."""
+    """Builds the confinement for an order and runs its command in it."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._library = ctypes.CDLL(order.one("--library"))
         self._roots = [os.fsencode(path) for path in order.all("--write")]
-        self._kept: list[object] = []
+        self._references: list[object] = []
 
     def run(self) -> int:
-        """Run it; its exit code, or 128 and the number of the signal that ended it."""
+        """Run the command and return its exit code, or 128 plus the number of the signal."""
         policy = self._policy()
         argv = self._order.argv
         words = (ctypes.c_char_p * len(argv))(*(os.fsencode(word) for word in argv))
@@ -110,7 +110,7 @@ class Confinement:
         seccomp.install(self._number_of, network=bool(self._order.one("--network")))
         run = self._function("sandlock_run_interactive_with_handlers", Pointer)
         size = ctypes.c_size_t(len(handlers))
-        # Runs of the same name at the same time are refused.
+        # sandlock refuses concurrent runs with the same name.
         name = ctypes.c_char_p(b"sandbox-" + os.urandom(6).hex().encode())
         result = run(Pointer(policy), name, words, ctypes.c_uint(len(argv)), handlers, size)
         if not result:
@@ -124,10 +124,10 @@ class Confinement:
 
     def _function(self, name: str, result: type[object] | None) -> Callable[..., int]:
         try:
-            # By attribute the library looks for it once only; by index, each time.
+            # Attribute access is cached by the library, index access is not.
             function = getattr(self._library, name)
         except AttributeError:
-            raise Refused(f"this version of it has no {name}; install sandlock 0.9") from None
+            raise Refused(f"this version of sandlock has no {name}; install sandlock 0.9") from None
         function.restype = result
         return function
 
@@ -147,7 +147,7 @@ class Confinement:
             add("fs_read", os.fsencode(path))
         for path in (*order.all("--write"), *order.all("--device")):
             add("fs_write", os.fsencode(path))
-        for path in filter(os.path.exists, HIDDEN):
+        for path in filter(os.path.exists, HIDDEN_PATHS):
             add("fs_deny", os.fsencode(path))
         add("cwd", os.fsencode(order.one("--directory")))
         add("clean_env", ctypes.c_bool(True))
@@ -155,9 +155,9 @@ class Confinement:
             if name.startswith(ENVIRONMENT_PREFIX):
                 add("env_var", name.removeprefix(ENVIRONMENT_PREFIX), value)
         if order.one("--memory"):
-            # Its own limit counts reserved addresses, and misses pages copied after a fork, so a
-            # control group or the keeper limits memory. What is behind such a descriptor is no
-            # process's memory.
+            # sandlock's own limit counts reserved addresses and misses pages copied after a fork,
+            # so a control group or the keeper limits memory. Memory behind a memfd belongs to no
+            # process.
             add("extra_deny_syscalls", b"memfd_create")
         if order.one("--processes"):
             add("max_processes", ctypes.c_uint32(int(order.one("--processes"))))
@@ -165,9 +165,9 @@ class Confinement:
             for endpoint in ANY_ENDPOINT:
                 add("net_allow", endpoint)
             add("net_allow_bind", b"*")
-        return self._built(builder)
+        return self._build(builder)
 
-    def _built(self, builder: int) -> int:
+    def _build(self, builder: int) -> int:
         failure, message = ctypes.c_int(0), ctypes.c_char_p()
         build = self._function("sandlock_sandbox_build", Pointer)
         policy = build(Pointer(builder), ctypes.byref(failure), ctypes.byref(message))
@@ -180,33 +180,33 @@ class Confinement:
         known = {name: number for name, number in numbers.items() if number >= 0}
         registrations = (Registration * len(known))()
         new = self._function("sandlock_handler_new", Pointer)
-        dropped = DROP(_nothing_to_drop)
-        for place, (name, number) in enumerate(known.items()):
+        dropped = DROP(_drop_nothing)
+        for position, (name, number) in enumerate(known.items()):
             answer = HANDLER(self._answer(name))
-            self._kept += [answer, dropped]
-            registrations[place].number = number
-            registrations[place].handler = new(
+            self._references += [answer, dropped]
+            registrations[position].number = number
+            registrations[position].handler = new(
                 answer, None, dropped, ctypes.c_uint32(KILL_ON_FAILURE)
             )
         return registrations
 
     def _answer(self, name: str) -> Callable[..., int]:
         fail = self._library["sandlock_action_set_errno"]
-        give = self._library["sandlock_action_set_return_value"]
+        succeed = self._library["sandlock_action_set_return_value"]
 
-        def answer(_: object, notification: Told, memory: int, out: int) -> int:
+        def answer(_: object, notification: NotificationPointer, memory: int, out: int) -> int:
             if name == OPEN_WITH_STRUCTURE:
                 fail(Pointer(out), ctypes.c_int32(errno.ENOSYS))
                 return 0
-            asked = notification.contents
+            call = notification.contents
             read = SandlockMemory(self._library, memory)
             failure = perform(
-                name, MetadataCall(asked.thread, tuple(asked.arguments), read, self._roots)
+                name, MetadataCall(call.thread, tuple(call.arguments), read, self._roots)
             )
             if failure:
                 fail(Pointer(out), ctypes.c_int32(failure))
             else:
-                give(Pointer(out), ctypes.c_int64(0))
+                succeed(Pointer(out), ctypes.c_int64(0))
             return 0
 
         return answer

@@ -1,4 +1,4 @@
-"""The processes beneath another and the memory they use, as ``/proc`` tells."""
+"""Descendants of a process and their memory use, read from ``/proc``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one started or adopted."""
+    """Return the processes that this one started or adopted."""
     try:
         found: list[int] = []
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -19,7 +19,7 @@ def children(pid: int) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
-    # For a kernel that was built without the lists of children.
+    # For a kernel built without lists of children.
     names = [name for name in os.listdir("/proc") if name.isdigit()]
     return [int(name) for name in names if _parent(name) == pid]
 
@@ -31,23 +31,23 @@ def _parent(pid: str) -> int:
         return 0
 
 
-def exceeds(limit: int, *, beneath: int, apart_from: int) -> bool:
-    """Whether all beneath a process use more memory than this, pages they share counted once."""
-    pids = _all_beneath(beneath, apart_from)
-    # What is resident counts shared pages once for each, so it is too much, but cheap to read.
+def exceeds(limit: int, *, beneath: int, except_for: int) -> bool:
+    """Return whether the descendants use more memory than this, counting shared pages once."""
+    pids = _descendants(beneath, except_for)
+    # The resident size counts shared pages several times: too high, but cheap to read.
     if sum(_resident(pid) for pid in pids) <= limit:
         return False
     return sum(_proportional(pid) for pid in pids) > limit
 
 
-def _all_beneath(pid: int, apart_from: int) -> list[int]:
+def _descendants(pid: int, except_for: int) -> list[int]:
     found: list[int] = []
-    ahead = children(pid)
-    while ahead:
-        one = ahead.pop()
-        if one != apart_from:
-            found.append(one)
-        ahead += children(one)
+    queue = children(pid)
+    while queue:
+        pid_in_tree = queue.pop()
+        if pid_in_tree != except_for:
+            found.append(pid_in_tree)
+        queue += children(pid_in_tree)
     return found
 
 

@@ -1,7 +1,8 @@
-"""The processes of a run: the one the host started, the keeper, the supervisor, the command.
+"""The processes of a run: the first process, the keeper, the supervisor and the command.
 
-The first waits. The keeper adopts whatever the command leaves behind and ends it, also when the
-first was killed. The supervisor confines the command and answers the calls sandlock intercepts.
+The first, which the host starts, waits. The keeper adopts what the command leaves behind and kills
+it, even if the first was killed. The supervisor confines the command and answers the calls that
+sandlock intercepts.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 REFUSED = 125
-"""Exit code for "not confined, so not run"; the reason went to the host."""
+"""Exit code for "not confined, so not run"; the reason is sent to the host."""
 TOO_MUCH_MEMORY = 137
-LOOK_MILLISECONDS = 20
-"""How often the memory in use is looked at, where no control group limits it."""
-URGENT = -10
-SMALLEST_DATA_LIMIT = 128 * 1024 * 1024
-"""What the supervisor needs itself; below this only the group or the look limits memory."""
+CHECK_MILLISECONDS = 20
+"""How often the memory use is checked if no control group limits it."""
+HIGH_PRIORITY = -10
+MIN_DATA_LIMIT = 128 * 1024 * 1024
+"""What the supervisor itself needs; below this only the group or the check limits memory."""
 SIGKILL = 9
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
-# Root keeps what work in a directory of somebody else takes: chown, dac_override, fowner.
+# Root keeps what it needs to work in another user's directory: chown, dac_override, fowner.
 KEPT_CAPABILITIES = 0b1011
 CAPABILITY_VERSION = 0x20080522
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the order to its end and exit as its command did."""
+    """Run the order and exit with the exit code of its command."""
     order = Order(words)
-    lifeline, held = os.pipe()
+    lifeline, lifeline_write = os.pipe()
     keeper = os.fork()
     if keeper == 0:
-        os.close(held)
-        os._exit(_keep(order, lifeline))
+        os.close(lifeline_write)
+        os._exit(_run_keeper(order, lifeline))
     os.close(lifeline)
     os.close(order.number("--alive"))
-    # The end of this process is the keeper's order to end everything.
+    # The end of this process tells the keeper to kill everything.
     _prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != order.number("--host"):
         os._exit(REFUSED)
@@ -54,41 +55,42 @@ def main(words: Sequence[str]) -> None:
     os._exit(_exit_code(status))
 
 
-def _keep(order: Order, lifeline: int) -> int:
-    # A session of its own: a kill of the host's process group does not reach the keeper.
+def _run_keeper(order: Order, lifeline: int) -> int:
+    # In its own session, a kill of the host's process group does not reach the keeper.
     os.setsid()
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     supervisor = os.fork()
     if supervisor == 0:
         os.close(lifeline)
         os._exit(_supervise(order))
-    overused = _watch(order, lifeline, supervisor)
-    # The supervisor first: without it the calls that start processes fail.
+    exceeded = _watch(order, lifeline, supervisor)
+    # The supervisor first: without it, calls that start processes fail.
     os.kill(supervisor, SIGKILL)
     _, status = os.waitpid(supervisor, 0)
     _end_children()
     _remove_groups(order)
-    if overused:
+    if exceeded:
         limit = order.one("--memory")
-        os.write(2, f"stepwell: ended, it used more than the {limit} bytes of memory\n".encode())
+        os.write(2, f"stepwell: killed for using more than {limit} bytes of memory\n".encode())
         return TOO_MUCH_MEMORY
     return _exit_code(status)
 
 
 def _watch(order: Order, lifeline: int, supervisor: int) -> bool:
-    """Wait for the end of the supervisor or of who waits for us; whether memory was overused."""
+    """Wait for the end of the supervisor or of the first process. Return whether the memory limit
+    was exceeded."""
     watched = select.poll()
     watched.register(lifeline, select.POLLIN)
     watched.register(os.pidfd_open(supervisor), select.POLLIN)
     limit = order.number("--memory")
-    if not limit or order.one("--join"):  # the kernel looks
+    if not limit or order.one("--join"):  # the kernel enforces the limit
         watched.poll()
         return False
     if os.geteuid() == 0:
-        # A normal user may not; its keeper takes turns with what it watches.
-        LIBC.setpriority(os.PRIO_PROCESS, 0, URGENT)
-    while not watched.poll(LOOK_MILLISECONDS):
-        if exceeds(limit, beneath=os.getpid(), apart_from=supervisor):
+        # Only root may raise the priority.
+        LIBC.setpriority(os.PRIO_PROCESS, 0, HIGH_PRIORITY)
+    while not watched.poll(CHECK_MILLISECONDS):
+        if exceeds(limit, beneath=os.getpid(), except_for=supervisor):
             return True
     return False
 
@@ -104,14 +106,14 @@ def _end_children() -> None:
 
 
 def _remove_groups(order: Order) -> None:
-    """Remove the control groups, if the host that would do so is gone: nobody hears it any more."""
+    """Remove the control groups if the host, which normally does, is gone."""
     host = select.poll()
     host.register(order.number("--alive"), 0)
     for file in order.all("--join") if host.poll(0) else ():
         try:
             os.rmdir(os.path.dirname(file))
         except OSError:
-            return  # the next host does
+            return  # the next host removes it
 
 
 def _exit_code(status: int) -> int:
@@ -129,7 +131,7 @@ def _supervise(order: Order) -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_data(order.number("--memory"))
         confinement = Confinement(order)
-        # Late: what this process has used until now is not counted as the command's.
+        # Late, so that memory used by this process so far does not count for the command.
         for file in order.all("--join"):
             _join(file)
         return confinement.run()
@@ -144,16 +146,16 @@ def _join(file: str) -> None:
             processes.write(b"0")
     except OSError as error:
         raise Refused(
-            f"it can't be put under its limits ({file}: {error.strerror}), which max_memory=None "
-            "does without"
+            f"it can't be put under its limits ({file}: {error.strerror}); set max_memory=None to "
+            "run without"
         ) from error
 
 
 def _limit_data(memory: int) -> None:
-    """The kernel's own limit for each process, so that one alone gets an error, not a kill."""
+    """Set the kernel's limit per process, so that a single process gets an error and no kill."""
     if memory:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = max(memory, SMALLEST_DATA_LIMIT)
+        limit = max(memory, MIN_DATA_LIMIT)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
@@ -165,7 +167,7 @@ def _prctl(*arguments: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Leave root with what file permissions take; with more it could make devices or chroot."""
+    """Drop root's capabilities except those for file permissions: others allow devices, chroot."""
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
@@ -174,9 +176,9 @@ def _drop_capabilities() -> None:
     if sets[0] or sets[3]:
         for capability in range(64):
             if not KEPT_CAPABILITIES >> capability & 1:
-                # It may fail; without new privileges exec can't give any of them back anyhow.
+                # May fail; with no_new_privs exec can't restore any of them anyway.
                 LIBC.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)
-    kept = [part & KEPT_CAPABILITIES for part in (sets[0], sets[1])]
-    reduced = (ctypes.c_uint32 * 6)(*kept, 0, 0, 0, 0)
+    reduced_sets = [part & KEPT_CAPABILITIES for part in (sets[0], sets[1])]
+    reduced = (ctypes.c_uint32 * 6)(*reduced_sets, 0, 0, 0, 0)
     if LIBC.capset(header, reduced) != 0:
         raise Refused(f"capset: {os.strerror(ctypes.get_errno())}")

@@ -1,4 +1,4 @@
-"""What the supervising program is told by its command line."""
+"""Parses the command line of the supervising program."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ if TYPE_CHECKING:
 
 
 class Order:
-    """What to run and within which limits, as the command line says it."""
+    """The command to run and its limits, from the command line."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        cut = list(words).index("--")
-        self.argv = list(words[cut + 1 :])
+        separator = list(words).index("--")
+        self.argv = list(words[separator + 1 :])
         self.values: dict[str, list[str]] = {}
-        for name, value in zip(words[:cut:2], words[1:cut:2], strict=True):
+        for name, value in zip(words[:separator:2], words[1:separator:2], strict=True):
             self.values.setdefault(name, []).append(value)
 
     def all(self, name: str) -> list[str]:
-        """Every value of an option that may come several times."""
+        """Return every value of a repeatable option."""
         return self.values.get(name, [])
 
     def one(self, name: str) -> str:
-        """The value of an option, empty if it is absent."""
+        """Return the value of an option, empty if it is absent."""
         return self.values.get(name, [""])[0]
 
     def number(self, name: str) -> int:
-        """The value of an option that is a number, 0 if it is absent."""
+        """Return the value of a numeric option, 0 if it is absent."""
         return int(self.one(name) or 0)
 
 
 class Refused(Exception):
-    """The command can't be confined; the message says why."""
+    """Raised when the command can't be confined; the message says why."""

@@ -1,4 +1,4 @@
-"""Who asks: authenticators, keys, tokens, and which hosts and pages are answered at all."""
+"""Authentication: authenticators, API keys, tokens, and the allowed hosts and origins."""
 
 from stepwell.server.auth.authenticator import (
     Authenticate,
@@ -6,7 +6,7 @@ from stepwell.server.auth.authenticator import (
     as_authenticator,
     several,
 )
-from stepwell.server.auth.binding import is_loopback_bind, refuse_open_bind
+from stepwell.server.auth.bind_address import is_loopback_bind, refuse_open_bind
 from stepwell.server.auth.dev import DevAuthenticator
 from stepwell.server.auth.keys import ApiKeys, KeyRing, accepts_keys
 from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError

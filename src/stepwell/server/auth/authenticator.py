@@ -1,4 +1,4 @@
-"""What an authenticator is. The application may give its own, as an object or as a function."""
+"""The authenticator protocol. The application may pass its own, as an object or a function."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
@@ -13,33 +13,33 @@ Authenticate = Callable[[HTTPConnection], Awaitable[Principal | None]]
 
 @runtime_checkable
 class Authenticator(Protocol):
-    """Says who sent a request."""
+    """Identifies who sent a request."""
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """Who it is; None if this authenticator does not know them."""
+        """Return the principal; None if this authenticator does not know them."""
         ...
 
 
 class FunctionAuthenticator:
-    """The application's own function as an authenticator."""
+    """Wraps a function of the application."""
 
     def __init__(self, function: Authenticate) -> None:
         self._function = function
         self.accepts_keys = getattr(function, "accepts_keys", False) is True
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """What the function says."""
+        """Return what the function returns."""
         return await self._function(request)
 
 
 class SeveralAuthenticators:
-    """Asks one after the other; the first that knows who it is decides."""
+    """Asks authenticators in order; the first that knows the principal decides."""
 
     def __init__(self, authenticators: tuple[Authenticator, ...]) -> None:
         self.authenticators = authenticators
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """Who it is for the first that knows them."""
+        """Return the principal of the first authenticator that knows them."""
         for one in self.authenticators:
             principal = await one.authenticate(request)
             if principal is not None:
@@ -48,7 +48,7 @@ class SeveralAuthenticators:
 
 
 def as_authenticator(given: Authenticator | Authenticate) -> Authenticator:
-    """An authenticator, or an ``async def authenticate(request)`` made into one."""
+    """Return an authenticator, or wrap an ``async def authenticate(request)``."""
     if isinstance(given, Authenticator):
         return given
     if not callable(given):
@@ -60,7 +60,7 @@ def as_authenticator(given: Authenticator | Authenticate) -> Authenticator:
 
 
 def several(*authenticators: Authenticator | Authenticate) -> Authenticator:
-    """All of these, in order."""
+    """Combine authenticators, in order."""
     if not authenticators:
-        raise ConfigurationError("several() needs one authenticator at least")
+        raise ConfigurationError("several() needs at least one authenticator")
     return SeveralAuthenticators(tuple(as_authenticator(one) for one in authenticators))

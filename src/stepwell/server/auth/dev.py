@@ -1,4 +1,4 @@
-"""Signs everybody in, for work on one's own machine. Answers nobody else, whatever the bind."""
+"""Signs everybody on this machine in, for development; nobody else, whatever the bind address."""
 
 from starlette.requests import HTTPConnection
 
@@ -12,12 +12,13 @@ _BEGINNINGS_OF_PROXIES = ("cf-", "x-forwarded-")
 
 
 class DevAuthenticator:
-    """Everybody on this machine is ``dev``, or who they say in ``X-Stepwell-User``; ``dev`` is an
-    administrator, the others are unless told otherwise plain users.
+    """Signs everybody on this machine in as ``dev``, an administrator, or as the user named in
+    ``X-Stepwell-User``, with the roles of ``X-Stepwell-Roles``, separated by commas. Such a user is
+    an administrator only with ``is_admin``.
 
-    The client's address and the Host header must be loopback: a page in the browser whose name was
-    pointed at 127.0.0.1 (DNS rebinding) still sends its own name as Host. What a proxy passed on
-    came from somewhere else and is refused, where the proxy says so in a header.
+    The client's address and the Host header must be loopback: a page whose name was pointed at
+    127.0.0.1 (DNS rebinding) still sends its own name as Host. Requests that a proxy forwarded, as
+    its headers show, are refused.
     """
 
     def __init__(self, *, tenant_id: str = DEFAULT_TENANT, is_admin: bool = False) -> None:
@@ -25,7 +26,7 @@ class DevAuthenticator:
         self._is_admin = is_admin
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """The developer, if it is really them."""
+        """Return the developer, if the request comes from this machine."""
         if not _is_local(request) or _came_through_a_proxy(request):
             return None
         name, is_admin = "dev", True
@@ -34,7 +35,13 @@ class DevAuthenticator:
             name = (only_header(request, "x-stepwell-user") or "").strip()
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
             return None
-        return Principal(user_id=name, tenant_id=self._tenant_id, is_admin=is_admin)
+        roles = (only_header(request, "x-stepwell-roles") or "").split(",")
+        return Principal(
+            user_id=name,
+            tenant_id=self._tenant_id,
+            roles=tuple([role.strip() for role in roles if role.strip()]),
+            is_admin=is_admin,
+        )
 
 
 def _came_through_a_proxy(request: HTTPConnection) -> bool:

@@ -1,4 +1,4 @@
-"""Reads who asks out of headers. What is doubled or malformed counts as not sent."""
+"""Reads credentials from headers. Duplicate or malformed ones count as absent."""
 
 from starlette.requests import HTTPConnection
 
@@ -6,14 +6,13 @@ LONGEST_CREDENTIAL = 16 * 1024
 
 
 def only_header(request: HTTPConnection, name: str) -> str | None:
-    """The value of a header that was sent once; two could mean one thing here and another in a
-    proxy before us."""
+    """Return the value of a header that was sent once. A proxy might read the other one of two."""
     values = request.headers.getlist(name)
     return values[0] if len(values) == 1 else None
 
 
 def bearer(request: HTTPConnection) -> str | None:
-    """What was sent as ``Authorization: Bearer ...``."""
+    """Return the credential of ``Authorization: Bearer ...``."""
     value = only_header(request, "authorization")
     if value is None or len(value) > LONGEST_CREDENTIAL:
         return None

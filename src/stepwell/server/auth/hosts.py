@@ -1,4 +1,4 @@
-"""Reads Host and Origin headers, strictly: what is not plainly a host or an origin is neither.
+"""Parses Host and Origin headers, strictly.
 
 Pure. Names are compared in lower case without the dot at the end, addresses in their short form,
 IPv4 addresses inside of IPv6 ones as IPv4.
@@ -20,7 +20,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Authority(Struct, frozen=True):
-    """A host and the port that was named with it.
+    """A host and its port, if one was given.
 
     >>> parse_authority("LOCALHOST.:8000")
     Authority(host='localhost', port=8000)
@@ -33,12 +33,12 @@ class Authority(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it means this machine. Other names may resolve to it; they don't count."""
+        """Whether it is this machine. Other names that resolve to it do not count."""
         return self.host == "localhost" or is_loopback_address(self.host)
 
 
 class Origin(Struct, frozen=True):
-    """Where a page comes from; the port is always there for http and https.
+    """The origin of a page; http and https always have a port.
 
     >>> parse_origin("https://App.example:443")
     Origin(scheme='https', host='app.example', port=443)
@@ -50,7 +50,7 @@ class Origin(Struct, frozen=True):
 
 
 def parse_authority(text: str) -> Authority | None:
-    """The value of a Host header; None if it is none."""
+    """Parse a Host header; None if it is invalid."""
     found = _AUTHORITY.fullmatch(text)
     if found is None or len(text) > _LONGEST_NAME + 7:
         return None
@@ -62,7 +62,7 @@ def parse_authority(text: str) -> Authority | None:
 
 
 def parse_origin(text: str) -> Origin | None:
-    """The value of an Origin header; None if it is none, as ``null`` is."""
+    """Parse an Origin header; None if it is invalid or ``null``."""
     scheme, separator, rest = text.partition("://")
     authority = parse_authority(rest)
     if not separator or authority is None or not _SCHEME.fullmatch(scheme):
@@ -73,10 +73,10 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def is_same_origin(origin: Origin, scheme: str, host: Authority) -> bool:
-    """Whether a page calls the server that it came from.
+    """Whether a page calls the server that it was loaded from.
 
-    Behind a proxy that ends TLS, a request of an https page arrives as http, so that is the same.
-    The other way round is not: whoever can forge an http page must not reach what is behind https.
+    Behind a proxy that ends TLS, a request of an https page arrives as http, so that counts as the
+    same. The reverse does not: a forged http page must not reach an https server.
     """
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     if origin.scheme not in _DEFAULT_PORTS or (origin.scheme, scheme) == ("http", "https"):
@@ -86,7 +86,7 @@ def is_same_origin(origin: Origin, scheme: str, host: Authority) -> bool:
 
 
 def is_loopback_address(text: str) -> bool:
-    """Whether it is an address of the machine itself.
+    """Whether it is a loopback address.
 
     >>> is_loopback_address("127.9.9.9"), is_loopback_address("::ffff:127.0.0.1")
     (True, True)

@@ -1,7 +1,7 @@
-"""The public keys that tokens are checked with: from a URL, a file or given; kept and renewed.
+"""The public keys that verify tokens: from a URL, a file or the set itself; cached and refreshed.
 
-An endpoint that fails leaves the keys as they were and is logged. Only public-key algorithms: a
-shared secret in a public set would let everybody sign.
+A failing endpoint is logged, and the old keys stay. Only public-key algorithms: a shared secret in
+a public set would let anybody sign.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ KEY_KINDS: Mapping[str, tuple[str, str | None]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Which kind of key and curve an algorithm needs."""
+"""The kind of key and the curve that an algorithm needs."""
 
 _LARGEST_SET = 1024 * 1024
 _MOST_KEYS = 100
@@ -51,7 +51,7 @@ class VerifyingKey(Struct, frozen=True):
     kid: str | None
     kind: tuple[str, str | None]
     algorithm: str | None
-    """The only one that it is for, if the set says so."""
+    """The only algorithm that it is for, if the set says so."""
     key: Any
 
     def fits(self, algorithm: str) -> bool:
@@ -62,7 +62,7 @@ class VerifyingKey(Struct, frozen=True):
 class KeySet:
     """Keys by id, fetched when first needed, again after a while, and when an id is unknown.
 
-    Tokens with made-up key ids can't make it ask more often than every ``retry_seconds``.
+    Tokens with unknown key ids can't cause more than one fetch per ``retry_seconds``.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class KeySet:
                 raise ConfigurationError("the JWKS has no usable public key")
 
     async def find(self, kid: str | None, algorithm: str) -> VerifyingKey | None:
-        """The key of that id. Without an id, the only key that fits; None if there are several."""
+        """Return the key with that id. Without an id, the only key that fits; None if several
+        do."""
         if self._is_older_than(self._refresh_seconds) and not self._fetching.locked():
             await self._refresh()
         found = self._find(kid, algorithm)
@@ -113,26 +114,26 @@ class KeySet:
         if isinstance(self._source, Mapping):
             return
         async with self._fetching:
-            # Who waited for the lock finds that another has just asked.
+            # Another task may have refreshed while this one waited for the lock.
             if not self._is_older_than(self._retry_seconds):
                 return
             self._asked_at = self._clock.monotonic()
             try:
-                keys = _usable(await self._fetched(self._source))
+                keys = _usable(await self._fetch(self._source))
             except (ConfigurationError, httpx2.HTTPError, TimeoutError) as error:
                 logger.warning(
-                    "the keys for tokens could not be renewed from %s, the old ones stay: %s: %s",
+                    "could not refresh the token keys from %s; the old keys stay: %s: %s",
                     self._source,
                     type(error).__name__,
                     error,
                 )
                 return
             if not keys:
-                logger.warning("no usable key in %s, the old ones stay", self._source)
+                logger.warning("no usable key in %s; the old keys stay", self._source)
                 return
             self._keys = keys
 
-    async def _fetched(self, source: str | Path) -> Mapping[str, Any]:
+    async def _fetch(self, source: str | Path) -> Mapping[str, Any]:
         if isinstance(source, Path):
             return await asyncio.to_thread(_read, source)
         async with (
@@ -147,11 +148,11 @@ class KeySet:
                 body += chunk
                 if len(body) > _LARGEST_SET:
                     raise ConfigurationError(f"it is larger than {_LARGEST_SET} bytes")
-        return _parsed(bytes(body))
+        return _parse(bytes(body))
 
 
 def _require_safe(url: str) -> None:
-    """Keys that came over a line that others can write to would let them sign tokens."""
+    """Raise ``ConfigurationError`` unless the keys come over https or from this machine."""
     parts = urlsplit(url)
     authority = parse_authority(parts.netloc)
     is_local = authority is not None and authority.is_loopback
@@ -169,16 +170,16 @@ def _read(path: Path) -> Mapping[str, Any]:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"the JWKS file {path} can't be read: {error.strerror}") from error
-    return _parsed(content)
+    return _parse(content)
 
 
-def _parsed(content: bytes) -> Mapping[str, Any]:
+def _parse(content: bytes) -> Mapping[str, Any]:
     try:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigurationError(f"the JWKS is no JSON: {error}") from error
+        raise ConfigurationError(f"the JWKS is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ConfigurationError("the JWKS is no JSON object")
+        raise ConfigurationError("the JWKS is not a JSON object")
     return cast(dict[str, Any], found)
 
 
@@ -194,7 +195,7 @@ def _usable(document: Mapping[str, Any]) -> tuple[VerifyingKey, ...]:
 
 
 def _verifying_key(entry: Any) -> VerifyingKey | None:
-    """A key of the set; None for what is for encryption, secret, weak or unknown."""
+    """Return a key of the set; None if it is for encryption, secret, weak or of an unknown kind."""
     if not isinstance(entry, Mapping):
         return None
     jwk = dict(cast(Mapping[str, Any], entry))
@@ -204,16 +205,16 @@ def _verifying_key(entry: Any) -> VerifyingKey | None:
         return None
     if algorithm is not None and KEY_KINDS.get(str(algorithm)) != kind:
         return None
-    # A set with private parts was published by mistake; what it signs can't be trusted.
+    # A private key was published by mistake: its signatures can't be trusted.
     if "d" in jwk or not isinstance(kid, str | None):
-        logger.warning("key %r of the JWKS is left out: it is private or its id is no text", kid)
+        logger.warning("ignored key %r of the JWKS: it is private, or its id is not text", kid)
         return None
     try:
         key: Any = jwt.PyJWK(jwk).key
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        logger.warning("key %r of the JWKS is left out: %s", kid, error)
+        logger.warning("ignored key %r of the JWKS: %s", kid, error)
         return None
     if isinstance(key, RSAPublicKey) and key.key_size < _SMALLEST_RSA:
-        logger.warning("key %r of the JWKS is left out: RSA needs %d bits", kid, _SMALLEST_RSA)
+        logger.warning("ignored key %r of the JWKS: RSA needs %d bits", kid, _SMALLEST_RSA)
         return None
     return VerifyingKey(kid, cast(Any, kind), algorithm, key)

@@ -1,7 +1,7 @@
-"""API keys: made, checked and revoked. The secret is shown once; only its hash is kept.
+"""Creates, verifies and revokes API keys. The secret is shown once; only its hash is stored.
 
-A secret has 256 random bits, so nobody can guess it from its hash and a fast hash is right. Slow
-ones are for passwords, which people choose; here they would only make every request expensive.
+A secret has 256 random bits, so a fast hash is enough. Slow hashes are for passwords, which people
+choose; here they would only make every request expensive.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import hmac
 import logging
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -38,11 +39,11 @@ _NOTED_EVERY = timedelta(minutes=1)
 _LONGEST_NAME = 100
 _LONGEST_USER = 200
 MOST_KEYS = 100
-"""Of one user; those that were revoked or have expired don't count."""
+"""The most valid keys of one user; revoked and expired ones do not count."""
 
 
 class KeyRing:
-    """The keys of all tenants, as the store has them."""
+    """The stored keys of all tenants."""
 
     def __init__(
         self, store: Store, clock: Clock | None = None, *, new_id: IdFactory = new_id
@@ -59,11 +60,14 @@ class KeyRing:
         *,
         user_id: str | None = None,
         is_admin: bool = False,
+        roles: Sequence[str] = (),
         expires_at: datetime | None = None,
     ) -> tuple[ApiKeyRecord, str]:
-        """A new key in their tenant, and its text, which can't be had again. For another user, or
-        an administrator's, one has to be an administrator; also to make one while signed in with
-        a key, which could outlive that one. Raises ``TooManyError``."""
+        """Create a key in the principal's tenant. Return it with its text, which is not stored.
+
+        Only administrators create keys for others, keys of administrators, keys with roles that
+        they lack, and keys while signed in with a key, which the new one could outlive. Raises
+        ``TooManyError``."""
         owner = who.user_id if user_id is None else user_id
         if not who.is_admin and who.key_id is not None:
             raise NotAllowedError(
@@ -72,9 +76,13 @@ class KeyRing:
             )
         if not who.is_admin and (is_admin or owner != who.user_id):
             raise NotAllowedError("create a key for another user, or an administrator's")
+        if not who.is_admin and not set(roles) <= set(who.roles):
+            raise NotAllowedError("create a key with roles that you do not have")
         now = self._clock.now()
         _require_words("name", name, _LONGEST_NAME)
         _require_words("user_id", owner, _LONGEST_USER)
+        for role in roles:
+            _require_words("role", role, _LONGEST_NAME)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise RefusedError(
                 f"expires_at is {expires_at.isoformat()}; it needs a time zone and must lie ahead",
@@ -88,34 +96,39 @@ class KeyRing:
             user_id=owner,
             name=name,
             prefix=prefix,
-            secret_hash=_hashed(secret),
+            secret_hash=_hash(secret),
             created_at=now,
             is_admin=is_admin,
             expires_at=expires_at,
+            roles=tuple(dict.fromkeys(roles)),
         )
         await self._store.write(lambda tx: _add(tx, key), name="create_key")
         return key, f"sw_{prefix}_{secret}"
 
     async def verify(self, text: str) -> Principal | None:
-        """Whose key it is; None if it is unknown, wrong, revoked or has expired."""
+        """Return the owner of a key; None if it is unknown, wrong, revoked or expired."""
         shape = _SHAPE.fullmatch(text)
         if shape is None:
             return None
         prefix = shape["prefix"]
         key = await self._store.read(lambda tx: tx.api_key_by_prefix(prefix))
-        # Compared in any case, so that the time does not tell which prefixes exist.
+        # Always compared, so that the timing does not reveal which prefixes exist.
         expected = _NO_HASH if key is None else key.secret_hash
-        is_right = hmac.compare_digest(_hashed(shape["secret"]), expected)
+        is_right = hmac.compare_digest(_hash(shape["secret"]), expected)
         now = self._clock.now()
         if key is None or not is_right or not _is_valid(key, now):
             return None
         await self._note_use(key, now)
         return Principal(
-            user_id=key.user_id, tenant_id=key.tenant_id, is_admin=key.is_admin, key_id=key.id
+            user_id=key.user_id,
+            tenant_id=key.tenant_id,
+            roles=key.roles,
+            is_admin=key.is_admin,
+            key_id=key.id,
         )
 
     async def is_valid(self, principal: Principal) -> bool:
-        """Whether the key that they signed in with is still good; true if it was none of ours."""
+        """Whether the key that they signed in with is still valid; true if they used no key."""
         if principal.key_id is None:
             return True
         key_id = principal.key_id
@@ -123,8 +136,8 @@ class KeyRing:
         return self.is_good(principal, keys.get(key_id))
 
     def is_good(self, principal: Principal, key: ApiKeyRecord | None) -> bool:
-        """Whether that row is the key that they signed in with, and it is still good; true if they
-        came without a key of ours."""
+        """Whether that row is the key that they signed in with, and still valid; true if they used
+        no key."""
         if principal.key_id is None:
             return True
         return (
@@ -134,13 +147,12 @@ class KeyRing:
             and _is_valid(key, self._clock.now())
         )
 
-    async def listed(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKeyRecord]:
-        """The keys of a tenant, or of one user of it, revoked ones as well."""
+    async def list_keys(self, tenant_id: str, *, user_id: str | None = None) -> list[ApiKeyRecord]:
+        """Return the keys of a tenant or of one of its users, including revoked ones."""
         return list(await self._store.read(lambda tx: tx.api_keys(tenant_id, user_id=user_id)))
 
     async def revoke(self, key_id: str, *, tenant_id: str = DEFAULT_TENANT) -> ApiKeyRecord:
-        """End a key for good; channels that were opened with it are closed. Doing it again changes
-        nothing."""
+        """Revoke a key and close the channels that were opened with it. Idempotent."""
         now = self._clock.now()
 
         async def work(tx: Transaction) -> ApiKeyRecord:
@@ -163,7 +175,7 @@ class KeyRing:
         self._noted[key.id] = now
 
         async def work(tx: Transaction) -> None:
-            # Read again: a revocation that came in between must not be written over.
+            # Read again, so that a revocation in between is not overwritten.
             fresh = await tx.api_key_by_prefix(key.prefix)
             if fresh is not None and fresh.revoked_at is None:
                 await tx.save_api_key(replace(fresh, last_used_at=now))
@@ -171,7 +183,7 @@ class KeyRing:
         try:
             await self._store.write(work, name="key_used")
         except StoreUnavailableError as error:
-            logger.warning("the use of key %s was not noted: %s", key.id, error)
+            logger.warning("could not store the use of key %s: %s", key.id, error)
 
 
 class ApiKeys:
@@ -183,26 +195,26 @@ class ApiKeys:
         self._ring = ring
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """Whose key was sent. Two different ones are nobody's."""
+        """Return the owner of the key that was sent; two different keys are invalid."""
         given = {bearer(request), only_header(request, "x-api-key")}
         keys = [one for one in given if one is not None and one.startswith("sw_")]
         return await self._ring.verify(keys[0]) if len(keys) == 1 else None
 
 
 def accepts_keys(authenticator: Authenticator) -> bool:
-    """Whether somebody can sign in with a key of ours. An authenticator of an application that
-    verifies keys itself says so with ``accepts_keys = True``."""
+    """Whether users can sign in with API keys. An authenticator of the application that verifies
+    keys itself sets ``accepts_keys = True``."""
     if isinstance(authenticator, SeveralAuthenticators):
         return any(accepts_keys(one) for one in authenticator.authenticators)
     return getattr(authenticator, "accepts_keys", False) is True
 
 
 def require_keys_accepted(authenticator: Authenticator) -> None:
-    """Raise ``ConflictError`` if a key would be made that nobody ever accepts."""
+    """Raise ``ConflictError`` if the server accepts no API keys."""
     if not accepts_keys(authenticator):
         raise ConflictError(
-            "this server does not accept API keys, so it makes none: set auth.mode to keys or jwt, "
-            "or give AgentApp an authenticator with accepts_keys = True that verifies them",
+            "this server does not accept API keys, so it creates none: set auth.mode to keys or "
+            "jwt, or give AgentApp an authenticator with accepts_keys = True that verifies them",
             code="keys_not_accepted",
         )
 
@@ -214,7 +226,7 @@ async def _add(tx: Transaction, key: ApiKeyRecord) -> None:
     theirs = await tx.api_keys(key.tenant_id, user_id=key.user_id)
     if sum(_is_valid(one, key.created_at) for one in theirs) >= MOST_KEYS:
         raise TooManyError(
-            f"{key.user_id} has {MOST_KEYS} keys, which is the most that one user may have; "
+            f"{key.user_id} has {MOST_KEYS} keys, the most that a user may have; "
             "revoke one of them",
             code="too_many_keys",
         )
@@ -233,8 +245,8 @@ def _require_words(field: str, text: str, longest: int) -> None:
         )
 
 
-def _hashed(secret: str) -> str:
+def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-_NO_HASH = _hashed("")
+_NO_HASH = _hash("")

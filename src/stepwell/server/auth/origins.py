@@ -1,8 +1,8 @@
-"""Which names the server answers to, and which pages may call it: looked at before anything else.
+"""Checks Host and Origin before anything else: which names the server has, which pages may call it.
 
-The Host list keeps out DNS rebinding, the Origin list keeps out foreign pages, also on WebSockets,
-which browsers open across origins without asking. Who sends no Origin is no page, unless the
-browser says that a foreign page asks, as it does for ``<script src>``.
+The Host list prevents DNS rebinding. The Origin list keeps out foreign pages, also on WebSockets,
+which browsers open across origins without a preflight. A request without an Origin is not from a
+page, unless the browser marks it as cross-site, as it does for ``<script src>``.
 """
 
 from collections.abc import Iterable
@@ -24,14 +24,14 @@ _REFUSED = 4403
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
 _FOREIGN = frozenset({"cross-site", "same-site"})
-"""What browsers say of pages with another origin; another port of the same host is such a one."""
+"""The values of Sec-Fetch-Site for pages of another origin, such as another port of the host."""
 _FOR_ANYBODY = frozenset({"/health", "/ready"})
 _FOR_PEOPLE = frozenset({"/", "/openapi.json"})
-"""Where links of other pages may lead; the hash, which says what is shown, is not sent."""
-_LOADED_BY_A_FOREIGN_PAGE = (
+"""Paths that other pages may link to; browsers do not send the hash, which says what is shown."""
+_FROM_FOREIGN_PAGE = (
     403,
     "origin_not_allowed",
-    "Other pages may link to the page here, and may not load anything else.",
+    "Other pages may link to this page, but not load anything else.",
 )
 _HEADERS = (
     "Authorization",
@@ -48,9 +48,9 @@ _HEADERS = (
 class OriginGuard:
     """Middleware for HTTP and WebSockets; works wherever it is mounted.
 
-    Hosts are names, with a port or for all ports; ``*.example.com`` means all below, ``*`` all
-    there are. Loopback names are always answered. Origins are exact, as
-    ``https://app.example.com``; the server's own is always allowed.
+    Hosts are names, with a port or for all ports; ``*.example.com`` matches all subdomains, ``*``
+    every host. Loopback names are always allowed. Origins are exact, such as
+    ``https://app.example.com``; the server's own origin is always allowed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OriginGuard:
         hosts = tuple(allowed_hosts)
         self._all_hosts = "*" in hosts
         named = (_host(text) for text in hosts if text != "*" and text[:2] != "*.")
-        # A server is bound to these, but no page comes from them.
+        # A server can be bound to these, but no page has such an origin.
         self._hosts = frozenset(host for host in named if host.host not in _ALL_ADDRESSES)
         self._domains = tuple("." + _host(text[2:]).host for text in hosts if text[:2] == "*.")
         origins = {text: _origin(text) for text in allowed_origins}
@@ -72,7 +72,7 @@ class OriginGuard:
         self._plain_app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what comes to a known name from no page or a known one."""
+        """Pass on requests to an allowed host that come from no page or an allowed one."""
         if scope["type"] not in ("http", "websocket"):
             await self._plain_app(scope, receive, send)
             return
@@ -95,7 +95,7 @@ class OriginGuard:
             return 421, "unknown_host", detail
         origins = _values(scope, b"origin")
         if not origins:
-            return _LOADED_BY_A_FOREIGN_PAGE if _is_loaded_by_a_foreign_page(scope) else None
+            return _FROM_FOREIGN_PAGE if _is_from_foreign_page(scope) else None
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
         if origin is None or not self._admits(origin, scope["scheme"], host):
             detail = "Pages of this origin may not call this server; see allowed_origins."
@@ -116,7 +116,7 @@ class OriginGuard:
 
 
 def _with_cors(app: ASGIApp, origins: dict[str, Origin]) -> ASGIApp:
-    """Browsers of listed origins are also told that they may read the answers."""
+    """Add CORS, so that pages of allowed origins can read the responses."""
     return CORSMiddleware(
         app,
         allow_origins=[_as_browsers_write(origin) for origin in origins.values()],
@@ -126,8 +126,8 @@ def _with_cors(app: ASGIApp, origins: dict[str, Origin]) -> ASGIApp:
     )
 
 
-def _is_loaded_by_a_foreign_page(scope: Scope) -> bool:
-    """Whether a page of another origin, or a link there, asks for what is not for everybody."""
+def _is_from_foreign_page(scope: Scope) -> bool:
+    """Whether a foreign page requests something that is not public."""
     sites = {site.strip().lower() for site in _values(scope, b"sec-fetch-site")}
     if not sites & _FOREIGN:
         return False
@@ -148,7 +148,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 def _host(text: str) -> Authority:
-    authority = parse_authority(_bracketed(text))
+    authority = parse_authority(_with_brackets(text))
     if authority is None:
         raise ConfigurationError(
             f"allowed_hosts has {text!r}; give a name like 'example.com', 'example.com:8443', "
@@ -167,6 +167,6 @@ def _origin(text: str) -> Origin:
     return origin
 
 
-def _bracketed(text: str) -> str:
-    """An IPv6 address as a Host header has it, also if it was given without brackets."""
+def _with_brackets(text: str) -> str:
+    """Return an IPv6 address with brackets, as in a Host header."""
     return f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text

@@ -1,10 +1,10 @@
-"""The two answers that say no without hiding anything. What must stay hidden is a 404 instead."""
+"""The errors for 401 and 403. What must stay hidden is a 404 instead."""
 
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 
 
 class NotSignedInError(HTTPException):
-    """Nobody signed in, or what they signed in with is not valid (any more)."""
+    """Raised when a request has no valid credentials."""
 
     code = "not_signed_in"
 
@@ -17,7 +17,7 @@ class NotSignedInError(HTTPException):
 
 
 class NotAllowedError(HTTPException):
-    """They signed in, but it is not theirs to do."""
+    """Raised when the principal may not do this."""
 
     code = "not_allowed"
 

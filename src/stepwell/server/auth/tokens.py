@@ -1,4 +1,4 @@
-"""Signs in with JSON Web Tokens of an identity provider, checked with its public keys."""
+"""Signs in with JSON Web Tokens of an identity provider, verified with its public keys."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,18 @@ _LONGEST_ID = 200
 
 
 class ClaimNames(Struct, frozen=True, kw_only=True):
-    """Which claims say who it is. A name may be a path (``realm_access.roles``).
+    """The claims that identify the user. A name may be a path (``realm_access.roles``).
 
-    Without ``tenant`` everybody is in the default tenant; with it, a token that lacks the claim is
-    refused. Who has ``admin_value`` in ``admin``, or true, is an administrator of their tenant.
+    Without ``tenant`` everybody is in the default tenant; with it, a token without the claim is
+    refused. A user with ``admin_value``, or true, in ``admin`` is an administrator of their tenant.
     """
 
     user: str = "sub"
     tenant: str | None = None
     admin: str | None = None
     admin_value: str = "admin"
+    roles: str | None = None
+    """The claim that lists the roles; a text is one role, or several with spaces between."""
 
 
 _USUAL_CLAIMS = ClaimNames()
@@ -37,8 +39,8 @@ _USUAL_CLAIMS = ClaimNames()
 class JwtAuthenticator:
     """Accepts tokens of one issuer for one audience, signed with a key of its set.
 
-    The algorithms are public-key ones only: with a shared-key algorithm the published key itself
-    would be the secret. Where keys come from is said here, never in a token (``jku``, ``x5u``).
+    Only public-key algorithms are allowed: with a shared-key algorithm the published key would be
+    the secret. Keys come from ``jwks``, never from an address in a token (``jku``, ``x5u``).
     """
 
     def __init__(
@@ -72,17 +74,17 @@ class JwtAuthenticator:
         self.keys = KeySet(jwks, clock=self._clock)
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """Whose token was sent."""
+        """Return the principal of the token."""
         token = bearer(request)
-        # Ours begin otherwise; a token has two dots.
+        # An API key has no dots; a token has two.
         if token is None or token.count(".") != 2:
             return None
-        claims = await self._verified(token)
+        claims = await self._verify(token)
         if claims is None or not self._is_in_time(claims):
             return None
         return _principal(claims, self._claims)
 
-    async def _verified(self, token: str) -> Mapping[str, Any] | None:
+    async def _verify(self, token: str) -> Mapping[str, Any] | None:
         try:
             header: Mapping[str, Any] = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -99,13 +101,13 @@ class JwtAuthenticator:
                 jwt.decode(
                     token,
                     found.key,
-                    # One that is allowed here and that the key is for.
+                    # One that is allowed and that fits the key.
                     algorithms=[algorithm],
                     issuer=self._issuer,
                     audience=self._audiences,
                     options={
                         "require": ["exp", "iss", "aud"],
-                        # Checked below, by the clock that was given.
+                        # Checked below with the injected clock.
                         "verify_exp": False,
                         "verify_nbf": False,
                         "verify_iat": False,
@@ -127,7 +129,7 @@ class JwtAuthenticator:
 
 
 def has_expired(principal: Principal, clock: Clock) -> bool:
-    """Whether the token that they signed in with has run out (its ``exp``); no if it has none."""
+    """Whether the token that they signed in with has expired; false if it has no ``exp``."""
     expires = _seconds(principal.claims.get("exp"))
     return expires is not None and clock.now().timestamp() >= expires
 
@@ -138,8 +140,21 @@ def _principal(claims: Mapping[str, Any], names: ClaimNames) -> Principal | None
     if not _is_id(user) or not _is_id(tenant):
         return None
     return Principal(
-        user_id=user, tenant_id=tenant, is_admin=_is_admin(claims, names), claims=claims
+        user_id=user,
+        tenant_id=tenant,
+        roles=_roles(claims, names),
+        is_admin=_is_admin(claims, names),
+        claims=claims,
     )
+
+
+def _roles(claims: Mapping[str, Any], names: ClaimNames) -> tuple[str, ...]:
+    listed: Any = None if names.roles is None else _claim(claims, names.roles)
+    if isinstance(listed, str):
+        listed = listed.split()
+    if not isinstance(listed, list):
+        return ()
+    return tuple([role for role in cast("list[Any]", listed) if isinstance(role, str)])
 
 
 def _is_admin(claims: Mapping[str, Any], names: ClaimNames) -> bool:

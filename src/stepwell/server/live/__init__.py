@@ -1,2 +1,2 @@
-"""What clients are told while it happens: server-sent events, the Pusher protocol, AG-UI and the
-AI SDK. All of them read the event log from a cursor."""
+"""Live channels: server-sent events, the Pusher protocol, AG-UI and the AI SDK. All of them read
+the journal from a cursor."""

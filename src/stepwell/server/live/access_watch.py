@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("stepwell.server")
 
 LOCAL_SECONDS = 3.0
-"""How often access is checked when the bus does not reach other processes."""
+"""Seconds between checks if the bus does not reach other processes."""
 SHARED_SECONDS = 30.0
-"""How often otherwise: a bus may lose messages, and the application's rule may change by itself."""
+"""Seconds between checks otherwise: a bus may lose messages, and the rule may change."""
 
 
 class AccessCheck:
-    """One follower, with the rows that decide about it as they were last read."""
+    """One follower with the rows that decide about its access."""
 
     def __init__(self, session_id: str, key_id: str | None) -> None:
         self.session_id = session_id
@@ -40,7 +40,7 @@ class AccessCheck:
 
 
 class AccessWatch:
-    """Reads for all followers of a process; nothing while there are none."""
+    """Reads the rows for all followers of a process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class AccessWatch:
 
     @contextmanager
     def register(self, session_id: str, key_id: str | None) -> Generator[AccessCheck]:
-        """Set ``due`` of a check, whenever there is reason, for the length of a block."""
+        """Yield a check whose ``due`` is set whenever access may have changed."""
         check = AccessCheck(session_id, key_id)
         self._checks.add(check)
         if self._reader is None:
@@ -71,7 +71,7 @@ class AccessWatch:
                 try:
                     await self._read_if_changed(tuple(self._checks))
                 except StoreUnavailableError as error:
-                    logger.warning("whether sessions may still be followed is not known: %s", error)
+                    logger.warning("could not check access to followed sessions: %s", error)
 
     async def _read_if_changed(self, checks: tuple[AccessCheck, ...]) -> None:
         known, self._marker = self._marker, await self._store.change_marker()
@@ -102,7 +102,7 @@ async def until_access_is_lost(
     """Return when the principal may no longer follow the session; without one, when it is gone."""
     key_id = None if who is None else who.key_id
     with services.feeds.access.register(session_id, key_id) as check:
-        # First of all once more: it may have changed while the stream was opened.
+        # Check first: access may have changed while the stream was opened.
         if not await _may_follow_now(services, who, session_id):
             return
         while True:
@@ -122,5 +122,5 @@ async def _may_follow_now(services: "Services", who: Principal | None, session_i
             return await may_follow(services, who, session_id)
         return await services.store.read(lambda tx: tx.session(session_id)) is not None
     except StoreUnavailableError as error:
-        logger.warning("whether a session may still be followed is not known: %s", error)
+        logger.warning("could not check access to a followed session: %s", error)
         return True

@@ -24,15 +24,15 @@ _SOCKET_ID = re.compile(r"\d{1,20}\.\d{1,20}")
 
 
 class ChannelAuth(Struct, frozen=True, kw_only=True):
-    """What the auth endpoint answers; clients hand it on as it is."""
+    """The response of the auth endpoint, which clients pass on unchanged."""
 
     auth: str
     channel_data: str
 
 
 class Subscriber(Struct, frozen=True, kw_only=True):
-    """Whom a signature lets follow a session. Without ``who`` it was made by the application's own
-    server, which knows the secret and answers for it."""
+    """Who may follow a session by a signature. Without ``who`` it was signed by the application's
+    own server, which knows the secret."""
 
     session_id: str
     who: Principal | None
@@ -41,12 +41,12 @@ class Subscriber(Struct, frozen=True, kw_only=True):
 async def authorize_channel(
     services: "Services", who: Principal, socket_id: str, channel: str
 ) -> ChannelAuth:
-    """The signature with which a socket may follow a channel. Raises ``RefusedError`` for what is
-    no socket, and ``NotThereError`` for a channel that is not there or not theirs."""
+    """Sign a channel for a socket. Raises ``RefusedError`` for an invalid socket id, and
+    ``NotThereError`` for a channel that does not exist or is not theirs."""
     if not _SOCKET_ID.fullmatch(socket_id):
         raise RefusedError(
-            f"socket_id is {socket_id[:50]!r}; it is two numbers with a dot between, as the socket "
-            "was told when it connected",
+            f"socket_id is {socket_id[:50]!r}; it must be two numbers with a dot between, as in "
+            "pusher:connection_established",
             code="bad_socket_id",
         )
     known = channel_policy(channel)
@@ -59,7 +59,7 @@ async def authorize_channel(
 
 
 def sign(secret: str, socket_id: str, channel: str, channel_data: str | None = None) -> str:
-    """The signature that the Pusher protocol asks for. Raises ``ConfigurationError`` without a
+    """Return the signature of the Pusher protocol. Raises ``ConfigurationError`` without a
     secret: everybody could make the same.
 
     >>> sign("7ad3773142a6692b25b8", "1234.1234", "private-foobar")[:16]
@@ -74,7 +74,7 @@ def sign(secret: str, socket_id: str, channel: str, channel_data: str | None = N
 def subscriber_of(
     services: "Services", socket_id: str, channel: str, auth: object, channel_data: object
 ) -> Subscriber | None:
-    """Whom the signature that came with a subscription names; None if it is not good."""
+    """Return who may follow by the signature of a subscription; None if it is invalid."""
     known = channel_policy(channel)
     settings = services.settings
     if known is None or not isinstance(auth, str) or not isinstance(channel_data, str | None):

@@ -1,4 +1,4 @@
-"""The connection under a stream: how it is cut, and how it learns that the server ends.
+"""The connection under a stream: aborts it, and signals that the server shuts down.
 
 ASGI can say neither. ``LiveHttpProtocol``, given to uvicorn as ``http=``, adds both; under another
 server a cut stream is closed instead of aborted, and ends when the app closes its feeds. It also
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
-from starlette.types import Message, Scope, Send
+from starlette.types import Scope
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from stepwell.server.settings import ServerSettings
@@ -26,18 +26,14 @@ _HEAD_TOO_LARGE = (
 )
 
 
-class SlowReaderError(Exception):
-    """Raised when a client has read nothing for too long."""
-
-
 class ClientConnection:
     """The connection of one client."""
 
     def __init__(self, abort: Callable[[], None] | None = None) -> None:
         self.is_spare = False
-        """Whether it is one beyond the limit, on which only health checks are answered."""
+        """Whether it is beyond the limit, so that it may only do health checks."""
         self.ending = asyncio.Event()
-        """Set when the server ends."""
+        """Set when the server shuts down."""
         self._abort = abort
 
     def abort(self) -> None:
@@ -51,15 +47,6 @@ def connection_of(scope: Scope) -> ClientConnection:
     state = cast("Mapping[str, Any]", scope.get("state") or {})
     found = state.get(_KEY)
     return found if isinstance(found, ClientConnection) else ClientConnection()
-
-
-async def send_or_cut(send: Send, message: Message, seconds: float) -> None:
-    """Send, unless the client takes too long to make room. Raises ``SlowReaderError``."""
-    try:
-        async with asyncio.timeout(seconds):
-            await send(message)
-    except TimeoutError:
-        raise SlowReaderError(f"the client took nothing for {seconds:g} s") from None
 
 
 class LiveConnections(asyncio.Protocol):
@@ -84,13 +71,13 @@ class LiveConnections(asyncio.Protocol):
     transport: Any
 
     def connection_made(self, transport: Any) -> None:
-        """Remember the connection where the app finds it."""
+        """Put the connection where the app finds it."""
         super().connection_made(transport)
         self._line = ClientConnection(transport.abort)
         self.app_state = {**self.app_state, _KEY: self._line}
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_room: int | None = None
-        """How much of a head may still come; None while something else is expected."""
+        """Bytes that the head may still have; None while no head is expected."""
         if self._find_room():
             self._expect_head()
         else:
@@ -104,17 +91,17 @@ class LiveConnections(asyncio.Protocol):
             oldest._expect_nothing()
             oldest.transport.abort()
             return True
-        logger.warning("all of %d connections are in use; only health checks are answered", most)
+        logger.warning("all %d connections are in use; only health checks get a response", most)
         self._line.is_spare = True
         return len(self.connections) <= most + _SPARE_CONNECTIONS
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Stop waiting for a request."""
         self._expect_nothing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass it on, of the head of a request no more than it may have."""
+        """Pass data on, up to the limit of a request's head."""
         before = self.cycle
         if before is None or before.response_complete or not before.more_body:
             self._expect_head()
@@ -133,12 +120,12 @@ class LiveConnections(asyncio.Protocol):
             super().data_received(data[room:])
 
     def handle_websocket_upgrade(self, *request: Any) -> None:
-        """From here on it is a socket, with limits of its own."""
+        """Hand the connection over to the socket, which has its own limits."""
         self._expect_nothing()
         cast("Any", super()).handle_websocket_upgrade(*request)
 
     def shutdown(self) -> None:
-        """The server ends: streams end by themselves, or uvicorn would wait for them."""
+        """End the streams, for which uvicorn would wait."""
         self._line.ending.set()
         cast("Any", super()).shutdown()
 
@@ -148,7 +135,7 @@ class LiveConnections(asyncio.Protocol):
             self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
             self.idle[self] = None
         if self._head_room is None:
-            # Who was answered early may still send the rest of its body, which nobody keeps.
+            # A client that got an early response may still send the rest of its body.
             has_rest = self.cycle is not None and self.cycle.more_body
             self._head_room = _REST_BYTES if has_rest else self.head_bytes
 
@@ -161,13 +148,13 @@ class LiveConnections(asyncio.Protocol):
 
 
 class LiveHttpProtocol(LiveConnections, AutoHTTPProtocol):
-    """The same over the one that uvicorn chooses."""
+    """The same over the protocol that uvicorn chooses."""
 
 
 def live_http_protocol(
     settings: ServerSettings, max_connections: int | None = None
 ) -> type[LiveHttpProtocol]:
-    """The protocol with the patience of these settings for one server, for uvicorn's ``http=``."""
+    """Return the protocol with these settings for one server, for uvicorn's ``http=``."""
     most = settings.max_connections if max_connections is None else max_connections
 
     class Protocol(LiveHttpProtocol):

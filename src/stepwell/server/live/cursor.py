@@ -1,5 +1,5 @@
-"""Where a follower of a session is: behind a number of the log, and so far into the text that is
-being generated. Clients send it back as it is."""
+"""The position of a follower: a number of the journal, and offsets in streamed text. Opaque to
+clients."""
 
 from typing import Self
 
@@ -11,18 +11,18 @@ _LONGEST = 400
 
 
 class TextPosition(Struct, frozen=True):
-    """How much a follower has of a response that is being generated."""
+    """How much of a streamed response a follower has."""
 
     start: int
-    """The number of the event by which its step began."""
+    """The number of the event that started its step."""
     offset: int
-    """So many characters it has."""
+    """The number of characters."""
     chunks: int
-    """In so many chunks."""
+    """The number of chunks."""
 
 
 class Cursor(Struct, frozen=True):
-    """The number of the newest event that came, and the open texts that came in part.
+    """The number of the newest event, and the positions in open texts.
 
     >>> str(Cursor(57, (TextPosition(55, 120, 4),)))
     '57.55.120.4'
@@ -33,7 +33,7 @@ class Cursor(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what a client sends back. Raises ``RefusedError``.
+        """Parse a cursor that a client sends. Raises ``RefusedError``.
 
         >>> Cursor.parse("57.55.120.4") == Cursor(57, (TextPosition(55, 120, 4),))
         True
@@ -42,7 +42,7 @@ class Cursor(Struct, frozen=True):
         are_numbers = all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts)
         if len(text) > _LONGEST or not are_numbers or len(parts) % 3 != 1:
             raise RefusedError(
-                f"Last-Event-ID is {text[:40]!r}; send back the id of the last event as it came",
+                f"Last-Event-ID is {text[:40]!r}; send the id of the last event unchanged",
                 code="bad_cursor",
             )
         seq, *rest = map(int, parts)

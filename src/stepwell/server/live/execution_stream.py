@@ -5,7 +5,7 @@ read from the stored intents while a step runs, and from the stored step after i
 the same whichever worker runs the execution, and whenever it begins to follow.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,9 +25,9 @@ from stepwell.journal.envelope import (
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.messages import Message
 from stepwell.protocols.client_stream import ClientTranslator, WireEvent, encode_sse
-from stepwell.server.live.feed import LiveSubscription, Reset
-from stepwell.server.live.response import LiveResponse
-from stepwell.server.live.sse import KEEP_ALIVE, is_ending
+from stepwell.server.live.client_presence import ClientPresence
+from stepwell.server.live.response import KEEP_ALIVE, LiveResponse, is_ending
+from stepwell.server.live.session_feed import LiveSubscription, Reset
 from stepwell.sessions.errors import NotThereError, RefusedError
 from stepwell.sessions.ledger.open_step import KnownStep
 from stepwell.sessions.principal import Principal
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from stepwell.server.services import Services
 
 SESSION_HEADER = "x-stepwell-session"
-"""Names the session in every answer, since a new one may have been made."""
+"""The header that names the session, which may be new."""
 
 
 class FollowedExecution(Struct, frozen=True, kw_only=True):
-    """An execution that a client follows. ``begins_with`` is the state of one that goes on;
-    ``message`` is what one that is new answers."""
+    """An execution that a client follows. ``begins_with`` is the state of a resumed one;
+    ``message`` is the message that a new one answers."""
 
     session_id: str
     execution_id: str
@@ -53,7 +53,7 @@ class FollowedExecution(Struct, frozen=True, kw_only=True):
 
 
 def stored_entry(event: StoredEntry) -> Entry | None:
-    """The entry that was stored; None for what the app server itself logs beside a run."""
+    """Return the entry of a stored one; None for entries of the app server itself."""
     shape = PAYLOADS.get(cast("EnvelopeType", event.type))
     if shape is None:
         return None
@@ -76,7 +76,7 @@ class ExecutionStream:
         self._translator = translator
         self._details = CallDetails(services, followed.execution_id)
         self._executions = {followed.execution_id}
-        """The execution and its subagents, as far as they are known."""
+        """The execution and its known subagents."""
         self._reached: AgentState | None = None
         """The newest stored state; None before the first entry."""
         self._open_step: int | None = None
@@ -84,7 +84,7 @@ class ExecutionStream:
     async def batches(
         self, subscription: LiveSubscription, ping_seconds: float
     ) -> AsyncGenerator[list[WireEvent], None]:
-        """Yield what to send, up to the end; an empty list when nothing came for a while."""
+        """Yield what to send until the end; an empty list if nothing came for a while."""
         while True:
             batch = await subscription.take(ping_seconds)
             if batch is None:
@@ -98,7 +98,7 @@ class ExecutionStream:
                     return
                 wire += await self._translate(item.event)
                 may_end = may_end or self._may_end(item.event)
-                is_last = item is batch[-1] or item.event.type == EnvelopeType.STATUS
+                is_last = item is batch[-1] or item.event.type == EnvelopeType.AGENT_STATUS
                 if may_end and is_last and (end := await self._end()) is not None:
                     yield [*wire, *end]
                     return
@@ -129,13 +129,13 @@ class ExecutionStream:
         return wire
 
     def _follows(self, entry: Entry) -> bool:
-        """Whether the entry is of the execution or of a subagent below it."""
+        """Whether the entry belongs to the execution or one of its subagents."""
         if entry.payload.parent_execution_id in self._executions:
             self._executions.add(entry.execution_id)
         return entry.execution_id in self._executions
 
     async def _state_before(self) -> AgentState:
-        """The conversation before the execution, with the message that it answers."""
+        """Return the conversation before the execution, with the message that it answers."""
         session_id = self.followed.session_id
         session = await self._services.store.read(lambda tx: tx.session(session_id))
         if session is None:
@@ -164,7 +164,7 @@ class ExecutionStream:
         execution_id = self.followed.execution_id
         is_paused = (
             event.execution_id == execution_id
-            and event.type == EnvelopeType.STATUS
+            and event.type == EnvelopeType.AGENT_STATUS
             and event.payload.get("status") == BroadcastStatus.PAUSED
         )
         return is_paused or is_ending(event, execution_id)
@@ -186,13 +186,13 @@ class ExecutionStream:
 
 
 class CallDetails:
-    """Finds the arguments and results of an execution's calls where they are stored."""
+    """Loads the arguments and results of an execution's calls."""
 
     def __init__(self, services: "Services", execution_id: str) -> None:
         self._services = services
         self._execution_id = execution_id
         self._newest: tuple[int, AgentState] | None = None
-        """The newest stored step that was asked for, and the state after it."""
+        """The last step that was loaded, and the state after it."""
 
     async def add_to(self, entry: Entry, step: int, reached: AgentState) -> Entry | None:
         """Return the entry with its detail; None if what it needs is not stored yet."""
@@ -208,7 +208,7 @@ class CallDetails:
         return None if found is None else replace(entry, detail=CallDetail(value=found[0]))
 
     async def state_after(self, step: int) -> AgentState | None:
-        """The state that is stored after the step; None if there is none (yet, or any more)."""
+        """Return the stored state after a step; None if there is none yet or any longer."""
         if self._newest is None or self._newest[0] != step:
             try:
                 state = await self._services.reader.state_at(self._execution_id, step)
@@ -250,16 +250,17 @@ def stream_response(
     *,
     headers: Mapping[str, str],
     end: bytes = b"",
+    encode: Callable[[WireEvent], bytes] = encode_sse,
     seat: ExitStack | None = None,
 ) -> LiveResponse:
-    """The stream as server-sent events, with ``end`` behind the last."""
+    """Return the stream as server-sent events, then ``end``."""
     followed = stream.followed
 
     async def body(subscription: LiveSubscription) -> AsyncGenerator[bytes, None]:
         batches = stream.batches(subscription, services.settings.ping_seconds)
         async with aclosing(batches):
             async for wire in batches:
-                yield b"".join(map(encode_sse, wire)) or KEEP_ALIVE
+                yield b"".join(map(encode, wire)) or KEEP_ALIVE
         if end:
             yield end
 
@@ -271,12 +272,13 @@ def stream_response(
         body=body,
         headers={**headers, SESSION_HEADER: followed.session_id},
         seat=seat,
+        presence=ClientPresence(services, who, followed.execution_id),
     )
 
 
 def _is_end_of(row: Execution, state: AgentState) -> bool:
-    """Whether the state tells the end: one that was cancelled before it ran, or set aside, has
-    none that does."""
+    """Whether the state is that of the end; an execution that was set aside, or cancelled before it
+    ran, has none."""
     execution = state.execution
     is_own = execution is not None and execution.id == row.id
     return is_own and ExecutionStatus.of(state.status) is row.status

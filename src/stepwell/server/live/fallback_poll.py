@@ -11,30 +11,30 @@ from stepwell.sessions.ports import Store
 logger = logging.getLogger("stepwell.server")
 
 LOCAL_SECONDS = 0.2
-"""How often other processes are looked after when the bus does not reach them."""
+"""Seconds between polls if the bus does not reach other processes."""
 SHARED_SECONDS = 2.0
-"""How often otherwise: a bus may lose."""
+"""Seconds between polls otherwise: a bus may lose messages."""
 
 
 class PolledFeed(Protocol):
-    """A followed session."""
+    """The feed of a followed session."""
 
     @property
     def position(self) -> int:
-        """The number of the newest event it knows."""
+        """The number of the newest event read."""
         ...
 
     def wake(self) -> None:
-        """Read on."""
+        """Read what is new."""
         ...
 
     def poll_text(self) -> None:
-        """Read what is stored of text that is being generated, if none came otherwise."""
+        """Read stored text if the bus brought none for a while."""
         ...
 
 
 class FallbackPoll:
-    """Wakes the feeds whose log grew without a word from the bus. Runs while there are any."""
+    """Wakes feeds whose journal grew without a message on the bus. Runs while there are feeds."""
 
     def __init__(self, store: Store, feeds: Mapping[str, PolledFeed]) -> None:
         self._store = store
@@ -42,13 +42,13 @@ class FallbackPoll:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Poll from now on; calling it again does nothing."""
+        """Start polling, if it has not started."""
         if self._task is None:
             self._task = asyncio.create_task(self._keep_polling(), name="fallback poll")
             self._task.add_done_callback(_log_fault)
 
     def stop(self) -> None:
-        """Poll no more."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -64,7 +64,7 @@ class FallbackPoll:
                     await self._poll()
                 marker = newer
             except StoreUnavailableError as error:
-                logger.warning("the logs of followed sessions can't be read: %s", error)
+                logger.warning("could not read the journals of followed sessions: %s", error)
 
     async def _poll(self) -> None:
         known = {session_id: feed.position for session_id, feed in self._feeds.items()}
@@ -78,4 +78,4 @@ class FallbackPoll:
 
 def _log_fault(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
-        logger.error("the fallback poll broke", exc_info=fault)
+        logger.error("the fallback poll failed", exc_info=fault)

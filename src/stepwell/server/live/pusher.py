@@ -1,8 +1,8 @@
-"""A WebSocket that speaks the Pusher protocol, version 7, so that pusher-js and Laravel Echo can
-connect as they are. Channels of sessions only, private ones, each signed at the auth endpoint.
+"""A WebSocket for the Pusher protocol, version 7, so that pusher-js and Laravel Echo connect
+unchanged. It has private channels of sessions only, each signed at the auth endpoint.
 
-Beyond the protocol a subscription may carry ``after``, a number of the log: then what happened
-since is told first.
+As an extension a subscription may have ``after``, a number of the journal: then it starts with the
+events after that number.
 """
 
 import asyncio
@@ -19,13 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from stepwell.server.live.access_watch import until_access_is_lost
 from stepwell.server.live.channel_auth import Subscriber, subscriber_of
-from stepwell.server.live.client_connection import (
-    ClientConnection,
-    SlowReaderError,
-    connection_of,
-    send_or_cut,
-)
-from stepwell.server.live.feed import LiveSubscription, Reset
+from stepwell.server.live.client_connection import ClientConnection, connection_of
 from stepwell.server.live.pusher_protocol import (
     PusherError,
     check_protocol,
@@ -33,8 +27,9 @@ from stepwell.server.live.pusher_protocol import (
     message,
     read_message,
 )
-from stepwell.server.live.response import first_of
+from stepwell.server.live.response import SlowReaderError, first_of, send_or_cut
 from stepwell.server.live.seats import count_connection
+from stepwell.server.live.session_feed import LiveSubscription, Reset
 from stepwell.server.policy import may_follow
 from stepwell.sessions.errors import StoreUnavailableError, TooManyError
 
@@ -45,17 +40,17 @@ logger = logging.getLogger("stepwell.server")
 
 _UNAUTHORIZED, _TOO_MANY, _UNAVAILABLE = 401, 429, 503
 _OVER_CAPACITY = 4100
-"""Clients come again, after a pause: one that joins later than others do is not lost."""
+"""Clients reconnect after a pause."""
 _Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class SocketLimits(Struct, frozen=True, kw_only=True):
-    """What one socket may do, and how long it may be silent."""
+    """The limits of one socket."""
 
     activity_seconds: float = 120.0
     pong_seconds: float = 30.0
     join_seconds: float = 10.0
-    """How long it may follow nothing after it was opened."""
+    """Seconds after the opening in which it must join a channel."""
     channels: int = 100
     message_characters: int = 10_240
 
@@ -63,14 +58,14 @@ class SocketLimits(Struct, frozen=True, kw_only=True):
 async def serve_pusher(
     services: "Services", websocket: WebSocket, app_key: str, limits: SocketLimits
 ) -> None:
-    """Talk with one client until it leaves or has to."""
+    """Serve one client until it leaves or is disconnected."""
     line = connection_of(websocket.scope)
     address = "" if websocket.client is None else websocket.client.host
     with contextlib.ExitStack() as waiting:
         try:
             waiting.enter_context(services.feeds.waiting_sockets.hold(address))
         except TooManyError:
-            # Before it is accepted: a good-bye would have to be waited for.
+            # Before it is accepted: a close frame would have to be waited for.
             services.metrics.refused.add(limit="sockets")
             await websocket.close(_OVER_CAPACITY)
             return
@@ -83,18 +78,18 @@ async def _serve_accepted(socket: "_Socket", app_key: str, line: ClientConnectio
         with count_connection(socket.services.metrics, "socket"):
             await socket.converse(app_key)
     except SlowReaderError as error:
-        logger.info("a socket is cut: %s", error)
+        logger.info("disconnected a socket: %s", error)
         line.abort()
     except PusherError as error:
         with contextlib.suppress(WebSocketDisconnect, SlowReaderError):
-            await socket.tell("pusher:error", {"code": error.code, "message": str(error)})
+            await socket.send("pusher:error", {"code": error.code, "message": str(error)})
             await socket.close(error.code, str(error))
     except WebSocketDisconnect:
         pass
 
 
 class _RefusedError(Exception):
-    """A channel that can't be followed, as its client is told."""
+    """Raised when a channel can't be joined; the client gets the message."""
 
     def __init__(self, kind: str, message: str, *, status: int = _UNAUTHORIZED) -> None:
         super().__init__(message)
@@ -103,7 +98,7 @@ class _RefusedError(Exception):
 
 
 class _Socket:
-    """One client: its channels, and what it may say."""
+    """One client and its channels."""
 
     def __init__(
         self,
@@ -112,7 +107,7 @@ class _Socket:
         limits: SocketLimits,
         waiting: contextlib.ExitStack,
     ) -> None:
-        """``waiting`` is its place among those that have not joined; left when it has."""
+        """``waiting`` is its place among the sockets that have not joined; released when it has."""
         self.id = f"{secrets.randbelow(2**53)}.{secrets.randbelow(2**53)}"
         self.services = services
         self._waiting = waiting
@@ -123,22 +118,22 @@ class _Socket:
         self._joined = asyncio.Event()
 
     async def converse(self, app_key: str) -> None:
-        """Until the client leaves. Raises ``PusherError`` when it has to."""
+        """Serve the client until it leaves. Raises ``PusherError`` to disconnect it."""
         if not hmac.compare_digest(app_key.encode(), self.services.settings.app_key.encode()):
-            raise PusherError(4001, "there is no app with this key here")
+            raise PusherError(4001, "there is no app with this key")
         check_protocol(self._websocket.query_params.get("protocol"))
         about = {"socket_id": self.id, "activity_timeout": int(self._limits.activity_seconds)}
-        await self.tell("pusher:connection_established", about)
+        await self.send("pusher:connection_established", about)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._expect_to_join())
                 await self._listen(group.create_task)
         except BaseExceptionGroup as several:
-            # One reason is enough: who is cut in two channels is cut.
+            # One reason is enough.
             raise several.exceptions[0] from None
 
     async def _expect_to_join(self) -> None:
-        """Nobody has signed in before a channel is joined, so nobody may keep a socket for it."""
+        """Raise ``PusherError`` unless it joins a channel in time: until then it is anonymous."""
         try:
             async with asyncio.timeout(self._limits.join_seconds):
                 await self._joined.wait()
@@ -147,15 +142,15 @@ class _Socket:
             seconds = f"{self._limits.join_seconds:g} s"
             raise PusherError(_OVER_CAPACITY, f"no channel was joined within {seconds}") from None
 
-    async def tell(self, event: str, data: Mapping[str, Any], channel: str | None = None) -> None:
-        """One message of the protocol."""
+    async def send(self, event: str, data: Mapping[str, Any], channel: str | None = None) -> None:
+        """Send one message of the protocol."""
         await self._send(message(event, data, channel))
 
     async def close(self, code: int, reason: str) -> None:
-        """Say good-bye; the reason is cut to what fits into the frame."""
+        """Close the socket; the reason is truncated to fit into the frame."""
         await self._put({"type": "websocket.close", "code": code, "reason": reason[:100]})
 
-    # What the client says
+    # Messages of the client
 
     async def _listen(self, start: _Start) -> None:
         while True:
@@ -171,17 +166,17 @@ class _Socket:
             except PusherError as error:
                 if error.closes:
                     raise
-                await self.tell("pusher:error", {"code": error.code, "message": str(error)})
+                await self.send("pusher:error", {"code": error.code, "message": str(error)})
             # Thousands of messages can arrive at once, and none of the above has to wait.
             await asyncio.sleep(0)
 
     async def _next_message(self) -> str:
-        """The next message; who is silent is asked whether it is there."""
+        """Return the next message; ping a client that is silent."""
         try:
             async with asyncio.timeout(self._limits.activity_seconds):
                 return await self._receive()
         except TimeoutError:
-            await self.tell("pusher:ping", {})
+            await self.send("pusher:ping", {})
         try:
             async with asyncio.timeout(self._limits.pong_seconds):
                 return await self._receive()
@@ -198,7 +193,7 @@ class _Socket:
         said = read_message(text)
         match said.event:
             case "pusher:ping":
-                await self.tell("pusher:pong", {})
+                await self.send("pusher:pong", {})
             case "pusher:subscribe":
                 await self._subscribe(said.data, start)
             case "pusher:unsubscribe":
@@ -206,7 +201,7 @@ class _Socket:
             case event if event.startswith("client-"):
                 raise PusherError(4301, "client events are not taken; send messages by HTTP")
             case _:
-                pass  # also a pong: that something came is enough
+                pass  # including a pong: any message is activity
 
     async def _subscribe(self, data: Mapping[str, Any], start: _Start) -> None:
         channel, after = data.get("channel"), data.get("after")
@@ -231,10 +226,10 @@ class _Socket:
             task.cancel()
             await asyncio.wait([task])
 
-    # What it is told
+    # Messages to the client
 
     async def _follow(self, channel: str, found: Subscriber, after: int | None) -> None:
-        """One channel, until it is left. Raises ``PusherError`` when they may follow no more."""
+        """Follow one channel. Raises ``PusherError`` when they may not follow it any longer."""
         with contextlib.ExitStack() as leaving:
             try:
                 subscription = await self._enter(found, after, leaving)
@@ -243,19 +238,19 @@ class _Socket:
                 return await self._refuse(channel, refused)
             leaving.callback(subscription.close)
             self._joined.set()
-            await self.tell("pusher_internal:subscription_succeeded", {}, channel)
+            await self.send("pusher_internal:subscription_succeeded", {}, channel)
             await first_of(
                 self._pump(channel, subscription),
                 until_access_is_lost(self.services, found.who, found.session_id),
             )
-        raise PusherError(4009, f"channel {channel} may be followed no more")
+        raise PusherError(4009, f"channel {channel} may not be followed any longer")
 
     async def _enter(
         self, found: Subscriber, after: int | None, leaving: contextlib.ExitStack
     ) -> LiveSubscription:
         try:
             if not await self._may_follow(found):
-                raise _RefusedError("AuthError", "this channel is not yours to follow")
+                raise _RefusedError("AuthError", "you may not follow this channel")
             if found.who is not None:
                 leaving.enter_context(self.services.feeds.seats.hold(found.who))
             return await self.services.feeds.subscribe(found.session_id, after)
@@ -274,14 +269,14 @@ class _Socket:
         while (batch := await subscription.take()) is not None:
             for item in batch:
                 if isinstance(item, Reset):
-                    await self.tell("reset", {"newest": item.newest}, channel)
+                    await self.send("reset", {"newest": item.newest}, channel)
                 else:
                     await self._send(frame_of(item, channel))
-        raise PusherError(4200, "the server ends; come again")
+        raise PusherError(4200, "the server shuts down; reconnect")
 
     async def _refuse(self, channel: str, why: _RefusedError) -> None:
-        told = {"type": why.kind, "error": str(why), "status": why.status}
-        await self.tell("pusher:subscription_error", told, channel)
+        error = {"type": why.kind, "error": str(why), "status": why.status}
+        await self.send("pusher:subscription_error", error, channel)
 
     async def _send(self, text: str) -> None:
         await self._put({"type": "websocket.send", "text": text})

@@ -1,12 +1,12 @@
-"""The messages of the Pusher protocol, version 7: reads the client's and writes ours. Pure."""
+"""Reads and writes the messages of the Pusher protocol, version 7. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import DecodeError, Struct, json
 
-from stepwell.journal.json_text import json_text, whole_characters
-from stepwell.server.live.feed import LiveEvent
+from stepwell.server.live.live_event import LiveEvent
+from stepwell.text import json_bytes, replace_half_characters
 
 OLDEST_PROTOCOL, NEWEST_PROTOCOL = 5, 7
 
@@ -66,22 +66,21 @@ def message(event: str, data: Mapping[str, Any], channel: str | None = None) -> 
     >>> message("pusher:pong", {})
     '{"event":"pusher:pong","data":"{}"}'
     """
-    told = {"event": event, "data": json_text(data).decode()}
-    whole = told if channel is None else {**told, "channel": channel}
-    return json_text(whole).decode()
+    fields = {"event": event, "data": json_bytes(data).decode()}
+    return json_bytes(fields if channel is None else {**fields, "channel": channel}).decode()
 
 
 def frame_of(one: LiveEvent, channel: str) -> str:
     """Return an event as a message of its channel; encoded once for all followers."""
     if one.frame is None:
-        told = {"event": one.event.type, "channel": channel, "data": one.envelope.decode()}
-        one.frame = json_text(told).decode()
+        fields = {"event": one.event.type, "channel": channel, "data": one.envelope.decode()}
+        one.frame = json_bytes(fields).decode()
     return one.frame
 
 
 def _parse_mapping(text: str) -> Mapping[str, Any]:
     try:
-        value: Any = json.decode(whole_characters(text))
+        value: Any = json.decode(replace_half_characters(text))
     except (DecodeError, RecursionError):
         raise PusherError(4301, "a message is a JSON object; this is no JSON") from None
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

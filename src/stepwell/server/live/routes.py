@@ -1,4 +1,4 @@
-"""The live routes: streams of a session, the socket, and what they are opened with."""
+"""The live routes: streams of a session, the socket, and stream tokens."""
 
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -7,15 +7,19 @@ from starlette.responses import Response
 
 from stepwell.journal.envelope import timestamp
 from stepwell.server.live.ag_ui import ag_ui_response
-from stepwell.server.live.ai_sdk import ai_sdk_response, ai_sdk_resumed
+from stepwell.server.live.ai_sdk import (
+    ai_sdk_chat_resume_response,
+    ai_sdk_response,
+    ai_sdk_resume_response,
+)
 from stepwell.server.live.pusher import SocketLimits, serve_pusher
-from stepwell.server.live.sse import cursor_of, sse_response
-from stepwell.server.routes.documented import (
+from stepwell.server.live.response import cursor_of, sse_response
+from stepwell.server.routes.conventions import (
     WITH_BODY,
     AccessDep,
-    SendingDep,
+    SendAccessDep,
     answer,
-    documented,
+    route_docs,
 )
 from stepwell.sessions.records import Session
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def live_router(services: "Services") -> APIRouter:
-    """All live routes; each has its line in the policy table."""
+    """Return the router with all live routes."""
     router = APIRouter()
     limits = SocketLimits(join_seconds=services.settings.socket_join_seconds)
     _add_streams(router, services)
@@ -47,7 +51,8 @@ def _add_streams(router: APIRouter, services: "Services") -> None:
             str | None, Header(description="As browsers send it; goes before `after`.")
         ] = None,
     ) -> Response:
-        """What happens in a session, as server-sent events: first what came since, then the new."""
+        """Follow a session by server-sent events: first what came after the cursor, then what is
+        new."""
         cursor = cursor_of(last_event_id, after)
         session = cast(Session, access.session)
         return await sse_response(
@@ -57,11 +62,11 @@ def _add_streams(router: APIRouter, services: "Services") -> None:
     @router.post(
         "/agent/sessions/{session_id}/stream-token",
         status_code=201,
-        **documented("make_stream_token", "live", 404),
+        **route_docs("make_stream_token", "live", 404),
     )
     async def make_token(access: AccessDep) -> Response:
-        """A token for streams of a session, good for a minute: `?token=` in their address is for
-        browsers, whose EventSource can send no headers."""
+        """Create a token for streams of a session, valid for a minute. Browsers send it as
+        `?token=`, since their EventSource can't send headers."""
         session = cast(Session, access.session)
         made = services.stream_tokens.make(access.principal, session.id)
         return answer({"token": made.token, "expires_at": timestamp(made.expires_at)}, 201)
@@ -75,39 +80,46 @@ def _add_sockets(router: APIRouter, services: "Services", limits: SocketLimits) 
 
 def _add_protocols(router: APIRouter, services: "Services") -> None:
     @router.post("/agent/sessions/{session_id}/ag-ui", **_route_docs("run_ag_ui"))
-    async def run_ag_ui(request: Request, access: SendingDep) -> Response:
-        """Send what an AG-UI client asks for, and follow the run by AG-UI events."""
+    async def run_ag_ui(request: Request, access: SendAccessDep) -> Response:
+        """Send the input of an AG-UI client, and follow the run by AG-UI events."""
         return await ag_ui_response(
             services, access.principal, access.session, await request.body()
         )
 
     @router.post("/agent/ag-ui", **_route_docs("begin_ag_ui"))
-    async def begin_ag_ui(request: Request, access: SendingDep) -> Response:
-        """The same in a new session, which the header x-stepwell-session names."""
+    async def begin_ag_ui(request: Request, access: SendAccessDep) -> Response:
+        """Do the same in the user's session that the thread's id names, or in a new one. The header
+        x-stepwell-session has its id."""
         return await ag_ui_response(services, access.principal, None, await request.body())
 
     @router.post("/agent/sessions/{session_id}/ai-sdk", **_route_docs("run_ai_sdk"))
-    async def run_ai_sdk(request: Request, access: SendingDep) -> Response:
+    async def run_ai_sdk(request: Request, access: SendAccessDep) -> Response:
         """Send what `useChat` of the AI SDK posts, and follow the run by its UI message stream."""
         return await ai_sdk_response(
             services, access.principal, access.session, await request.body()
         )
 
     @router.post("/agent/ai-sdk", **_route_docs("begin_ai_sdk"))
-    async def begin_ai_sdk(request: Request, access: SendingDep) -> Response:
-        """The same in a new session, which the header x-stepwell-session names."""
+    async def begin_ai_sdk(request: Request, access: SendAccessDep) -> Response:
+        """Do the same in the user's session that the chat's id names, or in a new one. The header
+        x-stepwell-session has its id."""
         return await ai_sdk_response(services, access.principal, None, await request.body())
+
+    @router.get("/agent/ai-sdk/{chat}/stream", **_route_docs("resume_ai_sdk_chat"))
+    async def resume_ai_sdk_chat(access: AccessDep, chat: str) -> Response:
+        """Follow the run that is under way in the session that the chat's id names."""
+        return await ai_sdk_chat_resume_response(services, access.principal, chat)
 
     @router.get("/agent/sessions/{session_id}/ai-sdk/{chat}/stream", **_route_docs("resume_ai_sdk"))
     async def resume_ai_sdk(access: AccessDep, chat: str) -> Response:
-        """Follow the run that is under way from its beginning, after a page was loaded anew."""
+        """Follow the running execution from its beginning, after a page was reloaded."""
         del chat  # the client's own name for the session
         session = cast(Session, access.session)
-        return await ai_sdk_resumed(services, access.principal, session)
+        return await ai_sdk_resume_response(services, access.principal, session)
 
 
 def _route_docs(operation_id: str) -> dict[str, Any]:
     stream: dict[str, Any] = {"content": {"text/event-stream": {}}, "description": "The stream"}
-    described = documented(operation_id, "live", *WITH_BODY, 404, 409, 429)
+    described = route_docs(operation_id, "live", *WITH_BODY, 404, 409, 429)
     described["responses"] = {200: stream, **described["responses"]}
     return {**described, "response_class": Response}

@@ -10,7 +10,7 @@ from stepwell.sessions.principal import Principal
 
 
 class Seats:
-    """Counts the open streams of users in this process, and refuses more than each may have."""
+    """Counts the open streams per user in this process, and limits them."""
 
     def __init__(self, per_user: int) -> None:
         self._per_user = per_user
@@ -22,7 +22,7 @@ class Seats:
         user = (who.tenant_id, who.user_id)
         if self._taken[user] >= self._per_user:
             raise TooManyError(
-                f"{who.user_id} has {self._per_user} live streams open, which is the most that "
+                f"{who.user_id} has {self._per_user} live streams open, the most that "
                 "one user may have; close one of them",
                 code="too_many_streams",
             )
@@ -36,7 +36,7 @@ class Seats:
 
 
 class WaitingSockets:
-    """Counts the sockets on which nobody has signed in, so that they leave room for others."""
+    """Limits the sockets that have not joined a channel, so that others have room."""
 
     def __init__(self, most: int, per_address: int) -> None:
         self._most = most

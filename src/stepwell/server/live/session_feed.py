@@ -1,21 +1,28 @@
-"""One session, read once for all who follow it in this process: its log, and the text that is being
-generated."""
+"""Reads the journal and the streamed text of one session once for all its followers in this
+process."""
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
-from itertools import islice
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepwell.clock import Clock
 from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.cursor import Cursor, TextPosition
-from stepwell.server.live.live_event import LiveEvent
+from stepwell.server.live.live_event import EventTail, LiveEvent, batch_of
 from stepwell.server.live.streamed_text import StreamedTexts
 from stepwell.sessions.bus import BusSubscription, Delta
 from stepwell.sessions.errors import StoreUnavailableError
@@ -25,31 +32,38 @@ from stepwell.sessions.records import StoredEntry
 logger = logging.getLogger("stepwell.server")
 
 PAGE = 500
-"""Events that are read at once."""
+"""Events per read."""
 REPLAY_PAGE = 200
-"""Events that are read at once by a follower who is behind."""
-BATCH_BYTES = 64 * 1024
-"""How much is taken at once, unless a single event is larger."""
+"""Events per read for a follower that is behind."""
 LOOK_BACK = 200
-"""Events among which the steps are looked for that are open when somebody begins to follow."""
+"""Events that are searched for open steps when the first follower comes."""
 FILL_SECONDS = 1.0
-"""How often stored text is read at most, where some that came by the bus is missing."""
+"""Seconds between reads of stored text, when some is missing on the bus."""
 RETRY_SECONDS = 0.5
-"""How long to wait for a database that does not answer."""
+"""Seconds between retries when the database does not respond."""
+
+_ENDS_TEXT = (
+    EnvelopeType.AGENT_STEP_STARTED,
+    EnvelopeType.AGENT_STREAM_CHUNK,
+    EnvelopeType.AGENT_STEP_COMPLETED,
+)
 
 Result = TypeVar("Result")
 
 
 class Reset(Struct, frozen=True):
-    """The cursor is gone: fetch the session again; the stream goes on behind ``newest``."""
+    """The cursor is too old: fetch the session again; the stream continues after ``newest``."""
 
     newest: int
 
 
-class SessionFeed:
-    """The newest events of one session, without gaps, and who waits for more.
+Item = LiveEvent | Reset
 
-    It reads when the bus says that there is news, and otherwise not at all.
+
+class SessionFeed:
+    """The newest events of one session, without gaps, for all its followers.
+
+    It reads only when the bus says that there is news.
     """
 
     def __init__(self, store: Store, clock: Clock, session_id: str, tail_bytes: int) -> None:
@@ -57,12 +71,10 @@ class SessionFeed:
         self.followers = 0
         self.is_over = False
         self.position = 0
-        """The number of the newest event that was read."""
+        """The number of the newest event read."""
         self._store = store
         self._clock = clock
-        self._tail: deque[LiveEvent] = deque()
-        self._tail_bytes = 0
-        self._max_bytes = tail_bytes
+        self._tail = EventTail(tail_bytes)
         self.texts = StreamedTexts()
         self._wants_stored = False
         self._filled_at = self._heard_at = -FILL_SECONDS
@@ -73,19 +85,19 @@ class SessionFeed:
         self.reader.add_done_callback(self._handle_end)
 
     def close(self) -> None:
-        """Read no more, and let nobody wait any longer."""
+        """Stop reading and wake all followers."""
         self.is_over = True
         self.reader.cancel()
         self._wake_followers()
 
     def wake(self) -> None:
-        """Read on: the log has grown."""
+        """Read what is new."""
         if self._news is not None:
             self._news.wake()
 
     def poll_text(self) -> None:
-        """Read what is stored of open texts if the bus has brought none for a while: their worker
-        is in a process that it does not reach."""
+        """Read stored text if the bus brought none for a while: it may not reach the worker's
+        process."""
         now = self._clock.monotonic()
         if any(self.texts.open) and now - max(self._filled_at, self._heard_at) >= FILL_SECONDS:
             self._filled_at = now
@@ -93,41 +105,36 @@ class SessionFeed:
             self.wake()
 
     async def enter(self, after: int | None) -> tuple[int, Reset | None]:
-        """Return where a follower begins that wants what is behind a number, and a reset if that
-        is gone."""
+        """Return where a follower starts that wants the events after a number, with a reset if
+        those are gone."""
         await self._started.wait()
         self._raise_fault()
         if after is None:
             return self.position, None
-        if self._tail and self._tail[0].seq <= after + 1 <= self.position + 1:
+        if self._tail.covers(after) and after <= self.position:
             return after, None
         if after > self.position:
-            self.wake()  # the follower knows more, from another server
+            self.wake()  # the follower is ahead, by another server
         oldest, newest = await self._store.read(lambda tx: tx.entry_range(self.session_id))
         return (after, None) if oldest - 1 <= after <= newest else (newest, Reset(newest))
 
     def tail_after(self, position: int) -> Sequence[LiveEvent] | None:
-        """Return the next ones behind a number; None if they are not in memory any more."""
-        count = self.position - position
-        if count <= 0:
-            return ()
-        if count > len(self._tail):
-            return None
-        return _batch(islice(self._tail, len(self._tail) - count, None))
+        """Return the next events after a number; None if they are not in memory."""
+        return () if position >= self.position else self._tail.batch_after(position)
 
     async def page_after(self, position: int) -> Sequence[LiveEvent]:
-        """Read the next ones behind a number from the database."""
+        """Read the next events after a number from the database."""
         events = await self._read(
             lambda tx: tx.entries_after(self.session_id, position, limit=REPLAY_PAGE)
         )
-        return _batch(LiveEvent(event) for event in events)
+        return batch_of(LiveEvent(event) for event in events)
 
     async def range(self) -> tuple[int, int]:
-        """Read the oldest number and the newest."""
+        """Read the oldest and the newest number."""
         return await self._read(lambda tx: tx.entry_range(self.session_id))
 
     async def sent_texts(self, cursor: Cursor) -> dict[str, TextPosition]:
-        """Return by execution what a follower who comes again has of open texts."""
+        """Return, by execution, how much of open texts a reconnecting follower has."""
 
         async def starts(tx: Transaction) -> list[StoredEntry]:
             return [
@@ -140,11 +147,11 @@ class SessionFeed:
         return {
             event.execution_id or "": text
             for text in cursor.texts
-            if (event := found.get(text.start)) and event.type == EnvelopeType.STEP_STARTED
+            if (event := found.get(text.start)) and event.type == EnvelopeType.AGENT_STEP_STARTED
         }
 
     async def has_grown(self, seconds: float | None) -> bool:
-        """Wait for more, at most so long. Return whether there is any."""
+        """Wait for more, at most so many seconds. Return whether there is any."""
         try:
             async with asyncio.timeout(seconds):
                 await self._grown.wait()
@@ -180,7 +187,7 @@ class SessionFeed:
         return max(oldest - 1, newest - LOOK_BACK)
 
     def _receive(self, deltas: Sequence[Delta]) -> None:
-        """Add text that came by the bus."""
+        """Add text from the bus."""
         self._heard_at = self._clock.monotonic()
         if self.texts.apply_deltas(deltas):
             self._wake_followers()
@@ -196,30 +203,27 @@ class SessionFeed:
             self._wake_followers()
 
     def _add(self, events: Sequence[StoredEntry]) -> None:
-        if events[0].seq != self.position + 1:  # deleted meanwhile: who is behind starts over
+        if events[0].seq != self.position + 1:  # deleted meanwhile: followers behind it get a reset
             self._tail.clear()
-            self._tail_bytes = 0
         for event in events:
             self.texts.apply_event(event)
-            one = LiveEvent(event)
-            self._tail.append(one)
-            self._tail_bytes += len(one.envelope)
-        while self._tail_bytes > self._max_bytes:
-            self._tail_bytes -= len(self._tail.popleft().envelope)
+            self._tail.append(LiveEvent(event))
         self.position = events[-1].seq
         self._wake_followers()
 
     def now(self) -> datetime:
-        """The time, for what is sent and in no log."""
+        """Return the time, for text that is not in the journal."""
         return self._clock.now()
 
     async def _read(self, work: Callable[[Transaction], Awaitable[Result]]) -> Result:
-        """Read, however long the database is away."""
+        """Read, and retry while the database is unavailable."""
         while True:
             try:
                 return await self._store.read(work)
             except StoreUnavailableError as error:
-                logger.warning("the log of session %s can't be read: %s", self.session_id, error)
+                logger.warning(
+                    "could not read the journal of session %s: %s", self.session_id, error
+                )
             await self._clock.sleep(RETRY_SECONDS)
 
     def _wake_followers(self) -> None:
@@ -232,17 +236,113 @@ class SessionFeed:
 
     def _handle_end(self, reader: asyncio.Task[None]) -> None:
         if not reader.cancelled() and (fault := reader.exception()) is not None:
-            logger.error("the reader of session %s broke", self.session_id, exc_info=fault)
+            logger.error("the reader of session %s failed", self.session_id, exc_info=fault)
         self._started.set()
         self._wake_followers()
 
 
-def _batch(events: Iterable[LiveEvent]) -> list[LiveEvent]:
-    batch: list[LiveEvent] = []
-    size = 0
-    for one in events:
-        size += len(one.envelope)
-        if batch and size > BATCH_BYTES:
-            break
-        batch.append(one)
-    return batch
+class FeedPlace(NamedTuple):
+    """Where a follower starts, and how much it has of open texts, by execution."""
+
+    position: int
+    reset: Reset | None
+    sent: dict[str, TextPosition]
+
+
+class LiveSubscription:
+    """One follower of a session and its position."""
+
+    def __init__(self, feed: SessionFeed, place: FeedPlace, leave: Callable[[], None]) -> None:
+        """``leave`` is called once, when the subscription is closed."""
+        self._feed = feed
+        self._leave = leave
+        self._position, self._reset, self._sent = place
+        self._is_open = True
+
+    @property
+    def position(self) -> int:
+        """The number of the newest event taken."""
+        return self._position
+
+    async def take(self, seconds: float | None = None) -> Sequence[Item] | None:
+        """Return the next events, in order and without a gap. Empty if none came in so many
+        seconds, None when the feed is closed."""
+        while True:
+            if self._feed.is_over:
+                return None
+            if self._reset is not None:
+                reset, self._reset = self._reset, None
+                return [reset]
+            batch = self._feed.tail_after(self._position)
+            if batch is None:
+                batch = await self._read_page()
+            if batch:
+                return [self._deliver(event) for event in batch]
+            if texts := list(self._take_texts()):
+                return texts
+            if self._reset is None and not await self._feed.has_grown(seconds):
+                return []
+
+    def _deliver(self, one: LiveEvent) -> LiveEvent:
+        """Advance by an event; of a text that was streamed in part, send only the rest."""
+        event, self._position = one.event, one.seq
+        if event.type in _ENDS_TEXT:
+            sent = self._sent.pop(event.execution_id or "", None)
+            if sent is not None and event.type == EnvelopeType.AGENT_STREAM_CHUNK:
+                one = LiveEvent(replace(event, payload=_rest(event.payload, sent)))
+        return one.at(str(self._cursor)) if self._sent else one
+
+    def _take_texts(self) -> Iterator[LiveEvent]:
+        """Advance by what was added to open texts."""
+        if self._position > self._feed.position:
+            return  # it is ahead, by another server
+        for text in self._feed.texts.open:
+            sent = self._sent.get(text.execution_id)
+            if sent is None or sent.start != text.start:
+                sent = TextPosition(text.start, 0, 0)
+            if len(text.text) > sent.offset:
+                one = text.chunk(self._position, sent.offset, sent.chunks, self._feed.now())
+                self._sent[text.execution_id] = TextPosition(
+                    text.start, len(text.text), sent.chunks + 1
+                )
+                yield one.at(str(self._cursor))
+
+    @property
+    def _cursor(self) -> Cursor:
+        return Cursor(self._position, tuple(self._sent.values()))
+
+    async def _read_page(self) -> Sequence[LiveEvent]:
+        page = await self._feed.page_after(self._position)
+        if page and page[0].seq == self._position + 1:
+            return page
+        # The next events were deleted meanwhile.
+        _, newest = await self._feed.range()
+        self._position, self._reset, self._sent = newest, Reset(newest), {}
+        return ()
+
+    async def __aiter__(self) -> AsyncIterator[Item]:
+        while (batch := await self.take()) is not None:
+            for item in batch:
+                yield item
+
+    def close(self) -> None:
+        """End the subscription."""
+        if self._is_open:
+            self._is_open = False
+            self._leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _rest(chunk: Mapping[str, Any], sent: TextPosition) -> Mapping[str, Any]:
+    rest = {"content": chunk["content"][sent.offset :], "offset": sent.offset}
+    return {**chunk, **rest, "chunk_index": sent.chunks}

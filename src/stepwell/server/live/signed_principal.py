@@ -1,4 +1,4 @@
-"""The part of a principal that is signed and handed to a browser, which sends it back later."""
+"""The part of a principal that is signed and given to a browser, which sends it back."""
 
 import logging
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from stepwell.sessions.principal import Principal
 logger = logging.getLogger("stepwell.server")
 
 _ALWAYS = ("exp",)
-"""Needed to see that a token has expired."""
+"""Always included, to check the expiry of a token."""
 
 
 def signable_principal(who: Principal, claims: Iterable[str]) -> Principal:

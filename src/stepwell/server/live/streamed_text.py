@@ -1,8 +1,7 @@
-"""The text that is being generated in one session, put together from the log, the bus and what is
-stored of it.
+"""The text that is being generated in one session, from the journal, the bus and stored text.
 
-A delta counts only while its step is open in the log: one that comes early is held, one that comes
-late is dropped. Offsets show what came twice and what is missing.
+A delta counts only while its step is open in the journal: an early one is held, a late one is
+dropped. Offsets show duplicates and gaps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,16 +18,16 @@ MAX_HELD_CHARACTERS = 256 * 1024
 _WHOSE = ("agent_id", "agent_name", "parent_execution_id", "parent_tool_call_id", "truncated")
 
 _Place = tuple[int, int, int]
-"""Attempt, step and response: of two responses of an execution the later one has the higher."""
+"""Attempt, step and response; a later response of an execution has a higher one."""
 
 
 class StreamedText:
-    """A response that is being generated, as far as it is known without a gap."""
+    """A response that is being generated, up to the first gap."""
 
     def __init__(self, started: StoredEntry) -> None:
         payload = started.payload
         self.start = started.seq
-        """The number of the event by which its step began."""
+        """The number of the event that started its step."""
         self.execution_id = started.execution_id or ""
         self.place: _Place = (payload.get("attempt", 1), payload["step_number"], 0)
         self.text = ""
@@ -43,7 +42,7 @@ class StreamedText:
         self._chunks.clear()
 
     def append(self, offset: int, text: str) -> bool:
-        """Append what is new in a piece. Return False if there is a gap before it."""
+        """Append the new part of a piece. Return False if there is a gap before it."""
         if offset > len(self.text):
             return False
         if new := text[len(self.text) - offset :]:
@@ -52,8 +51,8 @@ class StreamedText:
         return True
 
     def chunk(self, seq: int, offset: int, index: int, at: datetime) -> LiveEvent:
-        """Return the text behind an offset, as chunk number ``index``, encoded once for all
-        followers who are equally far."""
+        """Return the text after an offset as chunk number ``index``, encoded once for all followers
+        at the same position."""
         known = self._chunks.get((seq, offset, index))
         if known is None:
             known = self._chunks[seq, offset, index] = self._new_chunk(seq, offset, index, at)
@@ -75,13 +74,13 @@ class StreamedText:
                 tenant_id=self._started.tenant_id,
                 session_id=self._started.session_id,
                 seq=seq,
-                type=EnvelopeType.STREAM_CHUNK,
+                type=EnvelopeType.AGENT_STREAM_CHUNK,
                 payload=payload,
                 created_at=at,
                 execution_id=self.execution_id,
             ),
-            # Clients order by number and id: behind the entry with that number, a longer text
-            # behind a shorter one, and one that starts over behind its last piece.
+            # Clients order by number and id: after the entry with that number, a longer text after
+            # a shorter one, and one that starts over after its last piece.
             text_id=f"~{self.start}.{response:06}.{end:012}.{end - offset:012}",
         )
 
@@ -96,12 +95,12 @@ class StreamedTexts:
 
     @property
     def open(self) -> Iterable[StreamedText]:
-        """Those that may grow, in the order in which their steps began."""
+        """The responses that may grow, in the order of their steps."""
         return self._open.values()
 
     @property
     def has_gap(self) -> bool:
-        """Whether text of an open response came that does not follow what is known."""
+        """Whether an open response has a gap."""
         return any(
             _place_of(delta) == self._open[execution_id].place
             for execution_id, held in self._held.items()
@@ -110,28 +109,28 @@ class StreamedTexts:
         )
 
     def apply_event(self, event: StoredEntry) -> None:
-        """Follow the log: it says which responses are open."""
+        """Apply an event of the journal, which opens and closes responses."""
         execution_id = event.execution_id or ""
         match event.type:
-            case EnvelopeType.STEP_STARTED:
+            case EnvelopeType.AGENT_STEP_STARTED:
                 self._open.pop(execution_id, None)
                 self._open[execution_id] = StreamedText(event)
                 self._absorb(execution_id)
-            case EnvelopeType.STREAM_CHUNK if execution_id in self._open:
+            case EnvelopeType.AGENT_STREAM_CHUNK if execution_id in self._open:
                 self._open[execution_id].begin_next()
                 self._absorb(execution_id)
-            case EnvelopeType.STEP_COMPLETED:
+            case EnvelopeType.AGENT_STEP_COMPLETED:
                 early = self._close(execution_id)
                 for delta in early:
                     if delta.step_number > event.payload["step_number"]:
                         self._hold(delta)
-            case EnvelopeType.STATUS if _is_terminal(event):
+            case EnvelopeType.AGENT_STATUS if _is_terminal(event):
                 self._close(execution_id)
             case _:
                 pass
 
     def apply_deltas(self, deltas: Sequence[Delta]) -> bool:
-        """Follow the bus. Return whether an open response grew."""
+        """Apply deltas of the bus. Return whether an open response grew."""
         grew = False
         for delta in deltas:
             text = self._open.get(delta.execution_id)
@@ -146,7 +145,7 @@ class StreamedTexts:
         return grew
 
     def apply_stored(self, texts: Iterable[OpenText]) -> None:
-        """Fill gaps with what a worker has stored."""
+        """Fill gaps with stored text."""
         for stored in texts:
             text = self._open.get(stored.execution_id)
             place = (stored.attempt, stored.step_number, stored.response_index)
@@ -157,14 +156,14 @@ class StreamedTexts:
     def _hold(self, delta: Delta) -> None:
         self._held_characters += len(delta.text) + 1
         if self._held_characters > MAX_HELD_CHARACTERS:
-            # The next event of the log has it all.
+            # The next event of the journal has the whole text.
             self._held.clear()
             self._held_characters = 0
             return
         self._held.setdefault(delta.execution_id, []).append(delta)
 
     def _absorb(self, execution_id: str) -> None:
-        """Append what was held and follows now; drop what comes too late."""
+        """Append held deltas that follow now, and drop late ones."""
         text = self._open[execution_id]
         for delta in sorted(
             self._take_held(execution_id), key=lambda delta: (_place_of(delta), delta.offset)

@@ -22,7 +22,7 @@ _LONGEST = 8192
 
 
 class StreamToken(Struct, frozen=True, kw_only=True):
-    """A token, and until when it opens a stream; a stream that is open stays so."""
+    """A token and its expiry; an open stream outlives it."""
 
     token: str
     expires_at: datetime
@@ -55,7 +55,7 @@ class StreamTokens:
         self._clock = clock
 
     def make(self, who: Principal, session_id: str) -> StreamToken:
-        """A token for one who may follow that session."""
+        """Create a token for a principal who may follow that session."""
         until = self._clock.now() + timedelta(seconds=TOKEN_SECONDS)
         who = signable_principal(who, self._claims)
         claims = json.encode(_Claims(who=who, session_id=session_id, until=until))
@@ -63,7 +63,7 @@ class StreamTokens:
         return StreamToken(token=token, expires_at=until)
 
     def principal_of(self, token: str, session_id: str) -> Principal | None:
-        """Who it was made for, if it is good for that session now."""
+        """Return the principal of a token, if it is valid for that session now."""
         claims, dot, signature = token.partition(".")
         try:
             signed, given = _bytes(claims), _bytes(signature)
@@ -79,7 +79,7 @@ class StreamTokens:
         return read.who if is_good else None
 
     async def authenticate(self, request: HTTPConnection, /) -> Principal | None:
-        """Who opens the stream of a session with a token in its address."""
+        """Return the principal of a stream whose address has a token."""
         scope = request.scope
         token = request.query_params.get("token", "")
         is_stream = scope.get("method") == "GET" and scope["path"].endswith("/events")

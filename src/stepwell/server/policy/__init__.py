@@ -1,7 +1,7 @@
 """Who may do what: one table for every route and channel, and the guard that applies it.
 
-Routes declare ``access: Annotated[Access, Depends(access)]`` and get what their path names,
-loaded and checked.
+Routes declare ``access: Annotated[Access, Depends(access)]`` and get the objects of their path,
+loaded and authorized.
 """
 
 from stepwell.server.auth.refusals import NotAllowedError, NotSignedInError

@@ -1,6 +1,7 @@
-"""The guard before every route and channel: who asks, what the path names, whether it is theirs.
+"""Guards every route and channel: authenticates, loads what the path names, and authorizes.
 
-What is not theirs is answered like what does not exist, with the same look-ups behind it.
+An object of somebody else gets the same response as one that does not exist, after the same
+look-ups.
 """
 
 import inspect
@@ -25,54 +26,54 @@ from stepwell.sessions.records import ApiKeyRecord, Execution, Session, Snapshot
 from stepwell.sessions.views.removed_snapshots import require_states
 
 Authorize = Callable[[Principal, str, Session | Execution | None], bool | Awaitable[bool]]
-"""The application's own rule, on top of ours: not true, or a ``PermissionError``, denies."""
+"""A rule of the application in addition to ours; false or a ``PermissionError`` denies."""
 
 _NOBODYS_ID = "00000000-0000-0000-0000-000000000000"
 _LONGEST_ID = 64
 
 
 class Guarded(Protocol):
-    """What the guard needs of the services."""
+    """The services that the guard uses."""
 
     @property
     def store(self) -> Store:
-        """Where sessions and executions are."""
+        """The store."""
         ...
 
     @property
     def authenticate(self) -> Authenticator:
-        """Who says who asks."""
+        """The authenticator."""
         ...
 
     @property
     def authorize(self) -> Authorize | None:
-        """The application's own rule, if it has one."""
+        """The rule of the application, if it has one."""
         ...
 
     @property
     def keys(self) -> KeyRing:
-        """Which keys are still valid."""
+        """The API keys."""
         ...
 
     @property
     def settings(self) -> ServerSettings:
-        """Who runs the server."""
+        """The settings, which name the operators' tenant."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The time, by which tokens expire."""
+        """The clock, for the expiry of tokens."""
         ...
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """Who asks, and what the path names: loaded, and theirs to use."""
+    """The principal and the objects that the path names, loaded and authorized."""
 
     principal: Principal
     session: Session | None = None
     execution: Execution | None = None
     snapshot: Snapshot | None = None
-    """Without the documents of its chain; the reader gives the whole."""
+    """Without the documents of its chain; the reader loads the whole state."""
     key: ApiKeyRecord | None = None
 
 
@@ -84,28 +85,27 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 async def access(connection: HTTPConnection) -> Access:
-    """The dependency of every route that is not public."""
+    """Authorize a request; the dependency of every route that is not public."""
     services: Guarded = connection.scope["app"].state.services
     policy = _policy_of(connection)
     principal = await services.authenticate.authenticate(connection)
     if principal is None:
         raise NotSignedInError
     if policy.action == FOLLOW.action and not await _is_still_signed_in(services, principal):
-        # A token for one stream outlives the key that it was made with.
+        # A stream token may outlive the key that it was created with.
         raise NotSignedInError
     if policy.needs is Needs.OPERATOR and not _is_operator(principal, services.settings):
         raise NotAllowedError(policy.action)
-    return await _admitted(services, policy, principal, connection.path_params)
+    return await _admit(services, policy, principal, connection.path_params)
 
 
 async def may_follow(services: Guarded, principal: Principal, session_id: str) -> bool:
-    """Whether they may follow the events of a session: asked when a channel is joined, and again
-    whenever access may have changed. Who signed in with a key that was revoked meanwhile, or with a
-    token that has expired, may not."""
+    """Whether they may follow the events of a session. Checked when a channel is joined, and again
+    whenever access may have changed: a revoked key or an expired token ends it."""
     if not await _is_still_signed_in(services, principal):
         return False
     try:
-        await _admitted(services, FOLLOW, principal, {"session_id": session_id})
+        await _admit(services, FOLLOW, principal, {"session_id": session_id})
     except (NotThereError, NotAllowedError):
         return False
     return True
@@ -114,25 +114,26 @@ async def may_follow(services: Guarded, principal: Principal, session_id: str) -
 async def may_still_follow(
     services: Guarded, principal: Principal, session: Session, key: ApiKeyRecord | None
 ) -> bool:
-    """Whether they may go on following a session, by its row and that of their key, if they came
-    with one."""
+    """Whether they may still follow a session, given its row and that of their key, if they used
+    one."""
     if has_expired(principal, services.clock) or not services.keys.is_good(principal, key):
         return False
     if not _is_theirs(session, principal):
         return False
     try:
-        await _authorized(services.authorize, FOLLOW.action, principal, _Found(session=session))
+        await _authorize(services.authorize, FOLLOW.action, principal, _Found(session=session))
     except NotAllowedError:
         return False
     return True
 
 
 async def require(
-    services: Guarded, principal: Principal, action: str, execution: Execution | None = None
+    services: Guarded, principal: Principal, action: str, of: Session | Execution | None = None
 ) -> None:
-    """Ask the application's own rule about something that a route does beside its own action, on
-    an execution that is known to be theirs. Raises ``NotAllowedError``."""
-    await _authorized(services.authorize, action, principal, _Found(execution=execution))
+    """Check a further action of a route with the application's rule, on a session or execution that
+    is known to be theirs. Raises ``NotAllowedError``."""
+    found = _Found(session=of) if isinstance(of, Session) else _Found(execution=of)
+    await _authorize(services.authorize, action, principal, found)
 
 
 def _is_operator(principal: Principal, settings: ServerSettings) -> bool:
@@ -157,14 +158,14 @@ def _policy_of(connection: HTTPConnection) -> Policy:
     return policy
 
 
-async def _admitted(
+async def _admit(
     services: Guarded, policy: Policy, principal: Principal, path: Mapping[str, Any]
 ) -> Access:
     found = _Found()
     if policy.of is not Of.NONE:
         found = await services.store.read(lambda tx: _load(tx, policy.of, principal, path))
         _require_theirs(policy.of, found, principal, path)
-    await _authorized(services.authorize, policy.action, principal, found)
+    await _authorize(services.authorize, policy.action, principal, found)
     return Access(
         principal=principal,
         session=found.session,
@@ -197,14 +198,14 @@ async def _load(tx: Transaction, of: Of, principal: Principal, path: Mapping[str
 
 async def _execution(tx: Transaction, execution_id: str) -> _Found:
     execution = await tx.execution(execution_id)
-    # Looked up in any case, so that a missing execution takes as long as a foreign one.
+    # Always looked up, so that a missing execution takes as long as a foreign one.
     session_id = None if execution is None else execution.session_id
     session = await tx.session(session_id or _NOBODYS_ID)
     return _Found(session=session, execution=execution)
 
 
 def _id(path: Mapping[str, Any], name: str) -> str:
-    """The id in the path; one that no id can be is looked up as one that nobody has."""
+    """Return the id in the path; an impossible one becomes an id that nobody has."""
     given = str(path[name])
     fits = len(given) <= _LONGEST_ID and given.isascii() and given.isprintable()
     return given if fits else _NOBODYS_ID
@@ -244,7 +245,7 @@ def _is_theirs(thing: Session | Execution | ApiKeyRecord, principal: Principal) 
 
 
 def _is_their_execution(found: _Found, principal: Principal) -> bool:
-    """An execution belongs to whom its session belongs; one without a session has its own user."""
+    """Whether the execution is theirs: by its session's user, or its own if it has no session."""
     execution = found.execution
     if execution is None:
         return False
@@ -267,7 +268,7 @@ def _belongs(found: _Found) -> bool:
     )
 
 
-async def _authorized(
+async def _authorize(
     rule: Authorize | None, action: str, principal: Principal, found: _Found
 ) -> None:
     if rule is None:

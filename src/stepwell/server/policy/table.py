@@ -1,6 +1,6 @@
-"""The table: what each route and each channel needs. Nothing else decides who may do what.
+"""The policy table: what each route and channel requires. Nothing else decides who may do what.
 
-A route without a line here, or a line without a route, keeps the server from being built.
+The server does not start if a route has no policy, or a policy has no route.
 """
 
 import re
@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 RouteKey = tuple[str, str]
-"""Method (or ``WEBSOCKET``, ``MOUNT``) and path template, as the router has them."""
+"""Method (or ``WEBSOCKET``, ``MOUNT``) and path template of a route."""
 
 
 class Needs(StrEnum):
@@ -19,13 +19,13 @@ class Needs(StrEnum):
     PUBLIC = "public"
     SIGNED_IN = "signed_in"
     OWNER = "owner"
-    """Whose it is, or an administrator of the same tenant."""
+    """The owner, or an administrator of the same tenant."""
     OPERATOR = "operator"
     """An administrator of the tenant that runs the server, ``ServerSettings.metrics_tenant``."""
 
 
 class Of(StrEnum):
-    """What the path names, and so whose it has to be."""
+    """The object that the path names, whose owner counts."""
 
     NONE = "none"
     SESSION = "session"
@@ -35,8 +35,7 @@ class Of(StrEnum):
 
 
 class Policy(Struct, frozen=True):
-    """What a route or channel needs; ``action`` is the word that the application's ``authorize``
-    is asked with."""
+    """What a route or channel requires; ``action`` is passed to the application's ``authorize``."""
 
     needs: Needs
     action: str
@@ -60,7 +59,7 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("GET", "/ready"): _public("health"),
     ("GET", "/metrics"): Policy(Needs.OPERATOR, "metrics.read"),
     ("GET", "/openapi.json"): _public("openapi"),
-    # The page itself says nothing of anybody: what it shows comes from the routes below.
+    # The page has no data of its own; it calls the routes below.
     ("GET", "/"): _public("page"),
     ("GET", "/ui/{path:path}"): _public("page"),
     ("GET", "/agent/agents"): _signed_in("agents.list"),
@@ -95,20 +94,25 @@ POLICIES: Mapping[RouteKey, Policy] = {
     ("POST", "/agent/ag-ui"): _signed_in("messages.send"),
     ("POST", "/agent/sessions/{session_id}/ag-ui"): _owner("messages.send", Of.SESSION),
     ("POST", "/agent/ai-sdk"): _signed_in("messages.send"),
+    ("GET", "/agent/ai-sdk/{chat}/stream"): _signed_in("sessions.follow"),
     ("POST", "/agent/sessions/{session_id}/ai-sdk"): _owner("messages.send", Of.SESSION),
     ("GET", "/agent/sessions/{session_id}/ai-sdk/{chat}/stream"): _owner(
         "sessions.follow", Of.SESSION
     ),
-    # The Pusher protocol signs channels one by one; an open socket alone gives nothing away.
+    ("POST", "/v1/chat/completions"): _signed_in("messages.send"),
+    ("POST", "/v1/responses"): _signed_in("messages.send"),
+    ("GET", "/v1/models"): _signed_in("agents.list"),
+    ("GET", "/v1/models/{model}"): _signed_in("agents.list"),
+    # The Pusher protocol authorizes each channel; an open socket alone reveals nothing.
     ("WEBSOCKET", "/app/{key}"): _public("socket"),
-    # What may be joined is asked per channel, by CHANNELS below.
+    # Each channel is authorized by CHANNELS below.
     ("POST", "/broadcasting/auth"): _signed_in("channels.join"),
 }
 
 CHANNELS: Mapping[str, Policy] = {
     "private-agent.session.{session_id}": _owner("sessions.follow", Of.SESSION),
 }
-"""Channels of the Pusher protocol. Others can't be joined."""
+"""The channels of the Pusher protocol; no others can be joined."""
 
 FOLLOW = CHANNELS["private-agent.session.{session_id}"]
 
@@ -121,7 +125,7 @@ _CHANNEL_PATTERNS = {
 
 
 def channel_policy(channel: str) -> tuple[Policy, str] | None:
-    """What a channel needs, and the session that it names; None if there is no such channel.
+    """Return the policy of a channel and its session id; None if there is no such channel.
 
     >>> channel_policy("private-agent.session.s1")[1]
     's1'

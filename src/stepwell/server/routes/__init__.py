@@ -1,5 +1,5 @@
-"""The routes, one file per thing they are about. They only translate: body, service, view.
+"""The routes, one file per resource. They only translate: body, service, view.
 
 All of the API is under ``/agent``; ``/broadcasting/auth``, ``/health``, ``/ready``, ``/metrics``
-and ``/openapi.json`` stand where their clients look for them.
+and ``/openapi.json`` are where their clients expect them.
 """

@@ -1,4 +1,4 @@
-"""Signatures for private channels, where clients of the Pusher protocol ask for them."""
+"""Signs private channels for clients of the Pusher protocol."""
 
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from stepwell.server.bodies import ChannelBody
 from stepwell.server.live.channel_auth import authorize_channel
-from stepwell.server.routes.documented import (
+from stepwell.server.routes.conventions import (
     WITH_BODY,
     AccessDep,
     ServicesDep,
     answer,
-    documented,
+    route_docs,
 )
 from stepwell.server.routes.shapes import ChannelShape
 from stepwell.sessions.errors import RefusedError
@@ -33,7 +33,7 @@ _DOCUMENTED: dict[str, Any] = {
 
 
 async def channel_body(request: Request, _access: AccessDep) -> ChannelBody:
-    """The body, as JSON or as the form that Pusher clients send."""
+    """Parse the body, as JSON or as the form that Pusher clients send."""
     raw = await request.body()
     try:
         if request.headers.get("content-type", "").startswith("application/x-www-form"):
@@ -46,7 +46,7 @@ async def channel_body(request: Request, _access: AccessDep) -> ChannelBody:
             [{**each, "loc": ("body", *each["loc"])} for each in found]
         ) from None
     except ValueError:
-        raise RefusedError("the body is no form", code="bad_form") from None
+        raise RefusedError("the body is not a form", code="bad_form") from None
 
 
 ChannelDep = Annotated[ChannelBody, Depends(channel_body)]
@@ -55,10 +55,10 @@ ChannelDep = Annotated[ChannelBody, Depends(channel_body)]
 @router.post(
     "/broadcasting/auth",
     response_model=ChannelShape,
-    **documented("join_channel", _TAG, *WITH_BODY, 404),
+    **route_docs("join_channel", _TAG, *WITH_BODY, 404),
     openapi_extra=_DOCUMENTED,
 )
 async def join_channel(body: ChannelDep, access: AccessDep, services: ServicesDep) -> Response:
-    """Sign a private channel for a socket, where Laravel Echo asks by default."""
+    """Sign a private channel for a socket, at the default address of Laravel Echo."""
     signed = await authorize_channel(services, access.principal, body.socket_id, body.channel_name)
     return answer({"auth": signed.auth, "channel_data": signed.channel_data})

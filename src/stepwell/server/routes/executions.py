@@ -1,4 +1,4 @@
-"""Executions: read, cancelled, answered, resumed, forked, explained."""
+"""Executions: read, cancel, answer, resume, fork, explain."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from stepwell.journal.json_text import json_text
 from stepwell.journal.status import ExecutionStatus
 from stepwell.server.bodies import (
     AnswerBody,
@@ -17,7 +16,7 @@ from stepwell.server.bodies import (
     ResumeBody,
     StepQuery,
 )
-from stepwell.server.paging import (
+from stepwell.server.pages import (
     bad_cursor,
     cursor_of,
     cut,
@@ -26,15 +25,15 @@ from stepwell.server.paging import (
     trace_place,
 )
 from stepwell.server.policy import Access, require
-from stepwell.server.routes.documented import (
+from stepwell.server.routes.conventions import (
     WITH_BODY,
     AccessDep,
-    SendingDep,
+    SendAccessDep,
     ServicesDep,
     answer,
     answer_in_chunks,
-    documented,
     page_limit,
+    route_docs,
 )
 from stepwell.server.routes.sessions import the_session, whose
 from stepwell.server.routes.shapes import (
@@ -49,6 +48,7 @@ from stepwell.server.views import execution_view, sent_view, snapshot_view, trac
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import ExecutionFilter, Transaction
 from stepwell.sessions.records import Execution, Snapshot
+from stepwell.text import json_bytes
 
 router = APIRouter(prefix="/agent")
 _TAG = "executions"
@@ -60,12 +60,12 @@ _NO_FORK = ForkBody()
 @router.get(
     "/sessions/{session_id}/executions",
     response_model=ExecutionPage,
-    **documented("list_executions", _TAG, 404),
+    **route_docs("list_executions", _TAG, 404),
 )
 async def list_executions(
     query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """The executions of a session, oldest first."""
+    """List the executions of a session, oldest first."""
     session_id = the_session(access).id
     limit = page_limit(query.limit, services.settings)
     place = place_of(query.cursor)
@@ -75,14 +75,16 @@ async def list_executions(
     return _page_of(rows, limit)
 
 
-@router.get("/executions", response_model=ExecutionPage, **documented("list_all_executions", _TAG))
+@router.get("/executions", response_model=ExecutionPage, **route_docs("list_all_executions", _TAG))
 async def list_all_executions(
     query: Annotated[ExecutionQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """One's own executions, or for administrators those of the tenant, newest first; those of
-    subagents are with the ones that ran them."""
+    """List one's own executions, or for administrators those of the tenant, newest first, without
+    those of subagents."""
     if query.waiting and query.status not in (None, ExecutionStatus.PAUSED):
-        raise RefusedError("what waits for a person is paused; leave status out", code="two_states")
+        raise RefusedError(
+            "an execution that waits for a person is paused; leave status out", code="two_states"
+        )
     limit = page_limit(query.limit, services.settings)
     which = ExecutionFilter(
         tenant_id=access.principal.tenant_id,
@@ -100,10 +102,10 @@ async def list_all_executions(
 @router.get(
     "/executions/{execution_id}",
     response_model=ExecutionShape,
-    **documented("get_execution", _TAG, 404),
+    **route_docs("get_execution", _TAG, 404),
 )
 async def get_execution(access: AccessDep) -> Response:
-    """One execution: where it stands, what it waits for, why it stopped."""
+    """Read an execution: its status, what it waits for, why it stopped."""
     return answer(execution_view(the_execution(access)))
 
 
@@ -111,12 +113,12 @@ async def get_execution(access: AccessDep) -> Response:
     "/executions/{execution_id}/cancel",
     status_code=202,
     response_model=ExecutionShape,
-    **documented("cancel_execution", _TAG, *WITH_BODY, 404, 409),
+    **route_docs("cancel_execution", _TAG, *WITH_BODY, 404, 409),
 )
 async def cancel_execution(
     access: AccessDep, services: ServicesDep, body: CancelBody = _NO_CANCEL
 ) -> Response:
-    """End an execution; what is in flight is stopped."""
+    """Cancel an execution, including calls in flight."""
     reason = body.reason
     execution = await services.lifecycle.cancel(the_execution(access).id, reason=reason)
     return answer(execution_view(execution), 202)
@@ -126,12 +128,12 @@ async def cancel_execution(
     "/executions/{execution_id}/resume",
     status_code=202,
     response_model=ExecutionShape,
-    **documented("resume_execution", _TAG, *WITH_BODY, 404, 409, 429),
+    **route_docs("resume_execution", _TAG, *WITH_BODY, 404, 409, 429),
 )
 async def resume_execution(
-    access: SendingDep, services: ServicesDep, body: ResumeBody = _NO_RESUME
+    access: SendAccessDep, services: ServicesDep, body: ResumeBody = _NO_RESUME
 ) -> Response:
-    """Grant more budget to an execution that ran out of it, or take up one that was set aside."""
+    """Grant budget to an execution that ran out of it, or resume one that was set aside."""
     execution = await services.lifecycle.resume(
         the_execution(access).id,
         question_id=body.question_id,
@@ -148,9 +150,11 @@ async def resume_execution(
     "/executions/{execution_id}/answer",
     status_code=202,
     response_model=ExecutionShape,
-    **documented("answer_execution", _TAG, *WITH_BODY, 404, 409, 429),
+    **route_docs("answer_execution", _TAG, *WITH_BODY, 404, 409, 429),
 )
-async def answer_execution(body: AnswerBody, access: SendingDep, services: ServicesDep) -> Response:
+async def answer_execution(
+    body: AnswerBody, access: SendAccessDep, services: ServicesDep
+) -> Response:
     """Answer a question or an approval that an execution waits for, by its id."""
     execution = await services.lifecycle.answer(
         the_execution(access).id, body.question_id, body.answer, call_id=body.call_id
@@ -162,12 +166,12 @@ async def answer_execution(body: AnswerBody, access: SendingDep, services: Servi
     "/executions/{execution_id}/fork",
     status_code=202,
     response_model=SentShape,
-    **documented("fork_execution", _TAG, *WITH_BODY, 404, 409, 429),
+    **route_docs("fork_execution", _TAG, *WITH_BODY, 404, 409, 429),
 )
 async def fork_execution(
-    access: SendingDep, services: ServicesDep, body: ForkBody = _NO_FORK
+    access: SendAccessDep, services: ServicesDep, body: ForkBody = _NO_FORK
 ) -> Response:
-    """A new session that goes on from the state after a step."""
+    """Start a new session from the state after a step."""
     await require(services, access.principal, "sessions.create")
     sent = await services.lifecycle.fork(
         access.principal,
@@ -181,12 +185,13 @@ async def fork_execution(
 @router.get(
     "/executions/{execution_id}/steps",
     response_model=StepPage,
-    **documented("list_steps", _TAG, 404),
+    **route_docs("list_steps", _TAG, 404),
 )
 async def list_steps(
     query: Annotated[StepQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """Steps of an execution with tools, usage and every decision; large values are cut."""
+    """List the steps of an execution with tools, usage and decisions; large values are
+    truncated."""
     limit = page_limit(query.limit, services.settings)
     part = await services.reader.step_page(the_execution(access).id, after=query.after, limit=limit)
     following = part.items[-1]["number"] if part.has_more else None
@@ -196,25 +201,25 @@ async def list_steps(
 @router.get(
     "/executions/{execution_id}/steps/{number}",
     response_model=dict[str, Any],
-    **documented("get_step", _TAG, 404),
+    **route_docs("get_step", _TAG, 404),
 )
 async def get_step(
     number: Annotated[int, Path(ge=1, le=10**9)], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """One step, whole."""
+    """Read one step in full."""
     return answer_in_chunks(await services.reader.step(the_execution(access).id, number))
 
 
 @router.get(
     "/executions/{execution_id}/trace",
     response_model=dict[str, Any],
-    **documented("get_trace", _TAG, 404),
+    **route_docs("get_trace", _TAG, 404),
 )
 async def get_trace(
     query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """All that is known of an execution: why it stopped in words, steps, subagents, messages. Steps
-    and messages come in parts: follow `next` as the cursor until it is null, and join them."""
+    """Read all that is known of an execution: why it stopped, steps, subagents, messages. Steps and
+    messages come in pages: use `next` as the cursor until it is null, and join them."""
     page = await services.reader.trace_page(
         the_execution(access).id,
         trace_place(query.cursor),
@@ -227,12 +232,12 @@ async def get_trace(
 @router.get(
     "/executions/{execution_id}/snapshots",
     response_model=SnapshotPage,
-    **documented("list_snapshots", _TAG, 404),
+    **route_docs("list_snapshots", _TAG, 404),
 )
 async def list_snapshots(
     query: Annotated[PageQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """The stored states of an execution in order, without the states."""
+    """List the snapshots of an execution in order, without their states."""
     execution_id, cursor = the_execution(access).id, query.cursor
     limit = page_limit(query.limit, services.settings)
 
@@ -250,13 +255,13 @@ async def list_snapshots(
 @router.get(
     "/executions/{execution_id}/snapshots/{snapshot_id}",
     response_model=WholeSnapshotShape,
-    **documented("get_snapshot", _TAG, 404),
+    **route_docs("get_snapshot", _TAG, 404),
 )
 async def get_snapshot(access: AccessDep, services: ServicesDep) -> Response:
-    """One stored state as a whole document."""
+    """Read a snapshot with its whole state."""
     assert access.snapshot is not None, "the policy of this route loads the snapshot"
     state = await services.reader.snapshot_json(access.snapshot.id)
-    about = json_text(snapshot_view(access.snapshot))
+    about = json_bytes(snapshot_view(access.snapshot))
     return answer_in_chunks(about[:-1] + b',"state":', state, b"}")
 
 
@@ -267,6 +272,6 @@ def _page_of(rows: Sequence[Execution], limit: int) -> Response:
 
 
 def the_execution(access: Access) -> Execution:
-    """The execution that the path names; the guard has loaded it."""
+    """Return the execution that the path names; the guard has loaded it."""
     assert access.execution is not None, "the policy of this route loads the execution"
     return access.execution

@@ -1,4 +1,4 @@
-"""Messages: sent and listed."""
+"""Messages: send and list."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,16 +8,16 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from stepwell.server.bodies import FirstMessageBody, MessageBody, MessageQuery
-from stepwell.server.paging import cursor_of, cut, cut_last, place_of, within_characters
+from stepwell.server.pages import cursor_of, cut, cut_last, place_of, within_characters
 from stepwell.server.policy import NotAllowedError, require
-from stepwell.server.routes.documented import (
+from stepwell.server.routes.conventions import (
     WITH_BODY,
     AccessDep,
-    SendingDep,
+    SendAccessDep,
     ServicesDep,
     answer,
-    documented,
     page_limit,
+    route_docs,
 )
 from stepwell.server.routes.sessions import context_of, new_session, the_session
 from stepwell.server.routes.shapes import MessagePage, SentShape
@@ -39,7 +39,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A send that is repeated with the same key is done once.",
+        description="A repeated send with the same key has no further effect.",
         examples=["3b0f7c52"],
     ),
 ]
@@ -49,15 +49,15 @@ IdempotencyKey = Annotated[
     "/messages",
     status_code=202,
     response_model=SentShape,
-    **documented("send_first_message", _TAG, *WITH_BODY, 409, 429),
+    **route_docs("send_first_message", _TAG, *WITH_BODY, 409, 429),
 )
 async def send_first_message(
     body: FirstMessageBody,
-    access: SendingDep,
+    access: SendAccessDep,
     services: ServicesDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Send a message that begins a session."""
+    """Send a message that starts a session."""
     await require(services, access.principal, "sessions.create")
     message = NewMessage(
         content=body.content,
@@ -66,22 +66,22 @@ async def send_first_message(
         metadata=body.metadata,
         idempotency_key=idempotency_key,
     )
-    return await _sent(services, access.principal, message)
+    return await _send(services, access.principal, message)
 
 
 @router.post(
     "/sessions/{session_id}/messages",
     status_code=202,
     response_model=SentShape,
-    **documented("send_message", _TAG, *WITH_BODY, 404, 409, 429),
+    **route_docs("send_message", _TAG, *WITH_BODY, 404, 409, 429),
 )
 async def send_message(
     body: MessageBody,
-    access: SendingDep,
+    access: SendAccessDep,
     services: ServicesDep,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Send a message to a session; it returns at once, and an execution answers it."""
+    """Send a message to a session. Returns at once; an execution answers it."""
     message = NewMessage(
         content=body.content,
         session_id=the_session(access).id,
@@ -89,18 +89,18 @@ async def send_message(
         metadata=body.metadata,
         idempotency_key=idempotency_key,
     )
-    return await _sent(services, access.principal, message)
+    return await _send(services, access.principal, message)
 
 
 @router.get(
     "/sessions/{session_id}/messages",
     response_model=MessagePage,
-    **documented("list_messages", _TAG, 404),
+    **route_docs("list_messages", _TAG, 404),
 )
 async def list_messages(
     query: Annotated[MessageQuery, Query()], access: AccessDep, services: ServicesDep
 ) -> Response:
-    """Messages in order of time: the last ones, those before a cursor, or those after one."""
+    """List messages by time: the last ones, those before a cursor, or those after one."""
     if query.before is not None and query.after is not None:
         raise RefusedError("give before or after, not both", code="two_cursors")
     session_id = the_session(access).id
@@ -110,7 +110,7 @@ async def list_messages(
     async def look(
         tx: Transaction,
     ) -> tuple[Sequence[SessionMessage], Session, Sequence[Execution]]:
-        # In one read: what is told of the log has to fit these messages.
+        # In one read, so that the numbers of the log match these messages.
         session, unfinished = await tx.session(session_id), await tx.unfinished(session_id)
         if session is None:
             raise NotThereError("session", session_id)
@@ -121,7 +121,7 @@ async def list_messages(
     shown, has_more = cut_last(rows, limit) if after is None else cut(rows, limit)
     shown, is_cut = within_characters(shown, from_end=after is None)
     has_more = has_more or is_cut
-    # Without any to show, the next look begins where this one did.
+    # An empty page leaves the cursor where it was.
     given = query.before or query.after
     places = [cursor_of(each.created_at, each.id) for each in shown] or [given]
     page = {
@@ -130,7 +130,7 @@ async def list_messages(
         "newer": places[-1],
         "has_older": has_more if after is None else True,
         "has_newer": has_more if after is not None else before is not None,
-        # Of all of them, those that may not be read as well: their events are in the log.
+        # Includes executions that they may not read: the log has their events.
         "settled_seq": settled_seq(session, unfinished),
         "last_seq": session.last_seq,
         "unfinished": await _readable(services, access.principal, unfinished),
@@ -139,7 +139,7 @@ async def list_messages(
 
 
 async def _readable(services: Services, who: Principal, found: Sequence[Execution]) -> list[View]:
-    """Those that the application lets them read; the others are left out."""
+    """Return the executions that the application lets them read."""
     views: list[View] = []
     for execution in found:
         with suppress(NotAllowedError):
@@ -148,7 +148,7 @@ async def _readable(services: Services, who: Principal, found: Sequence[Executio
     return views
 
 
-async def _sent(services: Services, who: Principal, message: NewMessage) -> Response:
+async def _send(services: Services, who: Principal, message: NewMessage) -> Response:
     sent = await services.intake.send_message(who, message)
     result = "repeated" if sent.repeated else "steered" if sent.execution is None else "new"
     services.metrics.sends.add(result=result)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds out, and what it can't know."""
+"""The OpenAPI document: what FastAPI generates, and what it can't know."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from stepwell.server.bodies import ChannelBody
-from stepwell.server.routes.shapes import Problem
+from stepwell.server.routes.shapes import OpenAiError, Problem
 
 _REFERENCE = "#/components/schemas/{model}"
 _PUBLIC = ("/health", "/ready")
@@ -25,14 +25,14 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def openapi_document(app: FastAPI, root_path: str) -> dict[str, Any]:
-    """The document for an app that is mounted at that path."""
+    """Return the document for an app that is mounted at that path."""
     document = cast("dict[str, Any] | None", getattr(app.state, "openapi", None))
     if document is None:
-        document = app.state.openapi = _described(app)
+        document = app.state.openapi = _build_document(app)
     return {**document, "servers": [{"url": root_path or "/"}]}
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _build_document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -43,7 +43,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     )
     components: dict[str, Any] = document.setdefault("components", {})
     schemas: dict[str, Any] = components.setdefault("schemas", {})
-    for model in (Problem, ChannelBody):
+    for model in (Problem, OpenAiError, ChannelBody):
         schemas.update(_schemas_of(model))
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
@@ -69,7 +69,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _name_path_parameters(path: str, operation: dict[str, Any]) -> None:
-    """The guard reads ids out of the path itself, so FastAPI does not see them."""
+    """Add path parameters, which only the guard reads, so FastAPI does not know them."""
     parameters: list[dict[str, Any]] = operation.setdefault("parameters", [])
     known = {each["name"] for each in parameters if each["in"] == "path"}
     for name in re.findall(r"{(\w+)}", path):

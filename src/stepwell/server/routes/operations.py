@@ -1,4 +1,4 @@
-"""For those who run the server: health, readiness, metrics, the OpenAPI document."""
+"""Routes for operators: health, readiness, metrics, the OpenAPI document."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -7,7 +7,7 @@ from starlette.responses import Response
 from stepwell.journal.status import ExecutionStatus
 from stepwell.server.health import readiness
 from stepwell.server.metrics import CONTENT_TYPE
-from stepwell.server.routes.documented import AccessDep, ServicesDep, answer, documented
+from stepwell.server.routes.conventions import AccessDep, ServicesDep, answer, route_docs
 from stepwell.server.routes.openapi import openapi_document
 from stepwell.server.routes.shapes import HealthShape, ReadyShape
 
@@ -17,7 +17,7 @@ _TAG = "operations"
 
 @router.get("/health", response_model=HealthShape, operation_id="health", tags=[_TAG])
 async def health() -> Response:
-    """That the process answers."""
+    """Whether the process responds."""
     return answer({"status": "ok"})
 
 
@@ -26,24 +26,24 @@ async def health() -> Response:
     response_model=ReadyShape,
     operation_id="ready",
     tags=[_TAG],
-    responses={503: {"model": ReadyShape, "description": "Something is lacking."}},
+    responses={503: {"model": ReadyShape, "description": "A check failed."}},
 )
 async def ready(services: ServicesDep) -> Response:
-    """Whether the database takes writes, its tables are current, and work is taken up."""
+    """Whether the database accepts writes, its tables are current, and a worker is running."""
     checks = await readiness(services)
-    lacks = any(check.lacks for check in checks.values())
-    said = {name: check.says for name, check in checks.items()}
-    view = {"status": "not ready" if lacks else "ready", "checks": said}
-    return answer(view, 503 if lacks else 200)
+    is_failing = any(check.is_failing for check in checks.values())
+    messages = {name: check.message for name, check in checks.items()}
+    view = {"status": "not ready" if is_failing else "ready", "checks": messages}
+    return answer(view, 503 if is_failing else 200)
 
 
 @router.get(
     "/metrics",
     response_class=Response,
-    **documented("metrics", _TAG),
+    **route_docs("metrics", _TAG),
 )
 async def metrics(_access: AccessDep, services: ServicesDep) -> Response:
-    """What this process counts, as Prometheus reads it."""
+    """The metrics of this process in Prometheus' text format."""
     counts = await services.store.read(lambda tx: tx.count_by_status())
     for status in (status for status in ExecutionStatus if not status.is_terminal):
         services.metrics.executions.set(counts.get(status, 0), status=status.value)

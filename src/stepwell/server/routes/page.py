@@ -1,7 +1,7 @@
-"""The page that browsers are given: its files, and the headers that keep everything else out.
+"""Serves the files of the page, with headers that forbid everything else.
 
-The files lie in a folder that the app hands in. A path is resolved first and must still be the same
-then, so that nothing outside of the folder is ever read.
+The app passes the folder. A path must be the same after it is resolved, so that nothing outside of
+the folder is ever read.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepwell.server.routes.documented import ServicesDep
+from stepwell.server.routes.conventions import ServicesDep
 from stepwell.server.services import Services
 
 router = APIRouter()
@@ -29,7 +29,7 @@ CONTENT_TYPES: Mapping[str, str] = {
     ".txt": "text/plain; charset=utf-8",
     ".webmanifest": "application/manifest+json",
 }
-"""What is served; a file that ends otherwise is not there."""
+"""The file types that are served; others do not exist."""
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -42,24 +42,24 @@ PAGE_HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    # Kept, but asked about each time: a server that was updated never meets an old page.
+    # Cached, but revalidated each time, so that a new server never meets an old page.
     "Cache-Control": "no-cache",
 }
 
 
 @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
 async def page(request: Request, services: ServicesDep) -> Response:
-    """The page itself."""
-    return await _served(request, services, FIRST)
+    """Serve the page."""
+    return await _serve_file(request, services, FIRST)
 
 
 @router.api_route("/ui/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
 async def page_file(request: Request, path: str, services: ServicesDep) -> Response:
-    """What the page loads."""
-    return await _served(request, services, path)
+    """Serve a file of the page."""
+    return await _serve_file(request, services, path)
 
 
-async def _served(request: Request, services: Services, path: str) -> Response:
+async def _serve_file(request: Request, services: Services, path: str) -> Response:
     folder = services.page if services.settings.page else None
     found = None if folder is None else await asyncio.to_thread(_read, folder, path)
     if found is None:
@@ -67,14 +67,14 @@ async def _served(request: Request, services: Services, path: str) -> Response:
     content_type, content = found
     etag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
     headers = {**PAGE_HEADERS, "ETag": etag}
-    if _is_known(request, etag):
+    if _has_etag(request, etag):
         return Response(status_code=304, headers=headers)
     headers |= {"Content-Type": content_type, "Content-Length": str(len(content))}
     return Response(b"" if request.method == "HEAD" else content, headers=headers)
 
 
 def _read(folder: Path, path: str) -> tuple[str, bytes] | None:
-    """The type and content of a file of the page; None if that path is none."""
+    """Return type and content of a file of the page; None if there is none."""
     try:
         root = folder.resolve()
         file = (root / path).resolve()
@@ -83,11 +83,11 @@ def _read(folder: Path, path: str) -> tuple[str, bytes] | None:
         if content_type is None or not is_inside or not file.is_file():
             return None
         return content_type, file.read_bytes()
-    except (OSError, ValueError):  # no path at all: too long, or with signs that names can't have
+    except (OSError, ValueError):  # not a valid path: too long, or with invalid characters
         return None
 
 
-def _is_known(request: Request, etag: str) -> bool:
+def _has_etag(request: Request, etag: str) -> bool:
     known = [
         each.strip().removeprefix("W/")
         for line in request.headers.getlist("if-none-match")

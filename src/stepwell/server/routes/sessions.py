@@ -1,29 +1,30 @@
-"""Sessions: made, listed, read, changed."""
+"""Sessions: create, list, read, change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from msgspec import UNSET
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.journal.status import ExecutionStatus
 from stepwell.server.bodies import ContextBody, SessionBody, SessionChanges, SessionQuery
-from stepwell.server.paging import cursor_of, cut, place_of
+from stepwell.server.pages import cursor_of, cut, place_of
 from stepwell.server.policy import Access, NotAllowedError
-from stepwell.server.routes.documented import (
+from stepwell.server.routes.conventions import (
     WITH_BODY,
     AccessDep,
-    SendingDep,
+    SendAccessDep,
     ServicesDep,
     answer,
-    documented,
+    check_send_rate,
     page_limit,
-    sending,
+    route_docs,
 )
 from stepwell.server.routes.shapes import SessionPage, SessionShape
-from stepwell.server.views import listed_session_view, session_view
+from stepwell.server.views import session_item_view, session_view
 from stepwell.sessions.intake.contexts import Context
 from stepwell.sessions.intake.intake import NewSession
 from stepwell.sessions.ports import SessionFilter, Transaction
@@ -37,31 +38,35 @@ _TAG = "sessions"
     "/sessions",
     status_code=201,
     response_model=SessionShape,
-    **documented("create_session", _TAG, *WITH_BODY, 429),
+    **route_docs("create_session", _TAG, *WITH_BODY, 429),
 )
-async def create_session(body: SessionBody, access: SendingDep, services: ServicesDep) -> Response:
-    """Make a session without a message."""
+async def create_session(
+    body: SessionBody, access: SendAccessDep, services: ServicesDep
+) -> Response:
+    """Create a session without a message."""
     session = await services.intake.create_session(access.principal, new_session(body))
     return answer(session_view(session), 201)
 
 
-@router.get("/sessions", response_model=SessionPage, **documented("list_sessions", _TAG, 429))
+@router.get("/sessions", response_model=SessionPage, **route_docs("list_sessions", _TAG, 429))
 async def list_sessions(
     request: Request,
     query: Annotated[SessionQuery, Query()],
     access: AccessDep,
     services: ServicesDep,
 ) -> Response:
-    """One's own sessions, or for administrators those of the tenant; changed last comes first."""
+    """List one's own sessions, or for administrators those of the tenant, last changed first."""
     if query.search is not None:
-        # As much work for the database as a message is, or more.
-        await sending(request, access)
+        # A search costs the database as much as a message, or more.
+        await check_send_rate(request, access)
     limit = page_limit(query.limit, services.settings)
     which = SessionFilter(
         tenant_id=access.principal.tenant_id,
         user_id=whose(access, query.user_id, "sessions"),
         status=query.status,
         agent_type=query.agent_type,
+        related_type=query.related_type,
+        related_id=query.related_id,
         search=query.search,
     )
     before = place_of(query.cursor)
@@ -73,27 +78,27 @@ async def list_sessions(
     rows, statuses = await services.store.read(look)
     shown, has_more = cut(rows, limit)
     following = cursor_of(shown[-1].updated_at, shown[-1].id) if has_more else None
-    items = [listed_session_view(each, statuses.get(each.id)) for each in shown]
+    items = [session_item_view(each, statuses.get(each.id)) for each in shown]
     return answer({"items": items, "next": following})
 
 
 @router.get(
-    "/sessions/{session_id}", response_model=SessionShape, **documented("get_session", _TAG, 404)
+    "/sessions/{session_id}", response_model=SessionShape, **route_docs("get_session", _TAG, 404)
 )
 async def get_session(access: AccessDep) -> Response:
-    """One session."""
+    """Read a session."""
     return answer(session_view(the_session(access)))
 
 
 @router.patch(
     "/sessions/{session_id}",
     response_model=SessionShape,
-    **documented("change_session", _TAG, *WITH_BODY, 404, 409),
+    **route_docs("change_session", _TAG, *WITH_BODY, 404, 409),
 )
 async def change_session(
     body: SessionChanges, access: AccessDep, services: ServicesDep
 ) -> Response:
-    """Rename, archive, close, activate again, or set what happens while it is busy."""
+    """Rename, archive, close or reactivate a session, or set what happens while it is busy."""
     given = body.model_fields_set
     session = await services.lifecycle.change_session(
         the_session(access).id,
@@ -106,24 +111,24 @@ async def change_session(
 
 
 def the_session(access: Access) -> Session:
-    """The session that the path names; the guard has loaded it."""
+    """Return the session that the path names; the guard has loaded it."""
     assert access.session is not None, "the policy of this route loads the session"
     return access.session
 
 
 def new_session(body: SessionBody) -> NewSession:
-    """What intake makes a session of."""
+    """Return the new session that a body describes."""
     return NewSession(
         agent_type=body.agent_type,
         title=body.title,
         when_busy=body.when_busy,
-        context=context_of(body),
+        context=replace(context_of(body), context_url=body.context_url or body.initial_context_url),
         metadata=body.metadata,
     )
 
 
 def context_of(body: ContextBody) -> Context:
-    """The context in a body."""
+    """Return the context in a body."""
     return Context(
         related_type=body.related_type,
         related_id=body.related_id,
@@ -132,7 +137,7 @@ def context_of(body: ContextBody) -> Context:
 
 
 def whose(access: Access, wanted: str | None, what: str) -> str | None:
-    """Whose things a list shows: one's own, or for administrators the wanted user's or all."""
+    """Return whose objects a list shows: one's own, or for administrators any user's or all."""
     who = access.principal
     if who.is_admin:
         return wanted

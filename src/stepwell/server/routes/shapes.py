@@ -1,5 +1,5 @@
-"""What clients get, for the OpenAPI document. Answers are made by ``views`` and not run through
-these; tests hold the two together."""
+"""The shapes of responses, for the OpenAPI document. ``views`` makes the responses without these;
+tests check that both match."""
 
 from datetime import datetime
 from typing import Any
@@ -13,13 +13,13 @@ _ID = "0198c5a2-7b1e-7c3a-9d40-1f2e3d4c5b6a"
 
 
 class Shape(BaseModel):
-    """What all answers have in common: no field comes that is not named."""
+    """The base of all responses: they have no other fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class SessionShape(Shape):
-    """A thread that people see."""
+    """A thread of messages."""
 
     id: str = Field(examples=[_ID])
     user_id: str = Field(examples=["ada"])
@@ -64,7 +64,7 @@ class MessageShape(Shape):
 
 
 class ExecutionShape(Shape):
-    """One technical run of an agent."""
+    """One run of an agent."""
 
     id: str = Field(examples=[_ID])
     session_id: str | None
@@ -99,7 +99,7 @@ class ExecutionShape(Shape):
 
 
 class SnapshotShape(Shape):
-    """A stored state, without the state."""
+    """A snapshot without its state."""
 
     id: str = Field(examples=[_ID])
     agent_execution_id: str
@@ -112,22 +112,22 @@ class SnapshotShape(Shape):
 
 
 class WholeSnapshotShape(SnapshotShape):
-    """A stored state, rebuilt as one document."""
+    """A snapshot with its whole state."""
 
     state: dict[str, Any]
 
 
 class SentShape(Shape):
-    """What sending a message led to. ``execution`` is null when a running one was steered."""
+    """The result of sending a message. ``execution`` is null if a running one was steered."""
 
     session: SessionShape
     message: MessageShape
     execution: ExecutionShape | None
-    repeated: bool = Field(description="Whether this key was sent before; then nothing was done.")
+    repeated: bool = Field(description="Whether the key was used before; then nothing changed.")
 
 
 class SessionPage(Shape):
-    """Sessions, the one that changed last first."""
+    """Sessions, last changed first."""
 
     items: list[ListedSessionShape]
     next: str | None = Field(description="Cursor of the next page; null at the end.")
@@ -137,19 +137,19 @@ class MessagePage(Shape):
     """Messages in order of time."""
 
     items: list[MessageShape]
-    older: str | None = Field(description="Give it as `before` for what came before these.")
-    newer: str | None = Field(description="Give it as `after` for what came after these.")
+    older: str | None = Field(description="The `before` cursor for older messages.")
+    newer: str | None = Field(description="The `after` cursor for newer messages.")
     has_older: bool
     has_newer: bool
     settled_seq: int = Field(
-        description="The stored messages of the session tell all that its log does up to this "
-        "number, but for `unfinished`. Leave out what those said, follow the events after it, and "
-        "nothing is lost or doubled."
+        description="Up to this number the stored messages of the session cover its journal, "
+        "except for `unfinished`. Leave out the messages of those and follow the events after "
+        "this number: nothing is lost or duplicated."
     )
     last_seq: int = Field(
-        description="Number of the newest event in the log when these messages were read. Events "
-        "up to it of executions that are not in `unfinished` are told by the stored messages: "
-        "ignore them. What a subagent tells counts with the execution that a user began: follow "
+        description="Number of the newest event in the journal when these messages were read. The "
+        "stored messages cover the events up to it of executions that are not in `unfinished`: "
+        "ignore those. Events of a subagent belong to the execution that a user started: follow "
         "`payload.parent_execution_id`."
     )
     unfinished: list[ExecutionShape] = Field(
@@ -159,7 +159,7 @@ class MessagePage(Shape):
 
 
 class ExecutionPage(Shape):
-    """Executions; the route says in which order."""
+    """A page of executions."""
 
     items: list[ExecutionShape]
     next: str | None = Field(description="Cursor of the next page; null at the end.")
@@ -193,11 +193,11 @@ class AgentShape(Shape):
         examples=["openai:gpt-5"],
     )
     examples: list[str] = Field(description="Prompts to try.")
-    is_default: bool = Field(description="Whether sessions have it that name none.")
+    is_default: bool = Field(description="Whether new sessions use it by default.")
 
 
 class AgentList(Shape):
-    """The agents that sessions can be made with; the default is the first."""
+    """The registered agents; the first is the default."""
 
     items: list[AgentShape]
     default: str
@@ -211,6 +211,7 @@ class KeyShape(Shape):
     name: str
     prefix: str
     is_admin: bool
+    roles: list[str]
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -224,33 +225,33 @@ class NewKeyShape(KeyShape):
 
 
 class KeyList(Shape):
-    """Keys, revoked ones as well."""
+    """Keys, including revoked ones."""
 
     items: list[KeyShape]
 
 
 class ChannelShape(Shape):
-    """The signature with which a socket joins a private channel; clients hand it on as it is."""
+    """The signature with which a socket joins a private channel."""
 
     auth: str = Field(examples=["stepwell:5f2c"])
     channel_data: str
 
 
 class HealthShape(Shape):
-    """That the process answers."""
+    """The process responds."""
 
     status: str = Field(examples=["ok"])
 
 
 class ReadyShape(Shape):
-    """What was looked at, and what was found: ok, or what is lacking."""
+    """The result of each check: ok, or what is wrong."""
 
     status: str = Field(examples=["ready"])
     checks: dict[str, str] = Field(examples=[{"database": "ok", "worker": "ok: no work waits"}])
 
 
 class FieldError(Shape):
-    """One field that does not fit."""
+    """One invalid field."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -275,3 +276,18 @@ class Problem(Shape):
         description="Of an answer to a question that is not waited for: what is, as in "
         "`ExecutionShape.pending`.",
     )
+
+
+class OpenAiErrorDetail(Shape):
+    """What is wrong, in the words of OpenAI's API."""
+
+    message: str
+    type: str = Field(examples=["invalid_request_error"])
+    param: str | None = None
+    code: str | None = Field(default=None, examples=["model_not_found"])
+
+
+class OpenAiError(Shape):
+    """An error of the routes under `/v1/`."""
+
+    error: OpenAiErrorDetail

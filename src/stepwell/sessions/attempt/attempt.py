@@ -7,22 +7,15 @@ reach it through the run's scope. Each of its parts has one writer, named in the
 from msgspec import Struct
 
 from stepwell.clock import Clock
-from stepwell.events import (
-    AgentEvent,
-    AgentFailed,
-    AgentFinished,
-    AgentStepCompleted,
-    AgentStepStarted,
-    ToolCallStarted,
-)
 from stepwell.ids import IdFactory, RunIds
 from stepwell.sessions.attempt.inbox import Inbox
+from stepwell.sessions.attempt.journal_buffer import JournalBuffer
 from stepwell.sessions.attempt.subagents import SubagentRun
-from stepwell.sessions.attempt.writer import Work, Writer
+from stepwell.sessions.attempt.writer import Writer
 from stepwell.sessions.ledger.open_step import KnownStep, OpenStep
-from stepwell.sessions.log import JournalBuffer, Note
 from stepwell.sessions.narration import Narrator
-from stepwell.sessions.ports import Jobs, Transaction
+from stepwell.sessions.occurrence import Note
+from stepwell.sessions.ports import Jobs
 from stepwell.sessions.records import Execution
 from stepwell.sessions.settings import SessionSettings
 from stepwell.sessions.snapshot_chain import SnapshotChain
@@ -72,20 +65,6 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
         """The clock of the process."""
         return self.deps.clock
 
-    def hear(self, event: AgentEvent) -> None:
-        """Take an event of the run or of its subagents; the tap of the run."""
-        is_own = event.execution_id == self.execution.id
-        if is_own and isinstance(event, AgentStepStarted):
-            self.ids.step = event.step_number
-        if is_own and isinstance(event, AgentStepCompleted | AgentFailed | AgentFinished):
-            self.journal.hold(ends=not isinstance(event, AgentStepCompleted))
-        self.journal.add_event(event, self._note_of(event) if is_own else None)
-
-    def _note_of(self, event: AgentEvent) -> Note | None:
-        if isinstance(event, ToolCallStarted) and not self.open_step.has_call(event.call_id):
-            return None  # it has its result and does not run
-        return self.narrator.of_event(event)
-
     def note(self, *notes: Note) -> None:
         """Add messages for people, stored with the next commit."""
         for note in notes:
@@ -97,17 +76,11 @@ class Attempt(Struct, frozen=True, kw_only=True, eq=False):
 
     async def store_intent(self) -> None:
         """Store what is known of the open step, before a call of it begins."""
-        await self.writer.commit("intent", self._intent_work)
-
-    def _intent_work(self) -> Work[None] | None:
-        intent = self.open_step.take_news(self.execution, self.clock.now())
-        if intent is None:
-            return None
-
-        async def work(tx: Transaction) -> None:
-            await tx.save_intent(intent, self.execution.attempt)
-
-        return work
+        async with self.writer as store:
+            intent = self.open_step.take_news(self.execution, self.clock.now())
+            if intent is not None:
+                attempt = self.execution.attempt
+                await store.write(lambda tx: tx.save_intent(intent, attempt), name="intent")
 
     def for_subagent(self, *, name: str, call_id: str) -> SubagentRun:
         """Return what the run of a subagent is given; see ``scope.RunAttempt``."""

@@ -6,23 +6,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from stepwell.journal.envelope import EnvelopeType
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.attempt import Attempt
+from stepwell.sessions.attempt.commit_check import is_stored, was_committed
 from stepwell.sessions.attempt.start import begin_row, start_notes
 from stepwell.sessions.attempt.takeovers import stopped_attempts
 from stepwell.sessions.attempt.writer import Work
 from stepwell.sessions.directory import RegisteredAgent
-from stepwell.sessions.endings.close import TOLD_STATUS, close_execution, point_to_newest
+from stepwell.sessions.endings.close import close_execution, point_to_newest
 from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import End, EndDeps, cancelled_end
 from stepwell.sessions.endings.final_state import unknown_outcome_notes
 from stepwell.sessions.endings.outside import end_execution
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
-from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.narration import (
     LONGEST_ERROR,
     output_of,
@@ -30,8 +31,16 @@ from stepwell.sessions.narration import (
     with_decision,
     with_usage,
 )
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import EventType, Execution, Session, Snapshot
+from stepwell.sessions.records import (
+    PUBLISHED_STATUS,
+    EventType,
+    Execution,
+    JournalHead,
+    Session,
+    Snapshot,
+)
 from stepwell.sessions.views.hints import explain_stop
 from stepwell.state import AgentState
 
@@ -40,8 +49,7 @@ logger = logging.getLogger("stepwell.sessions")
 HANDED_OVER = "Its worker shuts down; another one goes on"
 
 Happened = Sequence[Occurrence]
-Change = Callable[[Transaction, Session | None, Happened], Awaitable[None]]
-"""What a transaction does with the locked session and what happened so far."""
+Locked = TypeVar("Locked", Session, JournalHead)
 
 
 class Boundaries:
@@ -75,7 +83,7 @@ class Boundaries:
             return
 
         async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
-            row = self._with_told_status(self._row)
+            row = self._with_published_status(self._row)
             await attempt.inbox.update(tx, await tx.fence(row))
             cut_off = []
             if claimed.attempt > 1:
@@ -85,52 +93,57 @@ class Boundaries:
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, [*cut_off, *happened])
+                await tx.append(session, [*cut_off, *happened])
 
-        await self._commit("start", change, mark=self._row.last_snapshot_id if is_new else None)
+        await self._commit(
+            "start", change, self._lock_session, mark=self._row.last_snapshot_id if is_new else None
+        )
 
     async def flush_in_long_steps(self) -> None:
-        """Store what a step tells while it runs; ends with the run."""
-        attempt = self._attempt
+        """Store what has waited for so long that its step is no quick one; ends with the run."""
+        journal, longest = self._attempt.journal, self._attempt.settings.flush_seconds
+        time = asyncio.get_running_loop().time
         while True:
-            await attempt.journal.news.wait()
-            await asyncio.sleep(attempt.settings.flush_seconds)
-            await self._flush()
+            await journal.news.wait()
+            left = journal.waiting_since + longest - time()
+            if left > 0:
+                await asyncio.sleep(left)
+            else:
+                await self._flush()
 
     async def _flush(self) -> None:
         attempt = self._attempt
-        first: list[Snapshot] = []
-
-        def prepare() -> Work[None] | None:
+        async with attempt.writer as store:
             happened = attempt.journal.take()
             intent = attempt.open_step.take_news(attempt.execution, attempt.clock.now())
-            row = self._with_told_status(self._boundary)
-            first.extend(it for it in self._unstored if it.id == row.last_snapshot_id)
+            row = self._with_published_status(self._boundary)
+            first = [it for it in self._unstored if it.id == row.last_snapshot_id]
             if not happened and intent is None and not first:
-                return None
+                return
 
-            async def change(tx: Transaction, session: Session | None) -> None:
+            async def change(tx: Transaction, journal: JournalHead | None) -> None:
                 await self._save_progress(tx, row, first)
                 if intent is not None:
                     await tx.save_intent(intent, attempt.execution.attempt)
-                if session is not None:
-                    await append(tx, session, happened)
+                if journal is not None:
+                    await tx.append(journal, happened)
 
-            return self._repeatable(change, happened, mark=first[0].id if first else None)
-
-        await attempt.writer.commit("flush", prepare)
+            mark = first[0].id if first else None
+            work = self._repeatable(self._lock_journal, change, happened, mark=mark)
+            await store.write(work, name="flush")
         self._unstored = [it for it in self._unstored if it not in first]
 
     async def step(self, state: AgentState) -> None:
         """Store a step of a run that goes on."""
         await self._add_step(state)
 
-        async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
-            await self._save_progress(tx, self._with_told_status(self._row), self._unstored)
-            if session is not None:
-                await append(tx, session, happened)
+        async def change(tx: Transaction, journal: JournalHead | None, happened: Happened) -> None:
+            await self._save_progress(tx, self._with_published_status(self._row), self._unstored)
+            if journal is not None:
+                await tx.append(journal, happened)
 
-        await self._commit("step", change, mark=self._row.last_snapshot_id, held=True)
+        mark = self._row.last_snapshot_id
+        await self._commit("step", change, self._lock_journal, mark=mark, held=True)
         self._attempt.open_step.close()
 
     async def hand_over(self, state: AgentState) -> None:
@@ -142,17 +155,17 @@ class Boundaries:
         attempt.note(note)
 
         async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
-            row = self._with_told_status(self._row)
+            row = self._with_published_status(self._row)
             row = replace(row, status=ExecutionStatus.PENDING, worker_id=None)
             await tx.fence(row)
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, happened)
+                await tx.append(session, happened)
             await attempt.deps.jobs.enqueue(tx, row.id)
 
         mark = self._row.last_snapshot_id
-        await self._commit("step", change, mark=mark, held=True, lets_go=True)
+        await self._commit("step", change, self._lock_session, mark=mark, held=True, lets_go=True)
 
     async def pause(self, state: AgentState) -> ExecutionStatus:
         """Store a run that waits for a person; nothing of it stays in memory. If somebody wanted
@@ -169,12 +182,12 @@ class Boundaries:
 
         async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             nonlocal status
-            row = self._with_told_status(self._row)
+            row = self._with_published_status(self._row)
             cancel_requested = (await tx.fence(row)).execution.cancel_requested
             await self._save_snapshots(tx)
             await tx.save_execution(row)
             if session is not None:
-                await append(tx, session, happened)
+                await tx.append(session, happened)
             if cancel_requested is not None:
                 status = ExecutionStatus.CANCELLED
                 row = replace(row, cancel_requested=cancel_requested)
@@ -184,12 +197,12 @@ class Boundaries:
                 await point_to_newest(tx, session, row)
 
         mark = self._row.last_snapshot_id
-        await self._commit("pause", change, mark=mark, held=True, lets_go=True)
+        await self._commit("pause", change, self._lock_session, mark=mark, held=True, lets_go=True)
         return status
 
     async def finish(self, state: AgentState) -> ExecutionStatus:
-        """Store the end that the run itself decided; if somebody wanted another one meanwhile, and
-        was told so, that one."""
+        """Store the end that the run itself decided, or the one that a user has requested in the
+        meantime."""
         attempt, at = self._attempt, self._attempt.clock.now()
         status = ExecutionStatus.of(state.status)
         state = self._with_interrupted_step(state)
@@ -208,7 +221,7 @@ class Boundaries:
 
         async def change(tx: Transaction, session: Session | None, happened: Happened) -> None:
             nonlocal status
-            row = self._with_told_status(self._row)
+            row = self._with_published_status(self._row)
             fenced = await tx.fence(row)
             cancel_requested = fenced.execution.cancel_requested
             if cancel_requested is not None and status is not ExecutionStatus.CANCELLED:
@@ -223,7 +236,7 @@ class Boundaries:
             await close_execution(tx, row, session, happened, self._deps, unseen=unseen)
 
         mark = self._row.last_snapshot_id
-        await self._commit("finish", change, mark=mark, held=True, lets_go=True)
+        await self._commit("finish", change, self._lock_session, mark=mark, held=True, lets_go=True)
         if status is ExecutionStatus.FAILED:
             _log_failure(attempt.execution, _error(state))
         return status
@@ -238,18 +251,20 @@ class Boundaries:
             nonlocal status
             now = (await tx.fence(self._row)).execution
             await self._save_snapshots(tx)
-            row = self._with_told_status(now)
+            row = self._with_published_status(now)
             if self._unstored:
                 row = replace(row, last_snapshot_id=self._unstored[-1].id)
             if intent is not None:
                 await tx.save_intent(intent, row.attempt)
             if session is not None:
-                await append(tx, session, happened)
+                await tx.append(session, happened)
             wanted = now.cancel_requested
             decision = end if wanted is None else cancelled_end(wanted)
             status = (await end_execution(tx, row, decision, self._deps)).status
 
-        await self._commit("finish", change, mark="ended", held=True, lets_go=True)
+        await self._commit(
+            "finish", change, self._lock_session, mark="ended", held=True, lets_go=True
+        )
         if status is ExecutionStatus.FAILED:
             _log_failure(attempt.execution, end.reason)
         return status
@@ -264,11 +279,13 @@ class Boundaries:
         row = replace(now, last_snapshot_id=kept[-1].id) if kept else now
         so_far = [it for it in happened if not it.is_held]
         if session is not None:
-            await append(tx, session, so_far)
+            await tx.append(session, so_far)
         for it in so_far:
-            is_own = it.type == EnvelopeType.STATUS and it.execution_id == row.id
+            is_own = it.type == EnvelopeType.AGENT_STATUS and it.execution_id == row.id
             if is_own and it.payload is not None:
-                row = replace(row, metadata={**row.metadata, TOLD_STATUS: it.payload["status"]})
+                row = replace(
+                    row, metadata={**row.metadata, PUBLISHED_STATUS: it.payload["status"]}
+                )
         await end_execution(tx, row, cancelled_end(now.cancel_requested or ""), self._deps)
 
     # What all of them do
@@ -276,7 +293,8 @@ class Boundaries:
     async def _commit(
         self,
         name: str,
-        change: Change,
+        change: Callable[[Transaction, Locked | None, Happened], Awaitable[None]],
+        lock: Callable[[Transaction], Awaitable[Locked | None]],
         *,
         mark: str | None,
         held: bool = False,
@@ -284,19 +302,23 @@ class Boundaries:
     ) -> None:
         """Run one transaction with what happened so far. ``held`` takes also what was held back
         since the step's end. For ``mark`` and ``lets_go`` see ``_repeatable``."""
-
-        def prepare() -> Work[None]:
+        async with self._attempt.writer as store:
             happened = self._attempt.journal.take(held=held)
-            work = partial(_with, change, happened)
-            return self._repeatable(work, happened, mark=mark, lets_go=lets_go)
-
-        await self._attempt.writer.commit(name, prepare)
+            work = self._repeatable(
+                lock,
+                lambda tx, session: change(tx, session, happened),
+                happened,
+                mark=mark,
+                lets_go=lets_go,
+            )
+            await store.write(work, name=name)
         self._unstored.clear()
         self._boundary = self._row
 
     def _repeatable(
         self,
-        change: Callable[[Transaction, Session | None], Awaitable[None]],
+        lock: Callable[[Transaction], Awaitable[Locked | None]],
+        change: Callable[[Transaction, Locked | None], Awaitable[None]],
         happened: Happened,
         *,
         mark: str | None,
@@ -311,10 +333,10 @@ class Boundaries:
 
         async def work(tx: Transaction) -> None:
             nonlocal is_repeated, next_seq
-            session = await self._lock_session(tx)
+            session = await lock(tx)
             if is_repeated and (
-                await self._was_committed(tx, mark, lets_go=lets_go)
-                or await _is_stored(tx, session, next_seq, happened)
+                await was_committed(tx, self._row, mark, lets_go=lets_go)
+                or await is_stored(tx, session, next_seq, happened)
             ):
                 return
             is_repeated, next_seq = True, None if session is None else session.last_seq + 1
@@ -322,16 +344,13 @@ class Boundaries:
 
         return work
 
-    async def _was_committed(self, tx: Transaction, mark: str | None, *, lets_go: bool) -> bool:
-        row = await tx.execution(self._row.id, lock=True)
-        if mark is None or row is None or row.attempt != self._row.attempt:
-            return False
-        has_let_go = lets_go and row.status is not ExecutionStatus.RUNNING
-        return has_let_go or row.last_snapshot_id == mark
-
     async def _lock_session(self, tx: Transaction) -> Session | None:
         session_id = self._row.session_id
         return None if session_id is None else await tx.session(session_id, lock=True)
+
+    async def _lock_journal(self, tx: Transaction) -> JournalHead | None:
+        session_id = self._row.session_id
+        return None if session_id is None else await tx.lock_journal(session_id)
 
     async def _save_progress(
         self, tx: Transaction, row: Execution, snapshots: Sequence[Snapshot]
@@ -343,10 +362,12 @@ class Boundaries:
             await tx.add_snapshot(snapshot)
         await self._attempt.inbox.update(tx, fenced)
 
-    def _with_told_status(self, row: Execution) -> Execution:
-        status = self._attempt.journal.told_status
+    def _with_published_status(self, row: Execution) -> Execution:
+        status = self._attempt.journal.published_status
         return (
-            row if status is None else replace(row, metadata={**row.metadata, TOLD_STATUS: status})
+            row
+            if status is None
+            else replace(row, metadata={**row.metadata, PUBLISHED_STATUS: status})
         )
 
     async def _add_step(
@@ -356,7 +377,8 @@ class Boundaries:
         await self._add_snapshot(state, is_final=is_final, is_pause=is_pause)
         steps = () if state.execution is None else state.execution.steps
         for recorded in steps[-1:]:
-            self._attempt.journal.add_metadata(*self._attempt.narrator.more_of(recorded))
+            if (more := self._attempt.narrator.more_of(recorded)) is not None:
+                self._attempt.journal.add_metadata(*more)
         at = self._attempt.clock.now()
         self._row = replace(with_usage(self._row, state), crashes=0, updated_at=at)
 
@@ -395,27 +417,6 @@ class Boundaries:
         state = with_interrupted_step(state, known, state.stop, at, stopped=stopped)
         attempt.note(*unknown_outcome_notes(attempt.execution, state))
         return state
-
-
-async def _with(
-    change: Change, happened: Happened, tx: Transaction, session: Session | None
-) -> None:
-    await change(tx, session, happened)
-
-
-async def _is_stored(
-    tx: Transaction, session: Session | None, seq: int | None, happened: Happened
-) -> bool:
-    """Whether the entry of that number is one of these."""
-    if session is None or seq is None:
-        return False
-    found = await tx.entries_after(session.id, seq - 1, limit=1)
-    messages = {it.note.message.id for it in happened if it.note is not None}
-    others = {(it.type, it.execution_id, it.at) for it in happened}
-    return any(
-        it.message_id in messages or (it.type, it.execution_id, it.created_at) in others
-        for it in found
-    )
 
 
 def _log_failure(execution: Execution, why: str) -> None:

@@ -40,7 +40,7 @@ class Inbox:
         return taken
 
     async def update(self, tx: Transaction, fenced: Fenced) -> None:
-        """Look at what a transaction found: a wish to cancel, a new message."""
+        """Take what a transaction found: a request to cancel, a new message."""
         if (reason := fenced.execution.cancel_requested) is not None:
             self._cancellation.request(reason)
         if fenced.user_messages != self._known_count:

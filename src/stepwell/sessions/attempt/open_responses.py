@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from stepwell.journal.entry import Entry
 from stepwell.journal.envelope import StreamChunkPayload
-from stepwell.journal.json_text import whole_characters
 from stepwell.sessions.attempt.live_text import LiveText, ResponseText
 from stepwell.sessions.bus import Delta
 from stepwell.sessions.records import Execution
+from stepwell.text import replace_half_characters
 
 
 class _OpenResponse:
@@ -39,7 +39,7 @@ class OpenResponses:
         text = open.half + chunk.content
         is_half = not chunk.is_complete and text[-1:] >= "\ud800" and text[-1:] <= "\udbff"
         text, open.half = (text[:-1], text[-1]) if is_half else (text, "")
-        text = whole_characters(text)
+        text = replace_half_characters(text)
         if text:
             open.pieces.append(text)
             self._send(open, execution_id, text)

@@ -3,7 +3,7 @@ boundary. Called by a worker, which holds the lease; what a boundary commits is 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +16,11 @@ from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.attempt import Attempt, AttemptDeps
 from stepwell.sessions.attempt.boundaries import Boundaries
 from stepwell.sessions.attempt.inbox import Inbox
+from stepwell.sessions.attempt.journal_buffer import JournalBuffer
 from stepwell.sessions.attempt.live_text import LiveText
 from stepwell.sessions.attempt.start import has_changed
 from stepwell.sessions.attempt.writer import Writer
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
-from stepwell.sessions.endings.close import PASSED_ON, TOLD_STATUS
 from stepwell.sessions.endings.end import (
     End,
     cancelled_end,
@@ -29,23 +29,22 @@ from stepwell.sessions.endings.end import (
     set_aside_by_state,
 )
 from stepwell.sessions.first_state import (
-    agent_id_of,
     first_state,
-    load_session_state,
     messages_to_answer,
     user_message_ids,
     with_messages,
 )
 from stepwell.sessions.ledger.open_step import NOTHING_KNOWN, KnownStep, OpenStep, calls_begun
-from stepwell.sessions.log import JournalBuffer
 from stepwell.sessions.narration import Narrator
 from stepwell.sessions.ports import Jobs, Store, Transaction
-from stepwell.sessions.records import Execution, SessionMessage, StepIntent
+from stepwell.sessions.records import PASSED_ON, Execution, Session, SessionMessage, StepIntent
+from stepwell.sessions.run_contexts import RunContexts
 from stepwell.sessions.settings import SessionSettings, WhenChanged
 from stepwell.sessions.snapshot_chain import SnapshotChain
 from stepwell.state import AgentState
 
 STANDARD = SessionSettings()
+NO_DEPS = RunContexts()
 
 
 class RunControl:
@@ -82,6 +81,7 @@ class _Loaded(Struct, frozen=True, eq=False):
     intent: StepIntent | None
     is_own: bool
     """The state is one that this execution stored itself."""
+    session: Session | None
 
 
 class Runner:
@@ -94,10 +94,12 @@ class Runner:
         agents: AgentDirectory,
         *,
         settings: SessionSettings = STANDARD,
+        contexts: RunContexts = NO_DEPS,
         clock: Clock | None = None,
         new_id: IdFactory = new_id,
     ) -> None:
         self._store = store
+        self._contexts = contexts
         self._agents = agents
         self._settings = settings
         self._deps = AttemptDeps(
@@ -134,24 +136,27 @@ class Runner:
 
     def _attempt(self, execution: Execution, cancellation: Cancellation) -> Attempt:
         settings = self._settings
+        ids = RunIds(execution.id, execution.session_id, execution.attempt)
+        narrator, open_step = Narrator(execution), OpenStep()
         return Attempt(
             deps=self._deps,
             execution=execution,
-            ids=RunIds(execution.id, execution.session_id, execution.attempt),
+            ids=ids,
             writer=Writer(self._store, settings.heartbeat_seconds),
             journal=JournalBuffer(
                 execution,
-                agent_id_of(execution),
                 settings.broadcast,
-                told_status=execution.metadata.get(TOLD_STATUS),
+                ids=ids,
+                narrator=narrator,
+                open_step=open_step,
                 clock=self._deps.clock,
                 live_text=self._live_text,
             ),
-            narrator=Narrator(execution),
+            narrator=narrator,
             inbox=Inbox(execution.id, cancellation),
             snapshots=SnapshotChain(settings.snapshot_growth),
             known_step=NOTHING_KNOWN,
-            open_step=OpenStep(),
+            open_step=open_step,
         )
 
     async def _run(self, attempt: Attempt, control: RunControl) -> ExecutionStatus:
@@ -163,14 +168,24 @@ class Runner:
         if end is not None:
             return await Boundaries(attempt, agent).end(end)
         try:
-            attempt, state, is_new = await self._load(attempt)
+            attempt, state, is_new, found = await self._load(attempt)
         except SerializationError as error:
             return await Boundaries(attempt, agent).end(set_aside_by_state(error, "read"))
         boundaries = Boundaries(attempt, agent)
         await boundaries.start(state, is_new=is_new)
         flushing = asyncio.create_task(boundaries.flush_in_long_steps())
         try:
-            return await _iterate(agent, state, boundaries, control, attempt)
+            async with self._contexts.open(execution, found.session, found.sent) as context:
+                loop = agent.agent_for(context).loop
+                loop.tools.check_context(context)
+                states = loop.iterator(
+                    state,
+                    cancellation=control.cancellation,
+                    tap=attempt.journal,
+                    attempt=attempt,
+                    context=context,
+                )
+                return await _store_steps(states, boundaries, control)
         except SerializationError as error:
             return await boundaries.end(set_aside_by_state(error, "stored"))
         finally:
@@ -182,7 +197,8 @@ class Runner:
         """Why it is set aside instead; None if it may run."""
         execution, settings = attempt.execution, self._settings
         if execution.crashes >= settings.max_crashes:
-            intent = await attempt.writer.read(lambda tx: tx.intent(execution.id))
+            async with attempt.writer as store:
+                intent = await store.read(lambda tx: tx.intent(execution.id))
             return set_aside_by_crashes(execution, calls_begun(intent, execution.step_count + 1))
         if settings.when_changed is WhenChanged.STOP and has_changed(execution, agent):
             return set_aside_by_change(execution)
@@ -190,9 +206,9 @@ class Runner:
 
     # Where it begins
 
-    async def _load(self, attempt: Attempt) -> tuple[Attempt, AgentState, bool]:
-        """The attempt with what an earlier one left, the state to go on from, and whether that
-        state is not stored yet. Raises ``SerializationError``."""
+    async def _load(self, attempt: Attempt) -> tuple[Attempt, AgentState, bool, _Loaded]:
+        """The attempt with what an earlier one left, the state to go on from, whether that state is
+        not stored yet, and what was found. Raises ``SerializationError``."""
         execution, at = attempt.execution, attempt.clock.now()
 
         async def look(tx: Transaction) -> _Loaded | SerializationError:
@@ -201,7 +217,8 @@ class Runner:
             except SerializationError as error:  # a value: no fault of the database
                 return error
 
-        found = await attempt.writer.read(look)
+        async with attempt.writer as store:
+            found = await store.read(look)
         if isinstance(found, SerializationError):
             raise found
         state, is_new = found.state, False
@@ -218,32 +235,23 @@ class Runner:
         attempt.inbox.begin({*user_message_ids(state), *passed_on}, own)
         known_step = KnownStep.of(found.intent, state.step_number)
         attempt.open_step.resume(known_step)
-        return replace(attempt, known_step=known_step), state, is_new
+        return replace(attempt, known_step=known_step), state, is_new, found
 
 
 async def _find(tx: Transaction, attempt: Attempt) -> _Loaded:
-    execution, chain = attempt.execution, attempt.snapshots
-    own = execution.last_snapshot_id
-    if own is not None:
-        state = await chain.load(tx, own)
-    else:
-        state = await load_session_state(tx, execution, chain)
+    execution, own = attempt.execution, attempt.execution.last_snapshot_id
+    session = None if execution.session_id is None else await tx.session(execution.session_id)
+    newest = own or (session and session.last_snapshot_id)
+    state = None if newest is None else await attempt.snapshots.load(tx, newest)
     sent = await messages_to_answer(tx, execution)
     intent = await tx.intent(execution.id) if execution.attempt > 1 else None
-    return _Loaded(state, sent, intent, own is not None)
+    return _Loaded(state, sent, intent, own is not None, session)
 
 
-async def _iterate(
-    agent: RegisteredAgent,
-    state: AgentState,
-    boundaries: Boundaries,
-    control: RunControl,
-    attempt: Attempt,
+async def _store_steps(
+    states: AsyncGenerator[AgentState, None], boundaries: Boundaries, control: RunControl
 ) -> ExecutionStatus:
     """Run the loop, with a transaction after each step."""
-    states = agent.agent.loop.iterator(
-        state, cancellation=control.cancellation, tap=attempt.hear, attempt=attempt
-    )
     try:
         async for reached in states:
             if reached.status is AgentStatus.PAUSED:

@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from stepwell.journal.status import ExecutionStatus
 from stepwell.sessions.attempt.takeovers import takeover_of, takeover_text
-from stepwell.sessions.directory import RegisteredAgent
-from stepwell.sessions.log import Note
+from stepwell.sessions.directory import RegisteredAgent, has_other_definition
 from stepwell.sessions.narration import Narrator
+from stepwell.sessions.occurrence import Note
 from stepwell.sessions.records import EventType, Execution
 
 
 def has_changed(claimed: Execution, agent: RegisteredAgent) -> bool:
     """Whether the definition of the agent changed after the execution began."""
     has_begun = claimed.last_snapshot_id is not None or claimed.attempt > 1
-    return has_begun and claimed.definition_hash != agent.definition_hash
+    return has_begun and has_other_definition(claimed.definition_hash, agent.definition_hash)
 
 
 def start_notes(

@@ -13,10 +13,11 @@ from stepwell.clock import Clock
 from stepwell.continuation import AgentStatus
 from stepwell.errors import SerializationError
 from stepwell.journal.status import ExecutionStatus
+from stepwell.sessions.attempt.journal_buffer import JournalBuffer
 from stepwell.sessions.attempt.writer import Work, Writer
 from stepwell.sessions.ids import derived_id
-from stepwell.sessions.log import JournalBuffer, Occurrence, append
 from stepwell.sessions.narration import AGENT_ID, output_of, pending_data, with_decision, with_usage
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution, Snapshot
 from stepwell.sessions.settled_seq import FIRST_SEQ
@@ -86,7 +87,8 @@ class SubagentRun:
                 running = replace(known, status=ExecutionStatus.RUNNING, pending=())
                 await tx.save_execution(replace(running, updated_at=row.updated_at))
 
-        await self._writer.commit("subagent.begin", lambda: work)
+        async with self._writer as store:
+            await store.write(work, name="subagent.begin")
 
     async def end(self, state: AgentState) -> None:
         """Save its row and its state, together with what happened: an end that is stored is in the
@@ -94,9 +96,9 @@ class SubagentRun:
         row = _with_result(self._row(state), state)
         row = replace(row, completed_at=row.updated_at if row.status.is_terminal else None)
         snapshot = self._snapshot(row, state)
-        await self._writer.commit(
-            "subagent.end", lambda: self._save_work(row, snapshot, self._journal.take())
-        )
+        async with self._writer as store:
+            work = self._save_work(row, snapshot, self._journal.take())
+            await store.write(work, name="subagent.end")
 
     def _save_work(
         self, row: Execution, snapshot: Snapshot | None, happened: list[Occurrence]
@@ -108,7 +110,7 @@ class SubagentRun:
             known = await tx.execution(row.id)
             has_committed = known is not None and known.updated_at == row.updated_at
             if session is not None and not has_committed:
-                await append(tx, session, happened)
+                await tx.append(session, happened)
             if known is None or has_committed:
                 return
             kept = {

@@ -1,4 +1,4 @@
-"""A claim that knows whose lease ran out: kept in the row's metadata, told when the attempt begins.
+"""A claim that knows whose lease expired: kept in the row's metadata, published when it starts.
 
 Also which attempts ended because their worker was shut down, so that nobody calls them dead.
 """
@@ -46,7 +46,7 @@ def takeover_of(execution: Execution) -> Mapping[str, Any] | None:
 
 
 def takeover_text(entry: Mapping[str, Any]) -> str:
-    """What people are told of it."""
+    """The text for people."""
     why = "Its worker gave it up"
     if entry["worker"] is not None:
         why = f"Its worker ({entry['worker']}) did not answer for {entry['silent_seconds']:g} s"

@@ -1,4 +1,4 @@
-"""The one way in which an attempt reads and writes the database.
+"""The one way in which an attempt reads and writes the database: ``async with writer as store``.
 
 One transaction at a time, in the order in which things happened. A transaction that fails ends the
 run where it stands, so that a database fault never becomes a tool's result or an error step; the
@@ -16,7 +16,8 @@ Work = Callable[[Transaction], Awaitable[Result]]
 
 
 class Writer:
-    """Writes for one attempt until something fails; from then on nobody gets past it."""
+    """Gives the store to one transaction of an attempt after the other, until one fails; whoever
+    comes then waits for the run's end."""
 
     def __init__(self, store: Store, cancel_again_seconds: float) -> None:
         self.failure: BaseException | None = None
@@ -32,17 +33,19 @@ class Writer:
         """Name the task of the run, which ends when the attempt is abandoned."""
         self._run = run
 
-    async def commit(self, name: str, prepare: Callable[[], Work[Result] | None]) -> Result | None:
-        """Run one transaction. ``prepare`` is called when all earlier ones have committed and gives
-        its work; None if there is nothing to do."""
-        async with self._turn, _Fatal(self):
-            work = prepare()
-            return None if work is None else await self._store.write(work, name=name)
+    async def __aenter__(self) -> Store:
+        """Wait until all earlier transactions have committed. Return the store for the next one."""
+        await self._turn.acquire()
+        if self.failure is not None:
+            self._turn.release()
+            await _wait_for_cancellation()
+        return self._store
 
-    async def read(self, work: Work[Result]) -> Result:
-        """Read; a database that does not answer ends the run as well."""
-        async with _Fatal(self):
-            return await self._store.read(work)
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._turn.release()
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            self.abandon(error)
+            await _wait_for_cancellation()
 
     def abandon(self, why: BaseException) -> None:
         """Stop the run at once and write nothing more; another worker takes over."""
@@ -56,22 +59,6 @@ class Writer:
             self._run.cancel()
             loop = asyncio.get_running_loop()
             loop.call_later(self._cancel_again_seconds, self._cancel_run)
-
-
-class _Fatal:
-    """A block whose failure abandons the attempt. Whoever is in it waits for the run's end."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def __aenter__(self) -> None:
-        if self._writer.failure is not None:
-            await _wait_for_cancellation()
-
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None and not isinstance(error, asyncio.CancelledError):
-            self._writer.abandon(error)
-            await _wait_for_cancellation()
 
 
 async def _wait_for_cancellation() -> None:

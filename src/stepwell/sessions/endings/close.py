@@ -1,5 +1,5 @@
 """What every end of an execution does, as part of the transaction that ends it: its row and its
-intent, what people are told, the subagents and unseen messages it leaves, and whose turn it is.
+intent, the message for people, the subagents and unseen messages it leaves, and whose turn it is.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,10 +11,11 @@ from stepwell.sessions.endings.cut_off import cut_off_subagents
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.queue_entry import later_than, queued_message
-from stepwell.sessions.log import Occurrence, append
 from stepwell.sessions.narration import Narrator
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import (
+    PASSED_ON,
     EventType,
     Execution,
     MessageRole,
@@ -23,12 +24,6 @@ from stepwell.sessions.records import (
     SessionStatus,
 )
 from stepwell.sessions.settled_seq import first_seq_in
-
-TOLD_STATUS = "told_status"
-"""The key in an execution's metadata under which the next attempt finds what clients heard last."""
-
-PASSED_ON = "passed_on"
-"""The key in an execution's metadata for messages to it that another one answers."""
 
 
 async def close_execution(
@@ -54,7 +49,7 @@ async def close_execution(
     children = cut_off if deps.settings.broadcast.auto_status_tracking else []
     more = await _pass_on(tx, session, execution, [message.id for message in unseen])
     # The last one is the status after which clients expect nothing of this execution.
-    await append(tx, session, [*happened[:-1], *children, *happened[-1:], *more])
+    await tx.append(session, [*happened[:-1], *children, *happened[-1:], *more])
     waiting = await point_to_newest(tx, session, execution)
     if waiting and waiting[0].status is ExecutionStatus.PENDING:
         await deps.jobs.enqueue(tx, waiting[0].id)

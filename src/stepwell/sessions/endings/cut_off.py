@@ -1,4 +1,4 @@
-"""Subagents that never told how they ended, because the execution that ran them is over or its
+"""Subagents without an end event, because the execution that ran them is over or its
 worker died; and the terminal status of an execution that no run tells.
 """
 
@@ -11,8 +11,8 @@ from stepwell.continuation import StopReason, StopSignal, resolve
 from stepwell.journal.envelope import EnvelopeType, StatusPayload
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
 from stepwell.sessions.first_state import agent_id_of
-from stepwell.sessions.log import Note, Occurrence
 from stepwell.sessions.narration import AGENT_ID, with_decision
+from stepwell.sessions.occurrence import Note, Occurrence
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 
@@ -68,7 +68,7 @@ def terminal_status(
     return Occurrence(
         at=at,
         execution_id=execution.id,
-        type=EnvelopeType.STATUS.value,
+        type=EnvelopeType.AGENT_STATUS.value,
         payload=to_builtins(payload),
         note=note,
     )

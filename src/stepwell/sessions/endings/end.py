@@ -56,7 +56,7 @@ def cancelled_end(reason: str) -> End:
 
 
 def broken_end(error_id: str) -> End:
-    """The end of an execution that broke in a way nobody foresaw. People are told an id under which
+    """The end of an execution after an unexpected error. People get an id under which
     the log has the details, and nothing of the error itself."""
     text = f"Something went wrong in the server. Its log tells more under error id {error_id}."
     return End(status=ExecutionStatus.FAILED, stop_reason=StopReason.ERROR, reason=text, text=text)

@@ -20,8 +20,8 @@ from stepwell.sessions.first_state import (
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.ledger.interrupted_step import with_interrupted_step
 from stepwell.sessions.ledger.open_step import KnownStep
-from stepwell.sessions.log import Note
 from stepwell.sessions.narration import Narrator, with_usage
+from stepwell.sessions.occurrence import Note
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import Execution
 from stepwell.sessions.snapshot_chain import SnapshotChain
@@ -38,7 +38,7 @@ class FinalState(Struct, frozen=True):
     seen: frozenset[str] = frozenset()
     """The messages of users that it has."""
     notes: tuple[Note, ...] = ()
-    """What people are told of calls whose outcome is unknown."""
+    """The text for people about calls whose outcome is unknown."""
 
 
 async def store_final_state(
@@ -90,7 +90,7 @@ def end_state(state: AgentState, outcome: ContinuationOutcome, clock: Clock) -> 
 
 
 def unknown_outcome_notes(row: Execution, state: AgentState) -> tuple[Note, ...]:
-    """What people are told of the calls in the newest step whose outcome is unknown."""
+    """The text for people about the calls of the newest step whose outcome is unknown."""
     narrator, step = Narrator(row, state.step_count), state.current_step
     executions = () if step is None else step.tool_executions
     return tuple(narrator.came_to(it) for it in executions if it.outcome is ToolOutcome.UNKNOWN)

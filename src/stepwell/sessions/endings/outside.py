@@ -9,14 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.journal.status import BroadcastStatus, ExecutionStatus
-from stepwell.sessions.endings.close import TOLD_STATUS, close_execution, unseen_messages
+from stepwell.sessions.endings.close import close_execution, unseen_messages
 from stepwell.sessions.endings.cut_off import terminal_status
 from stepwell.sessions.endings.end import End, EndDeps, broken_end
 from stepwell.sessions.endings.final_state import store_final_state
-from stepwell.sessions.log import Occurrence
 from stepwell.sessions.narration import Narrator, with_decision
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Transaction
-from stepwell.sessions.records import Execution
+from stepwell.sessions.records import PUBLISHED_STATUS, Execution
 
 
 async def end_execution(
@@ -40,10 +40,10 @@ async def end_execution(
     note = Narrator(row).end_note(end.status, end.text, at, facts)
     happened = [Occurrence.of_note(*it) for it in (*final.notes, note)]
     if deps.settings.broadcast.auto_status_tracking:
-        before = execution.metadata.get(TOLD_STATUS)
+        before = execution.metadata.get(PUBLISHED_STATUS)
         known = BroadcastStatus.IDLE if before is None else BroadcastStatus(before)
         happened[-1] = terminal_status(row, known, at, note)
-        row = replace(row, metadata={**row.metadata, TOLD_STATUS: str(end.status)})
+        row = replace(row, metadata={**row.metadata, PUBLISHED_STATUS: str(end.status)})
     session_id = row.session_id
     session = None if session_id is None else await tx.session(session_id, lock=True)
     await close_execution(

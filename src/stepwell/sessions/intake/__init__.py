@@ -1,1 +1,1 @@
-"""Admission: what a user sends becomes rows, and waits for a worker."""
+"""Admission: stores what a user sends, and queues an execution for it."""

@@ -1,7 +1,7 @@
-"""The transaction that takes in one message. It may run more than once: all ids are made before the
-first try, so a retry finds what an earlier try, or a sender with the same idempotency key, stored.
+"""The transaction that stores one message. It may run more than once: all ids are made before the
+first try, so a retry finds what an earlier try, or a send with the same idempotency key, stored.
 
-Only ``intake`` makes these.
+Created by ``intake`` only.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from stepwell.clock import Clock
 from stepwell.journal.status import ExecutionStatus
+from stepwell.messages import Message
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.endings.end import EndDeps
 from stepwell.sessions.endings.end_request import EndRequest, request_ends
 from stepwell.sessions.errors import ConflictError, NotThereError, TooManyError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.checks import title_of
+from stepwell.sessions.intake.history import add_history, history_snapshot_id
 from stepwell.sessions.intake.queue_entry import (
     QUEUED_BEHIND,
     later_than,
@@ -26,9 +28,9 @@ from stepwell.sessions.intake.queue_entry import (
     queued_message,
     registered_agent,
 )
-from stepwell.sessions.log import Occurrence, append
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Jobs, Transaction, execution_topic
-from stepwell.sessions.principal import Principal
+from stepwell.sessions.principal import Principal, stored_principal
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -41,18 +43,18 @@ from stepwell.sessions.settings import SessionSettings
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """A message that was taken in, and the execution that will answer it."""
+    """A stored message, and the execution that will answer it."""
 
     session: Session
     message: SessionMessage
     execution: Execution | None
-    """None if a running execution will see the message."""
+    """None if the message steers a running execution."""
     repeated: bool = False
-    """It was sent before under its idempotency key; nothing has changed."""
+    """Whether it was sent before with the same idempotency key; then nothing changed."""
 
 
 class IntakeDeps(Struct, frozen=True, kw_only=True, eq=False):
-    """What intake and requests depend on."""
+    """The dependencies of intake and requests."""
 
     jobs: Jobs
     agents: AgentDirectory
@@ -70,7 +72,7 @@ class ConcurrentSendError(Exception):
 
 
 def stored_key(user_id: str, key: str) -> str:
-    """The key as it is stored: of one user, whatever signs ids and keys are made of.
+    """Return the idempotency key as it is stored: unique per user, whatever both contain.
 
     >>> stored_key("ada", "k1"), stored_key("a:b", "c") == stored_key("a", "b:c")
     ('ada:k1', False)
@@ -94,12 +96,14 @@ class MessageAdmission:
         *,
         execution_id: str,
         new_session: Session | None,
+        history: Sequence[Message] = (),
     ) -> None:
         self._deps = deps
         self._who = who
         self._message = message
         self._execution_id = execution_id
         self._new_session = new_session
+        self._history = history
         self._tries = 0
 
     async def work(self, transaction: Transaction) -> Sent:
@@ -108,8 +112,8 @@ class MessageAdmission:
         before = await self._find_sent(transaction)
         if before is not None:
             return before
-        if self._new_session is not None:
-            return await self._begin(transaction, self._new_session)
+        if (new := self._new_session) is not None and not await self._is_there(transaction, new):
+            return await self._begin(transaction, new)
         session = await self._lock_session(transaction)
         agent = registered_agent(self._deps.agents, session)
         unfinished = await transaction.unfinished(session.id)
@@ -126,10 +130,19 @@ class MessageAdmission:
     async def _begin(self, transaction: Transaction, session: Session) -> Sent:
         await self._check_queue(transaction)
         agent = registered_agent(self._deps.agents, session)
-        # As it will be: one statement less than to save it again at the end.
-        session = replace(session, last_execution_id=self._execution_id)
+        # Set here, so that the row need not be saved again at the end.
+        session = replace(
+            session,
+            last_execution_id=self._execution_id,
+            last_snapshot_id=history_snapshot_id(session) if self._history else None,
+        )
         await transaction.add_session(session)
-        return await self._enqueue(transaction, session, agent, head=None)
+        return await self._enqueue(transaction, session, agent, head=None, is_new=True)
+
+    async def _is_there(self, transaction: Transaction, new: Session) -> bool:
+        """Whether a session that a client named was added by somebody else: then an earlier try
+        clashed with it."""
+        return self._tries > 1 and await transaction.session(new.id) is not None
 
     async def _find_sent(self, transaction: Transaction) -> Sent | None:
         key = self._message.idempotency_key
@@ -143,7 +156,7 @@ class MessageAdmission:
             return None
         if there.metadata.get("fingerprint") != self._message.metadata.get("fingerprint"):
             raise ConflictError(
-                "another message was sent under this idempotency key; use a new key for a new "
+                "another message was sent with this idempotency key; use a new key for a new "
                 "message",
                 code="idempotency_conflict",
             )
@@ -162,12 +175,12 @@ class MessageAdmission:
             raise NotThereError("session", session_id)
         if session.status is SessionStatus.ARCHIVED:
             raise ConflictError(
-                f"session {session_id} is archived; make it active again, or begin a new one",
+                f"session {session_id} is archived; reactivate it, or start a new one",
                 code="session_archived",
             )
         if session.status is SessionStatus.CLOSED:
             raise ConflictError(
-                f"session {session_id} is closed; begin a new one", code="session_closed"
+                f"session {session_id} is closed; start a new one", code="session_closed"
             )
         return session
 
@@ -177,12 +190,12 @@ class MessageAdmission:
         count = await transaction.count_unfinished(who.tenant_id, who.user_id)
         if count >= limit:
             raise TooManyError(
-                f"{count} executions of yours are not over, and {limit} are allowed; wait for "
-                "some, answer what they ask, or cancel them",
+                f"{count} of your executions are not over, and {limit} are allowed; wait for "
+                "some, answer their questions, or cancel them",
                 code="queue_full",
             )
 
-    # What is done with a message to a busy session
+    # Messages to a busy session
 
     async def _when_busy(
         self, transaction: Transaction, session: Session, unfinished: Sequence[Execution]
@@ -192,7 +205,7 @@ class MessageAdmission:
             case WhenBusy.REJECT:
                 raise ConflictError(
                     f"session {session.id} is busy: execution {head.id} is {head.status}; wait for "
-                    "its end or cancel it, or set when_busy to enqueue",
+                    "its end, cancel it, or set when_busy to enqueue",
                     code="busy",
                 )
             case WhenBusy.INTERRUPT:
@@ -200,11 +213,17 @@ class MessageAdmission:
                 await request_ends(transaction, unfinished, request)
             case WhenBusy.STEER:
                 is_seen = head.status is ExecutionStatus.RUNNING and head.cancel_requested is None
-                if is_seen:
+                if is_seen and self._runs_as_sender(head):
                     return await self._steer(transaction, session, head)
             case WhenBusy.ENQUEUE:
                 pass
         return None
+
+    def _runs_as_sender(self, head: Execution) -> bool:
+        """Whether the message may steer: a run keeps its principal, so a message of somebody else,
+        or of the same user with other roles, gets an execution of its own."""
+        kept = stored_principal(self._who, self._deps.settings.stored_claims)
+        return (head.user_id, head.principal) == (self._who.user_id, kept)
 
     async def _steer(self, transaction: Transaction, session: Session, head: Execution) -> Sent:
         message = replace(
@@ -225,23 +244,27 @@ class MessageAdmission:
         agent: RegisteredAgent,
         *,
         head: Execution | None,
+        is_new: bool = False,
     ) -> Sent:
-        """Queue an execution; ``head`` is the one that the session is busy with."""
+        """Queue an execution; ``head`` is the session's current one."""
         at = later_than(session, self._message.created_at)
         execution = queued_execution(
             session,
             agent,
             id=self._execution_id,
-            user_id=self._who.user_id,
+            who=self._who,
+            claims=self._deps.settings.stored_claims,
             at=at,
             message_ids=[self._message.id],
         )
         await transaction.add_execution(execution)
+        if is_new and self._history:
+            await add_history(transaction, session, execution, self._history)
         message = replace(self._message, created_at=at, agent_execution_id=execution.id)
         queued = _queued_note(execution, session, at, head)
         is_first = session.last_message_at is None
         message, session = await self._append(transaction, session, (message, queued))
-        if self._new_session is None:
+        if not is_new:
             title = title_of(message.content) if is_first else None
             session = replace(
                 session,
@@ -266,7 +289,7 @@ class MessageAdmission:
         happened = [Occurrence.of_note(sent, EventType.MESSAGE_SENT)]
         if queued is not None:
             happened.append(Occurrence.of_note(queued, EventType.EXECUTION_QUEUED))
-        stored = await append(transaction, session, happened)
+        stored = await transaction.append(session, happened)
         if len(stored) < len(happened):
             raise ConcurrentSendError
         last = stored[-1]
@@ -280,8 +303,8 @@ def _queued_note(
 ) -> SessionMessage:
     if head is None or head.status is not ExecutionStatus.PAUSED:
         return queued_message(execution, session, at)
-    told = queued_message(execution, session, at, QUEUED_BEHIND)
-    return replace(told, metadata={**told.metadata, "waits_behind": head.id})
+    message = queued_message(execution, session, at, QUEUED_BEHIND)
+    return replace(message, metadata={**message.metadata, "waits_behind": head.id})
 
 
 def keyed_message_id(tenant_id: str, key: str) -> str:

@@ -1,4 +1,4 @@
-"""What people send, checked before anything is written: texts, keys, metadata."""
+"""Validates what users send before anything is written: texts, keys, metadata."""
 
 from collections.abc import Collection, Mapping
 from math import isfinite
@@ -7,16 +7,17 @@ from typing import Any, cast
 from stepwell.protocols.client_input import check_json
 from stepwell.protocols.client_stream import ClientInputError
 from stepwell.sessions.errors import RefusedError
+from stepwell.text import HALF_CHARACTER, is_encodable, truncate
 
 TITLE_CHARACTERS = 80
-"""A title that is made of a message is cut to so many."""
+"""The length of a title that is made from a message."""
 
 MAX_TITLE_CHARACTERS = 200
 MAX_KEY_CHARACTERS = 200
 MAX_METADATA_CHARACTERS = 20_000
 
 RESERVED = ("event_type", "steers", "fingerprint", "copied_from", "forked_from")
-"""Metadata that the app server itself writes, to sessions and to messages."""
+"""Metadata keys that only the app server writes, to sessions and messages."""
 
 RESERVED_IN_MESSAGES = (
     *RESERVED,
@@ -37,39 +38,35 @@ RESERVED_IN_MESSAGES = (
     "text",
     "tool",
 )
-"""What its own messages say of executions; clients read it there and believe it."""
+"""Keys by which the server's own messages describe executions; clients trust them."""
 
 
-def checked_content(content: str, limit: int) -> str:
-    """The text of a message; raises ``RefusedError``."""
+def check_content(content: str, limit: int) -> str:
+    """Return the text of a message. Raises ``RefusedError``."""
     if not content.strip():
-        raise RefusedError("the message is empty; say something", code="empty_message")
+        raise RefusedError("the message is empty", code="empty_message")
     if len(content) > limit:
         raise RefusedError(
             f"the message has {len(content)} characters; {limit} are allowed",
             code="message_too_long",
         )
-    return checked_text(content, "the message")
+    return check_text(content, "the message")
 
 
-def checked_text(text: str, what: str) -> str:
-    """Text that every database can hold."""
+def check_text(text: str, what: str) -> str:
+    """Return a text. Raises ``RefusedError`` if a database can't store it."""
     if "\x00" in text:
         raise RefusedError(f"{what} holds a NUL character, which can't be stored", code="bad_text")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise RefusedError(
-            f"{what} holds half a character (a lone surrogate)", code="bad_text"
-        ) from None
+    if not is_encodable(text):
+        raise RefusedError(f"{what} holds {HALF_CHARACTER}", code="bad_text")
     return text
 
 
-def checked_title(title: str | None) -> str | None:
-    """A title in one line, or none."""
+def check_title(title: str | None) -> str | None:
+    """Return a title on one line, or None."""
     if title is None:
         return None
-    title = " ".join(checked_text(title, "the title").split())
+    title = " ".join(check_text(title, "the title").split())
     if not title or len(title) > MAX_TITLE_CHARACTERS:
         raise RefusedError(
             f"the title has {len(title)} characters; it must have 1 to {MAX_TITLE_CHARACTERS}",
@@ -79,18 +76,18 @@ def checked_title(title: str | None) -> str | None:
 
 
 def title_of(content: str) -> str:
-    """The first line that says something, cut to a title's length.
+    """Return the first line that is not blank, truncated to the length of a title.
 
     >>> title_of("\\n  Book a table   for two\\nat eight")
     'Book a table for two'
     """
     line = next((line for line in content.splitlines() if line.strip()), content)
     title = " ".join(line.split())
-    return title if len(title) <= TITLE_CHARACTERS else title[: TITLE_CHARACTERS - 1] + "…"
+    return truncate(title, TITLE_CHARACTERS)
 
 
-def checked_key(key: str | None) -> str | None:
-    """An idempotency key."""
+def check_key(key: str | None) -> str | None:
+    """Return an idempotency key. Raises ``RefusedError``."""
     if key is None:
         return None
     if not key or len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
@@ -102,14 +99,14 @@ def checked_key(key: str | None) -> str | None:
     return key
 
 
-def checked_metadata(
+def check_metadata(
     metadata: Mapping[str, Any], reserved: Collection[str] = RESERVED
 ) -> dict[str, Any]:
-    """Metadata that can be stored, without what only the app server writes."""
+    """Return metadata. Raises ``RefusedError`` for reserved keys and what can't be stored."""
     taken = [key for key in metadata if key in reserved]
     if taken:
         raise RefusedError(
-            f"metadata.{taken[0]} is written by the server; give it another name",
+            f"metadata.{taken[0]} is reserved for the server; use another name",
             code="bad_metadata",
         )
     try:
@@ -124,14 +121,14 @@ def checked_metadata(
 
 
 def _characters(value: Any) -> int:
-    """About the length as JSON; refuses a NUL character on the way."""
+    """Return the approximate length as JSON. Raises ``RefusedError`` for a NUL character."""
     if isinstance(value, str):
-        return len(checked_text(value, "metadata")) + 3
+        return len(check_text(value, "metadata")) + 3
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
         return 2 + sum(_characters(key) + _characters(item) for key, item in items)
     if isinstance(value, list | tuple):
         return 2 + sum(_characters(item) + 1 for item in cast("list[Any]", value))
     if isinstance(value, float) and not isfinite(value):
-        raise RefusedError(f"metadata holds {value}, which is no JSON", code="bad_metadata")
+        raise RefusedError(f"metadata holds {value}, which is not JSON", code="bad_metadata")
     return len(str(value))

@@ -1,18 +1,19 @@
-"""Where a session or message comes from: a domain object and a page, checked by a resolver.
+"""The context of a session or message: an object of the application and a page.
 
-The application says which types of objects there are and who may see them; without a resolver no
-object can be named. Called by ``intake`` before it opens a transaction.
+The application's resolver says which types of objects exist and who may use them; without a
+resolver no object can be named. Called by ``intake`` before its transaction.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stepwell.errors import ConfigurationError
+from stepwell.run_context import RelatedObject
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.principal import Principal
 
@@ -21,7 +22,7 @@ MAX_NAME_CHARACTERS = 200
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The object and the page that somebody looked at; informational, it limits no agent."""
+    """The object and the page that a user looked at. Informational: it does not limit an agent."""
 
     related_type: str | None = None
     related_id: str | None = None
@@ -29,27 +30,36 @@ class Context(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether all fields are empty."""
         return self == NO_CONTEXT
 
 
 NO_CONTEXT = Context()
 
 
+class ResolvedContext(Context, frozen=True, kw_only=True):
+    """A context with what the resolver knows of the object, for tools and prompts; never stored."""
+
+    data: Any = None
+
+
 class ContextResolver(Protocol):
-    """Says whether somebody may name an object, and how its page is called."""
+    """Decides whether a principal may name an object, and returns the URL of its page."""
 
     async def resolve(self, who: Principal, context: Context, /) -> Context:
-        """The context as it is kept; raises ``RefusedError``."""
+        """Return the context as it is kept, or a ``ResolvedContext``. Called when a message is
+        sent, and again when it is answered. Raises ``RefusedError``."""
         ...
 
 
-ContextCheck = Callable[[Principal, str], bool | str | Awaitable[bool | str]]
-"""Whether that person may name the object with that id; or its address, which says yes as well."""
+ContextCheck = Callable[[Principal, str], Any]
+"""Whether that person may name the object with that id. True and False say so; an address says yes
+and names the page of the object; a ``RelatedObject`` says yes and gives tools and prompts its
+``data``. May be async."""
 
 
 class AllowedContexts:
-    """A resolver over a list of types, each with a check of its own.
+    """A resolver for a list of types, each with its own check.
 
     >>> contexts = AllowedContexts({"invoice": lambda who, id: f"/invoices/{id}"})
     """
@@ -59,12 +69,13 @@ class AllowedContexts:
             if not callable(check):
                 raise ConfigurationError(
                     f"AllowedContexts: the check of {name!r} is {check!r:.60}; give a function of "
-                    "(who, related_id) that returns True, False or the address of the object"
+                    "(who, related_id) that returns True, False, the object's address, or a "
+                    "RelatedObject with its data"
                 )
         self._checks = dict(checks)
 
     async def resolve(self, who: Principal, context: Context, /) -> Context:
-        """The context, with the address that its check knows."""
+        """Return the context with the address that its check returns."""
         if context.related_type is None or context.related_id is None:
             return context
         check = self._checks.get(context.related_type)
@@ -82,7 +93,16 @@ class AllowedContexts:
         if isinstance(verdict, str) and verdict:
             _check_url(verdict)
             return replace(context, context_url=verdict)
-        # Everything else says no, also a check that forgot to return something.
+        if isinstance(verdict, RelatedObject):
+            if verdict.url is not None:
+                _check_url(verdict.url)
+            return ResolvedContext(
+                related_type=context.related_type,
+                related_id=context.related_id,
+                context_url=verdict.url or context.context_url,
+                data=verdict.data,
+            )
+        # Everything else denies, including a check that returns nothing.
         raise RefusedError(
             f"there is no {context.related_type} {context.related_id!r} that you may use",
             code="context_refused",
@@ -92,7 +112,7 @@ class AllowedContexts:
 async def resolve_context(
     who: Principal, context: Context, resolver: ContextResolver | None
 ) -> Context:
-    """The context as it may be kept; raises ``RefusedError``."""
+    """Return the context to store. Raises ``RefusedError``."""
     if context.is_empty:
         return context
     _check_names(context)
@@ -100,13 +120,12 @@ async def resolve_context(
         _check_url(context.context_url)
     if resolver is not None:
         return await resolver.resolve(who, context)
-    if context.related_type is not None:
-        raise RefusedError(
-            f"related_type {context.related_type!r} is not known: this application names no types; "
-            "give it a context resolver, such as AllowedContexts",
-            code="unknown_related_type",
-        )
-    return context
+    named = "context_url" if context.related_type is None else "related_type"
+    raise RefusedError(
+        f"{named} {getattr(context, named)!r:.80} can't be checked: this application has no "
+        "context resolver; give it one, such as AgentApp(contexts=AllowedContexts(...))",
+        code="unknown_related_type" if named == "related_type" else "no_context_resolver",
+    )
 
 
 def _check_names(context: Context) -> None:
@@ -127,7 +146,7 @@ def _check_names(context: Context) -> None:
 
 
 def _check_url(url: str) -> None:
-    """Something that a page may link to: no scripts, and no host in disguise."""
+    """Raise ``RefusedError`` unless a page may link to it: no scripts, no disguised host."""
     if len(url) > MAX_URL_CHARACTERS:
         raise RefusedError(
             f"context_url has {len(url)} characters; {MAX_URL_CHARACTERS} are allowed",

@@ -1,16 +1,17 @@
-"""Admission: what a user sends becomes rows in one transaction, and the answer comes at once.
+"""Admission: stores what a user sends in one transaction, and returns at once.
 
-Called by the routes and by whoever has an app in hand. Whether the user may write to a session was
-checked by the caller; another tenant's is never there.
+Called by the routes and by the app. The caller has checked that the user may write to a session;
+sessions of other tenants do not exist here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.ids import IdFactory, new_id
+from stepwell.messages import Message
 from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.intake.admission import (
     ConcurrentSendError,
@@ -23,10 +24,11 @@ from stepwell.sessions.intake.admission import (
 )
 from stepwell.sessions.intake.checks import (
     RESERVED_IN_MESSAGES,
-    checked_content,
-    checked_key,
-    checked_metadata,
-    checked_title,
+    check_content,
+    check_key,
+    check_metadata,
+    check_text,
+    check_title,
     title_of,
 )
 from stepwell.sessions.intake.contexts import NO_CONTEXT, Context, ContextResolver, resolve_context
@@ -41,20 +43,24 @@ DEFAULT_SETTINGS = SessionSettings()
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """A session as it is wished for; without an agent it gets the application's first."""
+    """A session to create; without an agent it gets the application's first."""
 
     agent_type: str | None = None
     title: str | None = None
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     context: Context = NO_CONTEXT
     metadata: Mapping[str, Any] = {}
+    id: str | None = None
+    """Derived from the name that a client gave the session; the session may exist already."""
+    history: Sequence[Message] = ()
+    """What was said before the session began."""
 
 
 NEW_SESSION = NewSession()
 
 
 class NewMessage(Struct, frozen=True, kw_only=True):
-    """A message as it is sent. Without a ``session_id`` a new session is made for it."""
+    """A message to send. Without a ``session_id`` a new session is created for it."""
 
     content: str
     session_id: str | None = None
@@ -65,7 +71,7 @@ class NewMessage(Struct, frozen=True, kw_only=True):
 
 
 class Intake:
-    """Takes in sessions and messages."""
+    """Creates sessions and stores messages."""
 
     def __init__(
         self,
@@ -86,9 +92,9 @@ class Intake:
         self._new_id = new_id
 
     async def create_session(self, who: Principal, new: NewSession) -> Session:
-        """A session without messages."""
+        """Create a session without messages."""
         context = await resolve_context(who, new.context, self._contexts)
-        session = self._session(who, new, context, checked_title(new.title))
+        session = self._session(who, new, context, check_title(new.title))
 
         async def work(transaction: Transaction) -> Session:
             there = await transaction.session(session.id)
@@ -99,27 +105,31 @@ class Intake:
         return await self._store.write(work, name="create_session")
 
     async def send_message(self, who: Principal, message: NewMessage) -> Sent:
-        """Store a message and have it answered, all in one transaction; returns at once."""
+        """Store a message and queue its execution in one transaction."""
         admission = await self._admission(who, message)
         try:
             return await self._store.write(admission.work, name="send")
         except ConcurrentSendError:
-            # Somebody was faster with the same key, so this time what was sent is found.
+            # Another send with the same key was faster, so this time it is found.
             return await self._store.write(admission.work, name="send")
 
     async def _admission(self, who: Principal, message: NewMessage) -> MessageAdmission:
-        content = checked_content(message.content, self._deps.settings.max_message_characters)
-        key = checked_key(message.idempotency_key)
-        metadata = checked_metadata(message.metadata, RESERVED_IN_MESSAGES)
+        content = check_content(message.content, self._deps.settings.max_message_characters)
+        key = check_key(message.idempotency_key)
+        metadata = check_metadata(message.metadata, RESERVED_IN_MESSAGES)
         context = await resolve_context(who, message.context, self._contexts)
         session = None
         if message.session_id is None:
             session = await self._session_for(who, message, context)
         if key is not None:
             key = stored_key(who.user_id, key)
-            wish = message.new_session
+            requested = message.new_session
             metadata["fingerprint"] = fingerprint(
-                content, message.session_id, wish.agent_type, message.context, wish.context
+                content,
+                message.session_id or requested.id,
+                requested.agent_type,
+                message.context,
+                requested.context,
             )
         stored = SessionMessage(
             id=self._new_id() if key is None else keyed_message_id(who.tenant_id, key),
@@ -135,15 +145,23 @@ class Intake:
             idempotency_key=key,
         )
         return MessageAdmission(
-            self._deps, who, stored, execution_id=self._new_id(), new_session=session
+            self._deps,
+            who,
+            stored,
+            execution_id=self._new_id(),
+            new_session=session,
+            history=message.new_session.history,
         )
 
     async def _session_for(self, who: Principal, message: NewMessage, context: Context) -> Session:
-        """A session for a first message; it is about what the message is about, unless it says."""
+        """Return a session for a first message, with the message's context unless it has its
+        own."""
         new = message.new_session
+        for earlier in new.history:
+            check_text(earlier.text, "the history")
         if not new.context.is_empty:
             context = await resolve_context(who, new.context, self._contexts)
-        title = title_of(message.content) if new.title is None else checked_title(new.title)
+        title = title_of(message.content) if new.title is None else check_title(new.title)
         return self._session(who, new, context, title)
 
     def _session(
@@ -151,7 +169,7 @@ class Intake:
     ) -> Session:
         agents, now = self._deps.agents, self._deps.clock.now()
         return Session(
-            id=self._new_id(),
+            id=new.id or self._new_id(),
             tenant_id=who.tenant_id,
             user_id=who.user_id,
             agent_type=agents.get(new.agent_type or agents.default).name,
@@ -162,5 +180,5 @@ class Intake:
             related_type=context.related_type,
             related_id=context.related_id,
             initial_context_url=context.context_url,
-            metadata=checked_metadata(new.metadata),
+            metadata=check_metadata(new.metadata),
         )

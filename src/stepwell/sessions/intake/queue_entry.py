@@ -7,6 +7,7 @@ from stepwell.errors import AgentNotFoundError
 from stepwell.sessions.directory import AgentDirectory, RegisteredAgent
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.ids import derived_id
+from stepwell.sessions.principal import Principal, stored_principal
 from stepwell.sessions.records import (
     EventType,
     Execution,
@@ -43,16 +44,19 @@ def queued_execution(
     agent: RegisteredAgent,
     *,
     id: str,
-    user_id: str,
+    who: Principal,
+    claims: Sequence[str],
     at: datetime,
     message_ids: Sequence[str],
 ) -> Execution:
-    """Return a pending execution that answers these messages. The session must be locked."""
+    """Return a pending execution that answers these messages as ``who``, of whom the named claims
+    are kept. The session must be locked."""
     return Execution(
         id=id,
         tenant_id=session.tenant_id,
         session_id=session.id,
-        user_id=user_id,
+        user_id=who.user_id,
+        principal=stored_principal(who, claims),
         agent_type=session.agent_type,
         definition_hash=agent.definition_hash,
         agent_config=agent.config,

@@ -16,7 +16,7 @@ from stepwell.models import ModelResponse
 from stepwell.sessions.ledger.open_step import IntendedCall, KnownStep
 from stepwell.sessions.ledger.recovery import outcome_unknown
 from stepwell.state import AgentState, AgentStep, StepExecution, ToolOutcome
-from stepwell.tools.results import Finished, blank, refused
+from stepwell.tools.results import Finished, blank, refused_result
 
 
 def with_interrupted_step(
@@ -98,12 +98,12 @@ def _came_to(
 ) -> Finished:
     if known is None:
         why = "Not run, because the run ended before"
-        return refused(blank(call, now), ToolOutcome.NOT_RUN, why)
+        return refused_result(blank(call, now), ToolOutcome.NOT_RUN, why)
     if known.finished is None:
         return outcome_unknown(call, known.started_at, now, was_stopped=known.attempt in stopped)
     if known.finished.waits_for is not None:
         why = "no answer was given, because the run ended"
-        return refused(blank(call, now), ToolOutcome.NOT_RUN, why)
+        return refused_result(blank(call, now), ToolOutcome.NOT_RUN, why)
     return known.finished
 
 

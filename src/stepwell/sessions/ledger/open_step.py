@@ -6,7 +6,7 @@ wait for the step's end. The ledger alone writes to it.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import TypeGuard, TypeVar
 
 from msgspec import Raw, Struct, convert, json, to_builtins
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from stepwell.errors import SerializationError
 from stepwell.models import ModelResponse
 from stepwell.serialization.calls import finished_from_json, finished_to_json, response_from_json
 from stepwell.sessions.records import Execution, StepIntent
+from stepwell.text import json_bytes
 from stepwell.tools import ToolEffect
 from stepwell.tools.results import Finished
 
@@ -176,9 +177,8 @@ def calls_begun(intent: StepIntent | None, step_number: int) -> tuple[str, ...]:
 
 
 def storable(value: Value) -> Value:
-    """Replace what JSON can't hold, such as half a surrogate pair; who knows of a call need not
-    know it letter by letter."""
-    return convert(_encodable(to_builtins(value, enc_hook=str)), type(value))
+    """Replace what JSON can't hold. An approximation is enough to recognize a call."""
+    return convert(json.decode(json_bytes(to_builtins(value, enc_hook=str))), type(value))
 
 
 def _stored_calls(intent: StepIntent) -> list[_StoredIntendedCall]:
@@ -230,16 +230,3 @@ def _result_document(finished: Finished) -> str:
     except SerializationError:
         ran = storable(replace(finished.execution, value=None))
         return finished_to_json(Finished(execution=ran, signal=finished.signal))
-
-
-def _encodable(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case dict():
-            entries = cast("dict[Any, Any]", value).items()
-            return {_encodable(key): _encodable(item) for key, item in entries}
-        case list() | tuple():
-            return [_encodable(item) for item in cast("list[Any]", value)]
-        case _:
-            return value

@@ -13,8 +13,8 @@ from stepwell.messages import ToolCall
 from stepwell.sessions.ledger.open_step import IntendedCall
 from stepwell.sessions.settings import WhenUnknown
 from stepwell.state import Answered, Pending, PendingKind, ToolOutcome
-from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
-from stepwell.tools.results import Finished, blank, completed
+from stepwell.tools import InputRequired, ToolEffect, ToolFailure
+from stepwell.tools.results import Finished, blank, completed_result
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The key in what a question keeps, by which its answer is known as one of these."""
@@ -48,23 +48,6 @@ def what_it_came_to(asked: Asked, when_unknown: WhenUnknown, now: datetime) -> F
         return outcome_unknown(asked.call, known.started_at, now, was_stopped=was_stopped)
     kept = _kept_question(asked.answered)
     return None if kept is None else _result_of_answer(asked, kept, now)
-
-
-def as_result(finished: Finished) -> Any:
-    """The same as a hook can give it in place of a call that can't even be prepared."""
-    ran, waits_for = finished.execution, finished.waits_for
-    if waits_for is not None:
-        return InputRequired(
-            prompt=waits_for.prompt,
-            kind=waits_for.kind,
-            details=waits_for.details,
-            resumes=waits_for.resumes,
-            kept=waits_for.kept,
-        )
-    value: Any = ran.value
-    if ran.outcome is not ToolOutcome.COMPLETED:
-        value = ToolFailure(ran.text.removeprefix("Error: "))
-    return ToolOutput(value=value, metadata=finished.metadata, usage=ran.usage, cost=ran.cost)
 
 
 def outcome_unknown(
@@ -104,7 +87,7 @@ def _question(
         resumes=True,
         kept={UNKNOWN_OUTCOME: {"began_at": began_at}},
     )
-    finished = completed(blank(call, now), asked)
+    finished = completed_result(blank(call, now), asked)
     waits_for = finished.waits_for
     if waits_for is None:
         return finished
@@ -145,10 +128,10 @@ def _result_of_answer(asked: Asked, kept: Mapping[str, Any], now: datetime) -> F
             text = "A person confirmed that this call took effect."
             if "result" in given:
                 text += f" Its result: {json.encode(given['result']).decode()}"
-            return completed(blank(asked.call, now), text)
+            return completed_result(blank(asked.call, now), text)
         case "failed":
             failure = ToolFailure("a person found that this call did not take effect")
-            return completed(blank(asked.call, now), failure)
+            return completed_result(blank(asked.call, now), failure)
         case "retry":
             return None
         case _:

@@ -5,7 +5,7 @@ One per registered agent; the attempt in the scope of the run holds what it know
 pass: the call of their parent is in the ledger.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import json
@@ -19,12 +19,10 @@ from stepwell.serialization.calls import response_to_json
 from stepwell.sessions.attempt.attempt import FIRST, Attempt, attempt_of
 from stepwell.sessions.attempt.takeovers import stopped_attempts
 from stepwell.sessions.ledger.open_step import IntendedCall, storable
-from stepwell.sessions.ledger.recovery import Asked, as_result, what_it_came_to
-from stepwell.state import AgentState, Answered
+from stepwell.sessions.ledger.recovery import Asked, what_it_came_to
 from stepwell.tools import ToolEffect, Tools
 from stepwell.tools.ledger import LedgerEntry
 from stepwell.tools.results import Finished
-from stepwell.tools.secrets import what_is_hidden
 
 
 class SessionLedger:
@@ -36,33 +34,37 @@ class SessionLedger:
 
     # Around tool calls
 
-    async def begin(self, entries: Sequence[LedgerEntry], /) -> Mapping[str, Finished]:
-        """Record that these calls are about to run, or say what they came to already."""
+    def recall(self, entry: LedgerEntry, /) -> Finished | None:
+        """Return what the call came to in an earlier attempt; None if it may run."""
+        attempt = attempt_of(entry.state)
+        if attempt is None:
+            return None
+        known, number = attempt.known_step, entry.state.step_number
+        is_known_step = known.step_number == number
+        found = known.calls.get(entry.call.id) if is_known_step else None
+        asked = Asked(
+            call=entry.call,
+            effect=_effect(entry),
+            answered=entry.answered,
+            known=found if found is not None and found.tool_name == entry.call.name else None,
+            is_replayed=entry.answered is not None
+            or (is_known_step and known.response is not None),
+            stopped=stopped_attempts(attempt.execution),
+        )
+        when_unknown = getattr(entry.tool, "when_unknown", None) or attempt.settings.when_unknown
+        return what_it_came_to(asked, when_unknown, attempt.clock.now())
+
+    async def begin(self, entries: Sequence[LedgerEntry], /) -> None:
+        """Record that these calls are about to run."""
         state = entries[0].state
         attempt = attempt_of(state)
         if attempt is None:
-            return {}
-        known: dict[str, Finished] = {}
-        fresh: list[LedgerEntry] = []
-        for entry in entries:
-            effect, answered = entry.tool.effect, entry.answered
-            finished = _known_result(attempt, state, entry.call, effect, answered)
-            if finished is None:
-                fresh.append(entry)
-            else:
-                known[entry.call.id] = finished
-        if fresh:
-            await self._enter(attempt, fresh, state.step_number)
-        return known
-
-    async def _enter(
-        self, attempt: Attempt, entries: Sequence[LedgerEntry], step_number: int
-    ) -> None:
+            return
         at, open_step = attempt.clock.now(), attempt.open_step
         first, response = entries[0].call, open_step.response
         calls = [_intended_call(attempt, entry, at) for entry in entries]
-        open_step.enter(step_number, calls, lambda: self._document(response, first))
-        if any(entry.tool.effect is not ToolEffect.PURE for entry in entries):
+        open_step.enter(state.step_number, calls, lambda: self._document(response, first))
+        if any(_effect(entry) is not ToolEffect.PURE for entry in entries):
             await attempt.store_intent()
 
     def end(self, entry: LedgerEntry, finished: Finished, /) -> None:
@@ -70,7 +72,7 @@ class SessionLedger:
         attempt = attempt_of(entry.state)
         if attempt is not None:
             attempt.open_step.finish(entry.call.id, finished)
-            attempt.journal.news.set()  # stored soon, also if hooks take their time
+            attempt.journal.wake_flush()
 
     # Around the model
 
@@ -79,21 +81,7 @@ class SessionLedger:
         return (
             make_hook(HookTrigger.BEFORE_INFERENCE, _replay_turn, priority=FIRST, name="ledger"),
             make_hook(HookTrigger.AFTER_INFERENCE, _note_turn, priority=FIRST, name="ledger"),
-            make_hook(HookTrigger.BEFORE_TOOL, self._settle, priority=FIRST, name="ledger"),
         )
-
-    def _settle(self, context: HookContext) -> HookContext | None:
-        """Give the result of a call that is known and could not even be prepared again: its secret
-        arguments are gone, or its tool is. The executor would not come to ask."""
-        attempt, call = attempt_of(context.state), context.call
-        if attempt is None or call is None or attempt.known_step.is_empty:
-            return None
-        tool = self.tools.find(call.name)
-        if tool is not None and not what_is_hidden(call, self.tools.secret_arguments(call.name)):
-            return None
-        effect = ToolEffect.PURE if tool is None else tool.effect
-        finished = _known_result(attempt, context.state, call, effect, context.answered)
-        return None if finished is None else context.with_result(as_result(finished))
 
     def _document(self, response: ModelResponse | None, call: ToolCall) -> str | None:
         """The model's turn as JSON; None for a driver of its own, or a call that was answered."""
@@ -119,7 +107,7 @@ class SessionLedger:
         text = response.text
         for it, scrubber in scrubbers:
             text = "" if it.malformed is not None else scrubber.text(text)
-        shown = tuple([tools.shown(it) for it in calls])
+        shown = tuple([tools.redact_call(it) for it in calls])
         return replace(response, text=text, tool_calls=shown, thinking=(), parts=())
 
 
@@ -141,32 +129,15 @@ def _note_turn(context: HookContext) -> None:
         attempt.open_step.hear(context.state.step_number, context.response)
 
 
-def _known_result(
-    attempt: Attempt,
-    state: AgentState,
-    call: ToolCall,
-    effect: ToolEffect,
-    answered: Answered | None,
-) -> Finished | None:
-    known, number = attempt.known_step, state.step_number
-    is_known_step = known.step_number == number
-    found = known.calls.get(call.id) if is_known_step else None
-    asked = Asked(
-        call=call,
-        effect=effect,
-        answered=answered,
-        known=found if found is not None and found.tool_name == call.name else None,
-        is_replayed=answered is not None or (is_known_step and known.response is not None),
-        stopped=stopped_attempts(attempt.execution),
-    )
-    return what_it_came_to(asked, attempt.settings.when_unknown, attempt.clock.now())
+def _effect(entry: LedgerEntry) -> ToolEffect:
+    return ToolEffect.PURE if entry.tool is None else entry.tool.effect
 
 
 def _intended_call(attempt: Attempt, entry: LedgerEntry, at: datetime) -> IntendedCall:
     return IntendedCall(
         call_id=entry.call.id,
         tool_name=entry.call.name,
-        effect=entry.tool.effect,
+        effect=_effect(entry),
         attempt=attempt.execution.attempt,
         started_at=at,
     )

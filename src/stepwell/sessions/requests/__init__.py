@@ -1,1 +1,1 @@
-"""What users ask of an execution or a session: cancel, answer, resume, fork, rename, close."""
+"""Requests of users: cancel, answer, resume, fork, rename, close."""

@@ -9,6 +9,7 @@ from stepwell.errors import SerializationError, StepwellError
 from stepwell.journal.status import ExecutionStatus
 from stepwell.protocols.client_input import check_json
 from stepwell.protocols.client_stream import ClientInputError
+from stepwell.secrets import HIDDEN
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import QuestionChangedError, RefusedError
 from stepwell.sessions.ledger.recovery import why_no_choice
@@ -16,7 +17,6 @@ from stepwell.sessions.narration import pending_data
 from stepwell.sessions.records import Execution
 from stepwell.sessions.requests.resume import Decide, ResumedExecution
 from stepwell.state import AgentState, Approval, PendingKind, Question
-from stepwell.tools.secrets import HIDDEN
 
 
 def decide_answer(question_id: str | None, answer: Any, *, call_id: str | None = None) -> Decide:

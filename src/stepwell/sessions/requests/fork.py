@@ -18,14 +18,14 @@ from stepwell.sessions.endings.final_state import end_state
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.admission import IntakeDeps, Sent
-from stepwell.sessions.intake.checks import MAX_TITLE_CHARACTERS, checked_content
+from stepwell.sessions.intake.checks import MAX_TITLE_CHARACTERS, check_content
 from stepwell.sessions.intake.queue_entry import (
     later_than,
     queued_execution,
     queued_message,
     registered_agent,
 )
-from stepwell.sessions.log import Occurrence, append
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import (
@@ -74,7 +74,7 @@ class ForkRequest:
         self._goes_on = state.execution is not None and state.status is AgentStatus.IN_PROGRESS
         self._text = text
         if text is not None:
-            self._text = checked_content(text, deps.settings.max_message_characters)
+            self._text = check_content(text, deps.settings.max_message_characters)
         elif not self._goes_on:
             raise RefusedError(
                 f"after step {state.step_count} execution {execution.id} is {state.status}, so a "
@@ -100,7 +100,7 @@ class ForkRequest:
             return False
         of = executions.get(message.agent_execution_id or "")
         if of is None or of.id != self._from.id:
-            # Of an execution that came before, or of a time before there were any.
+            # Of an earlier execution, or of a time before the first one.
             at = message.created_at if of is None else of.created_at
             return at < self._from.created_at
         if message.role is MessageRole.USER and not message.metadata.get("steers"):
@@ -117,7 +117,8 @@ class ForkRequest:
             session,
             agent,
             id=self._execution_id,
-            user_id=self._who.user_id,
+            who=self._who,
+            claims=self._deps.settings.stored_claims,
             at=at,
             message_ids=[] if message is None else [message.id],
         )
@@ -127,10 +128,10 @@ class ForkRequest:
             execution = replace(execution, last_snapshot_id=snapshot.id)
         session = replace(session, last_execution_id=execution.id, last_snapshot_id=snapshot.id)
         copies = [self._copy(said, session) for said in source.messages]
-        told = [(self._note(session, at), EventType.MESSAGE_SENT)]
+        notes = [(self._note(session, at), EventType.MESSAGE_SENT)]
         if message is not None:
-            told.append((message, EventType.MESSAGE_SENT))
-        told.append((queued_message(execution, session, at), EventType.EXECUTION_QUEUED))
+            notes.append((message, EventType.MESSAGE_SENT))
+        notes.append((queued_message(execution, session, at), EventType.EXECUTION_QUEUED))
 
         async def fork(transaction: Transaction) -> Sent:
             before = await transaction.session(session.id)
@@ -139,10 +140,10 @@ class ForkRequest:
                 await transaction.add_execution(execution)
                 await transaction.add_snapshot(snapshot)
                 await transaction.add_messages(session, copies)
-                await append(transaction, session, [Occurrence.of_note(*it) for it in told])
+                await transaction.append(session, [Occurrence.of_note(*it) for it in notes])
                 await self._deps.jobs.enqueue(transaction, execution.id)
             now = before or await transaction.session(session.id) or session
-            shown = told[0][0] if message is None else message
+            shown = notes[0][0] if message is None else message
             there = await transaction.message(shown.id) or shown
             return Sent(session=now, message=there, execution=execution)
 
@@ -214,7 +215,7 @@ class ForkRequest:
         )
 
     def _forked_state(self, message: SessionMessage | None) -> AgentState:
-        # Two sessions never tell of the same agent.
+        # Two sessions never share an agent id.
         state = replace(self._state, agent_id=derived_id(self._session_id, "agent"))
         if not self._goes_on:
             if state.status is AgentStatus.PAUSED:

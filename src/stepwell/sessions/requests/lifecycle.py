@@ -16,7 +16,7 @@ from stepwell.sessions.directory import AgentDirectory
 from stepwell.sessions.endings.end_request import request_end
 from stepwell.sessions.errors import ConflictError
 from stepwell.sessions.intake.admission import IntakeDeps, Sent
-from stepwell.sessions.intake.checks import checked_text
+from stepwell.sessions.intake.checks import check_text
 from stepwell.sessions.ports import Jobs, Store, Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session, SessionStatus, WhenBusy
@@ -36,7 +36,7 @@ from stepwell.sessions.views.reader import Reader
 
 DEFAULT_SETTINGS = SessionSettings()
 ROUNDS = 5
-"""How often a request is tried again after a concurrent change."""
+"""Retries of a request after a concurrent change."""
 
 
 class Lifecycle:
@@ -60,8 +60,8 @@ class Lifecycle:
         self._new_id = new_id
 
     async def cancel(self, execution_id: str, *, reason: str = "") -> Execution:
-        """Cancel it: at once if it is not running, else as soon as its worker learns of it."""
-        request = self._deps.end_request(checked_text(reason, "the reason"))
+        """Cancel an execution: at once if it is not running, else as soon as its worker knows."""
+        request = self._deps.end_request(check_text(reason, "the reason"))
 
         async def work(transaction: Transaction) -> Execution:
             _, execution = await lock_execution(transaction, execution_id)
@@ -81,10 +81,10 @@ class Lifecycle:
     async def answer(
         self, execution_id: str, question_id: str | None, answer: Any, *, call_id: str | None = None
     ) -> Execution:
-        """Answer one question of a paused execution; when none is left, it goes on.
+        """Answer one question of a paused execution; after the last one it resumes.
 
-        Raises ``QuestionChangedError`` unless the question is waited for, and is that of the call
-        if ``call_id`` names one.
+        Raises ``QuestionChangedError`` unless the question is open, and belongs to the call if
+        ``call_id`` names one.
         """
         decide = decide_answer(question_id, answer, call_id=call_id)
         return await self._resume(execution_id, decide, name="answer")
@@ -100,9 +100,9 @@ class Lifecycle:
         cost: float = 0.0,
         accept_change: bool = False,
     ) -> Execution:
-        """Grant a paused execution more to spend, or take up one that was set aside.
+        """Grant budget to a paused execution, or resume one that was set aside.
 
-        One that waits for more takes the grant only for its ``question_id``.
+        An execution that waits for budget accepts the grant only with its ``question_id``.
         """
         grant = BudgetGrant(steps=steps, tokens=tokens, seconds=seconds, cost=cost)
         decide = decide_grant(
@@ -118,9 +118,9 @@ class Lifecycle:
         step_number: int | None = None,
         message: str | None = None,
     ) -> Sent:
-        """A new session that begins with what this execution knew after that step.
+        """Start a new session from the state of this execution after that step.
 
-        It goes on by itself if the execution would have; otherwise ``message`` says what to do.
+        It continues by itself if the execution would have; otherwise ``message`` says what to do.
         """
         execution = await self._store.read(lambda transaction: _root(transaction, execution_id))
         state = await self._reader.state_at(execution_id, step_number)
@@ -137,9 +137,9 @@ class Lifecycle:
         when_busy: WhenBusy | UnsetType = UNSET,
         metadata: Mapping[str, Any] | UnsetType = UNSET,
     ) -> Session:
-        """Rename, archive, close or reopen it, or say what happens to messages while it is busy.
+        """Rename, archive, close or reactivate a session, or set ``when_busy``.
 
-        Closing cancels what is not over, and can't be undone.
+        Closing cancels its unfinished executions and can't be undone.
         """
         change = SessionChange(title=title, status=status, when_busy=when_busy, metadata=metadata)
         work = change.validate().work(session_id, self._deps.end_request("session closed"))

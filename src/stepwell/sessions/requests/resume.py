@@ -14,7 +14,7 @@ from stepwell.sessions.errors import ConflictError, NotThereError
 from stepwell.sessions.ids import derived_id
 from stepwell.sessions.intake.admission import IntakeDeps
 from stepwell.sessions.intake.queue_entry import later_than, queued_message
-from stepwell.sessions.log import Occurrence, append
+from stepwell.sessions.occurrence import Occurrence
 from stepwell.sessions.ports import Store, Transaction
 from stepwell.sessions.records import EventType, Execution, Session, SessionStatus
 from stepwell.sessions.snapshot_chain import SnapshotChain
@@ -121,7 +121,7 @@ class ResumeRequest:
         kind = EventType.EXECUTION_QUEUED if is_queued else EventType.EXECUTION_PAUSED
         message = queued_message(execution, session, at, text, self._request_id)
         message = replace(message, metadata={"event_type": kind.value})
-        await append(transaction, session, [Occurrence.of_note(message, kind)])
+        await transaction.append(session, [Occurrence.of_note(message, kind)])
         await transaction.save_session(
             replace(
                 session,

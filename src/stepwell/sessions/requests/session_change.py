@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from stepwell.journal.envelope import timestamp
 from stepwell.sessions.endings.end_request import EndRequest, request_ends
 from stepwell.sessions.errors import ConflictError, NotThereError
-from stepwell.sessions.intake.checks import RESERVED, checked_metadata, checked_title
-from stepwell.sessions.ports import NewEntry, Transaction
+from stepwell.sessions.intake.checks import RESERVED, check_metadata, check_title
+from stepwell.sessions.occurrence import Occurrence
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.records import EventType, Session, SessionStatus, WhenBusy
 
 
@@ -25,8 +26,8 @@ class SessionChange(Struct, frozen=True, kw_only=True):
 
     def validate(self) -> "SessionChange":
         """Return the change in storable form. Raises ``RefusedError``."""
-        title = self.title if self.title is UNSET else checked_title(self.title)
-        metadata = self.metadata if self.metadata is UNSET else checked_metadata(self.metadata)
+        title = self.title if self.title is UNSET else check_title(self.title)
+        metadata = self.metadata if self.metadata is UNSET else check_metadata(self.metadata)
         return replace(self, title=title, metadata=metadata)
 
     def work(
@@ -40,14 +41,14 @@ class SessionChange(Struct, frozen=True, kw_only=True):
             if changed == session:
                 return session
             if changed.status is SessionStatus.CLOSED is not session.status:
-                # Closed first: what ends now leaves nothing behind that would run.
+                # Closed first, so that what ends now queues nothing.
                 await transaction.save_session(changed)
                 await request_ends(transaction, await transaction.unfinished(session_id), request)
                 session = await _lock_session(transaction, session_id)
                 changed = self._apply(session)
             changed = replace(changed, updated_at=max(request.deps.clock.now(), session.updated_at))
             await transaction.save_session(changed)
-            logged = await transaction.append_entries(changed, [_entry(changed)])
+            logged = await transaction.append(changed, [_entry(changed)])
             return replace(changed, last_seq=logged[-1].seq) if logged else changed
 
         return change
@@ -56,7 +57,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
         reopens = self.status is not UNSET and self.status is not SessionStatus.CLOSED
         if session.status is SessionStatus.CLOSED and reopens:
             raise ConflictError(
-                f"session {session.id} is closed and stays so; begin a new one",
+                f"session {session.id} is closed and can't be reopened; start a new one",
                 code="session_closed",
             )
         changes: dict[str, Any] = {
@@ -77,10 +78,10 @@ async def _lock_session(transaction: Transaction, session_id: str) -> Session:
     return session
 
 
-def _entry(session: Session) -> NewEntry:
-    return NewEntry(
+def _entry(session: Session) -> Occurrence:
+    return Occurrence(
         type=EventType.SESSION_UPDATED.value,
-        created_at=session.updated_at,
+        at=session.updated_at,
         payload={
             "event_type": EventType.SESSION_UPDATED.value,
             "session_id": session.id,

@@ -1,1 +1,1 @@
-"""Stored executions as people and programs read them. Never writes."""
+"""Reads stored executions for people and programs. Never writes."""

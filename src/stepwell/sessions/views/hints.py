@@ -1,7 +1,7 @@
-"""Why an execution stands where it does, with hints that a client of the API can act on.
+"""Explains the status of an execution, with hints that a client of the API can act on.
 
-The decision is the loop's; its own hints name methods of Python, which such a client does not have:
-what it can do comes first, then what who runs the agent can.
+The loop's own hints name Python methods, which such a client does not have. So what the client can
+do comes first, then what the operator can.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from stepwell.state import AgentState, Pending, PendingKind
 
 GO_ON = "send another message to go on with the same conversation"
 _RAISE = "raise it with "
-"""How the hints of limits begin."""
+"""The beginning of the hints of limits."""
 
 
 def explain_stop(state: AgentState) -> str:
-    """What ``state.explain()`` says, with the server's hints in place of the library's."""
+    """Return ``state.explain()`` with the server's hints instead of the library's."""
     outcome = _with_hint(state)
     if outcome is None:
         return state.explain()
@@ -27,7 +27,7 @@ def explain_stop(state: AgentState) -> str:
 
 
 def stop_of(state: AgentState) -> dict[str, Any]:
-    """The same as data, for a page: ``text`` is all of it, the rest are its parts."""
+    """Return the same as data: ``text`` is all of it, the rest are its parts."""
     outcome = _with_hint(state)
     if outcome is None:
         return only_words(explain_stop(state))
@@ -49,7 +49,7 @@ def stop_of(state: AgentState) -> dict[str, Any]:
 
 
 def only_words(text: str) -> dict[str, Any]:
-    """Of what no loop decided: an execution that waits, was set aside, or has no states left."""
+    """Explain what no loop decided: an execution that waits, was set aside, or lost its states."""
     return {
         "text": text,
         "headline": text,
@@ -76,7 +76,7 @@ def _with_hint(state: AgentState) -> ContinuationOutcome | None:
 
 
 def prompt_of(asked: Pending, state: AgentState) -> str:
-    """What a person is asked for."""
+    """Return the prompt of a question."""
     if asked.kind is not PendingKind.BUDGET:
         return asked.prompt
     reason = asked.details.get("stop_reason", "a limit")
@@ -100,7 +100,7 @@ def _hint(state: AgentState) -> str | None:
 
 
 def _raise_hint(state: AgentState) -> str:
-    """How the limit that decided is raised, by the criterion's own hint."""
+    """Return how to raise the limit that decided, by the criterion's own hint."""
     decisive = None if state.outcome is None else state.outcome.resolving_evaluation
     way = "" if decisive is None or not decisive.hint else decisive.hint
     if way.startswith(_RAISE):

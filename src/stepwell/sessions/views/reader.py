@@ -1,7 +1,7 @@
-"""Stored executions as people and programs read them: states, steps, and the whole trace.
+"""Reads stored executions: states, steps, and the whole trace.
 
-Called by the routes and by whoever changes a stored state. Never writes. Documents are decoded
-beside the loop, one at a time, so that reading a large one holds up nobody.
+Called by the routes and by requests that change a stored state. Never writes. Documents are decoded
+in a thread, one at a time, so that a large one does not block the event loop.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from stepwell.journal.json_text import json_text
+from stepwell.journal.status import ExecutionStatus
 from stepwell.serialization import AgentStateSerializer
 from stepwell.sessions.errors import NotThereError, RefusedError
-from stepwell.sessions.ports import Store, Transaction
+from stepwell.sessions.ports import Store, Transaction, session_topic
 from stepwell.sessions.records import Execution, SessionMessage, Snapshot
 from stepwell.sessions.views.hints import only_words, stop_of
 from stepwell.sessions.views.removed_snapshots import (
@@ -25,44 +25,46 @@ from stepwell.sessions.views.removed_snapshots import (
 from stepwell.sessions.views.step_data import message_as_data, step_as_data
 from stepwell.sessions.views.step_pages import PagePart, Shortener, take_part
 from stepwell.state import AgentState, StepExecution
+from stepwell.text import json_bytes
 
 _SERIALIZER = AgentStateSerializer()
 PAGE = 200
 DEEPEST = 20
-"""Subagents of subagents that a trace follows."""
+"""The depth of subagents in a trace."""
 _LARGEST_KEPT = 16_000_000
-"""Characters of documents whose state is kept for the next page of the same execution."""
+"""The largest document, in characters, whose state is cached for the next page."""
 _STEP_CHARACTERS = 500
+LOOK_SECONDS = 2.0
+"""Seconds between polls while waiting for an execution: the bus may lose messages."""
 
 
 class TracePlace(Struct, frozen=True):
-    """Where a page of a trace begins: behind a step, and behind a message."""
+    """Where a page of a trace begins: after a step, and after a message."""
 
     step: int = 0
     message: tuple[datetime, str] | None = None
 
 
 class TracePage(Struct, frozen=True):
-    """A part of a trace, and where the next one begins; None at the end."""
+    """A page of a trace, and where the next one begins; None at the end."""
 
     trace: dict[str, Any]
     next: TracePlace | None
 
 
 class Reader:
-    """Reads what a store keeps of executions."""
+    """Reads executions from a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # One at a time: decoders don't release the interpreter, so two would only hold the loop
-        # twice as long. Those that wait have read nothing yet.
+        # One at a time: decoders hold the GIL, so two would block the loop twice as long.
         self._decoding = asyncio.Lock()
         self._loading: dict[str, asyncio.Task[AgentState]] = {}
         self._kept: tuple[str, AgentState] | None = None
 
     async def state_of(self, snapshot_id: str) -> AgentState:
-        """The state that a snapshot holds, rebuilt from its chain; once for all who ask for it at
-        the same time."""
+        """Return the state of a snapshot, rebuilt from its chain; once for all concurrent
+        callers."""
         loading = self._loading.get(snapshot_id)
         if loading is None:
             loading = asyncio.create_task(self._load(snapshot_id))
@@ -73,7 +75,7 @@ class Reader:
     def _forget(self, snapshot_id: str, task: "asyncio.Task[AgentState]") -> None:
         del self._loading[snapshot_id]
         if not task.cancelled():
-            task.exception()  # nobody may be waiting any more
+            task.exception()  # perhaps nobody waits any longer
 
     async def _load(self, snapshot_id: str) -> AgentState:
         async def work(transaction: Transaction) -> Sequence[str]:
@@ -89,15 +91,26 @@ class Reader:
                 self._kept = (snapshot_id, state)
             return state
 
+    async def settled_execution(self, execution: Execution) -> Execution:
+        """Wait until an execution pauses or is over, and return it as it is then."""
+        async with self._store.bus.subscribe(session_topic(execution.session_id or "")) as news:
+            while True:
+                found = await self._store.read(lambda tx: tx.execution(execution.id))
+                if found is None:
+                    raise NotThereError("execution", execution.id)
+                if found.status not in (ExecutionStatus.PENDING, ExecutionStatus.RUNNING):
+                    return found
+                await news.wait(LOOK_SECONDS)
+
     async def snapshot_json(self, snapshot_id: str) -> bytes:
-        """A snapshot as whole JSON, however it is stored."""
+        """Return a snapshot as whole JSON, however it is stored."""
         state = await self.state_of(snapshot_id)
         async with self._decoding:
-            return await asyncio.to_thread(lambda: json_text(_SERIALIZER.serialize(state)))
+            return await asyncio.to_thread(lambda: json_bytes(_SERIALIZER.serialize(state)))
 
     async def state_at(self, execution_id: str, step_number: int | None = None) -> AgentState:
-        """The newest state of an execution, or the newest before the step after that one. Raises
-        ``StatesRemovedError`` if retention has deleted them."""
+        """Return the newest state of an execution, or the state after that step. Raises
+        ``StatesRemovedError`` if retention has deleted it."""
         snapshots = await self._store.read(lambda tx: _snapshots(tx, execution_id))
         fitting = snapshots
         if step_number is not None:
@@ -113,21 +126,21 @@ class Reader:
         return await self.state_of(fitting[-1].id)
 
     async def steps(self, execution_id: str) -> list[dict[str, Any]]:
-        """Every step of an execution with its tools, usage, times and the decision after it.
-        Raises ``StatesRemovedError`` if retention has deleted them."""
+        """Return every step of an execution with tools, usage, times and decision. Raises
+        ``StatesRemovedError`` if retention has deleted them."""
         execution, state = await self._newest(execution_id)
         require_states(execution)
         return _steps(execution, state)
 
     async def step_page(self, execution_id: str, *, after: int, limit: int) -> PagePart:
-        """The next steps behind that number, with large values cut; see ``step`` for the whole.
+        """Return the next steps after that number, with large values truncated; see ``step``.
         Raises ``StatesRemovedError`` if retention has deleted them."""
         execution, state = await self._newest(execution_id)
         require_states(execution)
         return _step_part(execution, state, after, limit)
 
     async def step(self, execution_id: str, number: int) -> bytes:
-        """One whole step as JSON. Raises ``NotThereError``, or ``StatesRemovedError``."""
+        """Return one whole step as JSON. Raises ``NotThereError`` or ``StatesRemovedError``."""
         execution, state = await self._newest(execution_id)
         require_states(execution)
         found = [it for it in _recorded_steps(execution, state) if it.number == number]
@@ -135,10 +148,10 @@ class Reader:
             raise NotThereError("step", str(number))
         data = {**step_as_data(found[0]), "truncated": False}
         async with self._decoding:
-            return await asyncio.to_thread(json_text, data)
+            return await asyncio.to_thread(json_bytes, data)
 
     async def trace(self, execution_id: str) -> dict[str, Any]:
-        """All of it: the execution, why it stands where it does, steps, subagents, messages. The
+        """Return the whole trace: the execution, its explanation, steps, subagents, messages. The
         steps are missing if retention has deleted the states."""
         execution, state = await self._newest(execution_id)
 
@@ -163,8 +176,8 @@ class Reader:
         }
 
     async def trace_page(self, execution_id: str, place: TracePlace, *, limit: int) -> TracePage:
-        """A part of a trace: steps and messages behind a place, within so many of each, with large
-        values cut. The rest of it is the same in each part."""
+        """Return a page of a trace: steps and messages after a place, at most so many of each, with
+        large values truncated. Everything else is the same on each page."""
         execution, state = await self._newest(execution_id)
 
         async def work(transaction: Transaction) -> tuple[list[Any], list[SessionMessage], int]:
@@ -276,8 +289,8 @@ def _short_subagent(child: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stop(execution: Execution, state: AgentState | None) -> dict[str, Any]:
-    """Why it stands where it does. What ended outside of the loop, as after crashes, left its words
-    in the row, and a state that knows nothing of it."""
+    """Explain the status. An execution that ended outside of the loop, as after crashes, has its
+    reason in the row, not in the state."""
     if has_no_states_any_more(execution):
         why = "" if execution.stop_reason is None else f" ({execution.stop_reason})"
         text = f"The execution is {execution.status}{why}; {states_removed_text(execution)}."
@@ -307,7 +320,7 @@ async def _subagents(
 async def messages_that(
     transaction: Transaction, session_id: str, fits: Callable[[SessionMessage], bool]
 ) -> list[SessionMessage]:
-    """The messages of a session that fit, in order; only these are held in memory."""
+    """Return the matching messages of a session in order, with only these in memory."""
     found: list[SessionMessage] = []
     before = None
     while page := await transaction.messages(session_id, before=before, limit=PAGE):
@@ -322,7 +335,7 @@ async def messages_that(
 async def _messages_of(
     transaction: Transaction, execution: Execution, after: tuple[datetime, str] | None, most: int
 ) -> list[SessionMessage]:
-    """The first messages of an execution behind a place, in order."""
+    """Return the first messages of an execution after a place, in order."""
     found: list[SessionMessage] = []
     after = after or (datetime(1970, 1, 1, tzinfo=UTC), "")
     session_id = execution.session_id or ""

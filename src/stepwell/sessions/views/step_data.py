@@ -1,4 +1,4 @@
-"""A step, with all that is known of it, as JSON that the API and the page show. Pure."""
+"""Converts a step to JSON for the API and the page. Pure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ Shorten = Callable[[Any], Any]
 
 
 def as_is(value: Any) -> Any:
-    """The whole value."""
+    """Return the whole value."""
     return value
 
 
@@ -41,7 +41,7 @@ def step_as_data(recorded: StepExecution, shorten: Shorten = as_is) -> dict[str,
 
 
 def message_as_data(message: SessionMessage) -> dict[str, Any]:
-    """A session message in a trace."""
+    """Return a session message for a trace."""
     return {
         "id": message.id,
         "role": message.role.value,

@@ -1,29 +1,31 @@
-"""Bounded parts of what is stored of an execution: so many items, so many characters, and large
-values cut with a note. Pure; the whole of a step is read on its own."""
+"""Pages of bounded size: so many items, so many characters, and large values truncated with a note.
+Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
+from stepwell.text import truncate_with_note
+
 LONGEST_TEXT = 16_000
 MOST_VALUES = 1_000
 MOST_CHARACTERS = 250_000
-"""Of a page, unless its first item alone has more."""
+"""The most characters of a page, unless its first item alone has more."""
 _LARGEST_VALUE = 32_000
 _DEEPEST = 40
 Item = TypeVar("Item")
 
 
 class PagePart(Struct, frozen=True):
-    """Items of a list in order, and whether there are more behind them."""
+    """Items of a list in order, and whether there are more."""
 
     items: Sequence[Any]
     has_more: bool
 
 
 class Shortener:
-    """Copies JSON data, cuts what is large in it, and counts the characters that it kept.
+    """Copies JSON data, truncates large values, and counts the characters kept.
 
     >>> shortener = Shortener("GET /it for the whole")
     >>> cut = shortener.shorten({"result": "x" * 20_000})
@@ -40,7 +42,7 @@ class Shortener:
         self.has_cut = False
 
     def shorten(self, value: Any) -> Any:
-        """One value, with a budget of its own."""
+        """Return one value, shortened to its own budget."""
         self._values, self._left = MOST_VALUES, _LARGEST_VALUE
         return self._copy(value, 0)
 
@@ -62,8 +64,8 @@ class Shortener:
 
     def _text(self, text: str) -> str:
         if len(text) > LONGEST_TEXT:
-            left_out = len(text) - LONGEST_TEXT
-            text = f"{text[:LONGEST_TEXT]}{self._note(f'{left_out:,} more characters')}"
+            self.has_cut = True
+            text = truncate_with_note(text, LONGEST_TEXT, self._whole)
         self._count(len(text))
         return text
 
@@ -97,7 +99,7 @@ class Shortener:
 def take_part(
     items: Sequence[Item], limit: int, shorten: Callable[[Item], tuple[Any, int]]
 ) -> PagePart:
-    """The first of the items, shortened, within that many and ``MOST_CHARACTERS``; at least one.
+    """Return the first items, shortened, within that many and ``MOST_CHARACTERS``; at least one.
 
     >>> take_part(["a", "b", "c"], 2, lambda item: (item, 1))
     PagePart(items=['a', 'b'], has_more=True)

@@ -83,7 +83,7 @@ async def _frames(subscriber: Any) -> AsyncGenerator[bytes, None]:
         if message is None:
             continue
         if message["type"] == "subscribe":
-            raise ConnectionError("the client has connected anew, so frames may be missing")
+            raise ConnectionError("the client has reconnected, so frames may be missing")
         yield message["data"]
 
 
@@ -108,7 +108,7 @@ def _client(url: str) -> "Redis":
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
             health_check_interval=_HEALTH_CHECK_SECONDS,
-            # The bus connects anew itself, and must know that it did.
+            # The bus reconnects itself, and must know that it did.
             retry=Retry(NoBackoff(), 0),
         )
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Pools of connections to a server, and what each connection is told when it is made."""
+"""Pools of connections to a server, and the options of each connection."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ SETTINGS = {
     "statement_timeout": "9000",
     "lock_timeout": "7000",
 }
-"""What the server is told of every connection."""
+"""Options that every connection sends to the server."""
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 10.0
 """A statement without an answer for so long is cut off: the server would have ended it by itself,

@@ -4,7 +4,7 @@ Trips to the server are what a transaction costs. So what gives no rows waits an
 the next that does, or with the commit, all in one text; the beginning goes along with the first.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -112,9 +112,11 @@ class PostgresConnection:
         """Run a statement and fetch what it gives."""
         return await self._fetch(self._statements.prepare(statement), values)
 
-    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+    async def scan(
+        self, statement: ClauseElement, values: Mapping[str, Any], /, *, keep: bool = False
+    ) -> list[Row]:
         """The same for one that was put together for this one use."""
-        return await self._fetch(self._statements.compile(statement), values)
+        return await self._fetch(self._statements.prepare_if(keep, statement), values)
 
     async def search(
         self, statement: ClauseElement, values: Mapping[str, Any], seconds: float, /
@@ -132,18 +134,15 @@ class PostgresConnection:
         self._waiting.append("SET LOCAL statement_timeout TO DEFAULT")
         return found
 
-    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
-        """Add those of these few rows whose id is not there; gives the ids of those added.
-
-        Unless it is careful, all are added without an answer: almost always none is there. If that
-        clashes, the transaction is done again, carefully.
-        """
+    async def bundle(self, adding: Insert, rows: Sequence[Row], /) -> Collection[str]:
+        """Add those of these few rows whose id is not there; gives the ids of those added."""
         if self.careful:
-            return await self._fetch(*self._statements.bundle_insert(adding, rows))
+            added = await self._fetch(*self._statements.bundle_insert(adding, rows))
+            return [str(row[0]) for row in added]
         await self.add_all(adding, rows)
-        return [(row["id"],) for row in rows]
+        return [row[0] for row in rows]
 
-    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+    async def add_all(self, adding: Insert, rows: Sequence[Row], /) -> None:
         """Add these few rows, none of which is there."""
         await self._fetch(*self._statements.bundle_insert(adding, rows, unless_there=False))
 

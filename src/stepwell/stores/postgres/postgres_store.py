@@ -1,7 +1,7 @@
 """A store in a PostgreSQL server, for any number of processes."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import TypeVar
 
 from psycopg.errors import ReadOnlySqlTransaction
@@ -20,7 +20,7 @@ from stepwell.stores.postgres.postgres_connection import (
     PostgresConnection,
     postgres_faults,
 )
-from stepwell.stores.retries import Clash, PassingFault, retry_passing_faults
+from stepwell.stores.retries import Clash, PassingFault, Retries, retry_passing_faults
 from stepwell.stores.rows import Codecs
 from stepwell.stores.schema_version import VERSION_TABLE, check_or_migrate
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
@@ -67,44 +67,37 @@ class PostgresStore:
 
     @property
     def bus(self) -> Bus:
-        """On which changes are told, to all processes."""
+        """Notifies all processes of changes."""
         return self._bus
 
     async def write(
         self, work: Callable[[Transaction], Awaitable[Result]], /, *, name: str
     ) -> Result:
         """Run it in a transaction. It has committed when this returns."""
-
-        careful = False
-
-        async def attempt() -> Result:
-            nonlocal careful
+        retries, careful = Retries(self._clock, name), False
+        while True:
             try:
                 result, topics = await self._once(self._writers, work, careful=careful)
-            except Clash:
-                careful = True
-                raise
-            for topic in topics:
-                self._bus.publish(topic)
-            return result
-
-        return await retry_passing_faults(attempt, self._clock, name)
+            except (PassingFault, Clash) as fault:
+                careful = careful or isinstance(fault, Clash)
+                await retries.wait(fault)
+            else:
+                for topic in topics:
+                    self._bus.publish(topic)
+                return result
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
-
-        async def attempt() -> Result:
-            return (await self._once(self._readers, work, may_search=False))[0]
-
-        async def search() -> Result:
-            async with self._searching:
-                return (await self._once(self._readers, work))[0]
-
-        try:
-            return await retry_passing_faults(attempt, self._clock)
-        except SearchElsewhere:
-            # Where it waits for its turn, it holds no connection that others need.
-            return await retry_passing_faults(search, self._clock)
+        retries, searching = Retries(self._clock), False
+        while True:
+            try:
+                async with self._searching if searching else nullcontext():
+                    return (await self._once(self._readers, work, may_search=searching))[0]
+            except SearchElsewhere:
+                # Where it waits for its turn, it holds no connection that others need.
+                retries, searching = Retries(self._clock), True
+            except (PassingFault, Clash) as fault:
+                await retries.wait(fault)
 
     async def check_writable(self) -> None:
         """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""

@@ -10,12 +10,12 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError
 from stepwell.stores.retries import PassingFault
+from stepwell.stores.sqlite.commit_thread import CommitThread
 from stepwell.stores.sqlite.database_file import DatabaseFile
 from stepwell.stores.sqlite.file_lock import FileLock
 from stepwell.stores.sqlite.sqlite_connection import SqliteConnection
@@ -59,8 +59,7 @@ class GroupCommit:
         self._closing = False
         self._seen_changes = lane.changes
         self._checkpointed_at = clock.monotonic()
-        self._thread = ThreadPoolExecutor(1, "stepwell-commit")
-        """Waits for the disk. A trip there costs half of one to the driver's own thread."""
+        self._thread = CommitThread(lane.commit)
         self._task = asyncio.create_task(self._run(), name="stepwell-group-commit")
 
     async def write(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -86,9 +85,7 @@ class GroupCommit:
 
     async def _write_alone(self, work: Callable[[], Awaitable[None]]) -> None:
         async with self._connection:
-            # First, because the lock lies beside the file and may be gone with its folder.
-            self._file.require_same()
-            await self._lock.acquire()
+            await self._acquire_lock()
             try:
                 self._lane.quick_command("BEGIN IMMEDIATE")
                 try:
@@ -105,7 +102,7 @@ class GroupCommit:
         self._closing = True
         self._wanted.set()
         await self._task
-        self._thread.shutdown(wait=False)
+        self._thread.stop()
 
     async def _run(self) -> None:
         try:
@@ -127,9 +124,7 @@ class GroupCommit:
     async def _run_batch(self) -> None:
         batch: list[_Writer] = []
         try:
-            # First, because the lock lies beside the file and may be gone with its folder.
-            self._file.require_same()
-            await self._lock.acquire()
+            await self._acquire_lock()
             try:
                 await self._commit(batch)
                 await self._checkpoint_if_due()
@@ -139,6 +134,15 @@ class GroupCommit:
             # Nobody was served: then it is the same for all who wait.
             failed = batch or [self._queue.popleft() for _ in range(len(self._queue))]
             _answer(failed, error)
+
+    async def _acquire_lock(self) -> None:
+        """Wait for the file's lock. Raise what is wrong with the file if the lock is gone with its
+        folder; a file that was moved alone is found out before the commit."""
+        try:
+            await self._lock.acquire()
+        except PassingFault:
+            self._file.require_same()
+            raise
 
     async def _commit(self, batch: list[_Writer]) -> None:
         self._lane.quick_command("BEGIN IMMEDIATE")
@@ -155,16 +159,8 @@ class GroupCommit:
                 await self._lane.command("ROLLBACK")
 
     async def _end_transaction(self) -> None:
-        """Commit. The thread that waits for the disk is waited for, also by who is cancelled: the
-        connection is not free before."""
         self._file.require_same()
-        loop = asyncio.get_running_loop()
-        committing = loop.run_in_executor(self._thread, self._lane.commit)
-        try:
-            await asyncio.shield(committing)
-        except asyncio.CancelledError:
-            await asyncio.wait({committing})
-            raise
+        await self._thread.commit()
 
     async def _serve(self, batch: list[_Writer]) -> None:
         until = self._clock.monotonic() + _LONGEST_BATCH

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -128,9 +128,11 @@ class SqliteConnection:
         with self._faults:
             return self._direct.execute(prepared.text, prepared.values(values)).fetchall()
 
-    async def scan(self, statement: ClauseElement, values: Mapping[str, Any], /) -> list[Row]:
+    async def scan(
+        self, statement: ClauseElement, values: Mapping[str, Any], /, *, keep: bool = False
+    ) -> list[Row]:
         """The same for one that may take its time, or was put together for this one use."""
-        prepared = self._statements.compile(statement)
+        prepared = self._statements.prepare_if(keep, statement)
         with self._faults:
             found = await self._thread.execute_fetchall(prepared.text, prepared.values(values))
             return list(found)
@@ -166,13 +168,16 @@ class SqliteConnection:
         finally:
             ending.cancel()
 
-    async def bundle(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> list[Row]:
+    async def bundle(self, adding: Insert, rows: Sequence[Row], /) -> Collection[str]:
         """Add those of these few rows whose id is not there; gives the ids of those added."""
+        if not self.careful:
+            await self.add_all(adding, rows)
+            return [row[0] for row in rows]
         prepared, values = self._statements.bundle_insert(adding, rows)
         with self._faults:
-            return self._direct.execute(prepared.text, values).fetchall()
+            return [row[0] for row in self._direct.execute(prepared.text, values)]
 
-    async def add_all(self, adding: Insert, rows: Sequence[Mapping[str, Any]], /) -> None:
+    async def add_all(self, adding: Insert, rows: Sequence[Row], /) -> None:
         """Add these few rows, none of which is there."""
         prepared, values = self._statements.bundle_insert(adding, rows, unless_there=False)
         with self._faults:

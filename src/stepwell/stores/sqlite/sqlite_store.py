@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,7 +21,7 @@ from stepwell.sessions.ports import Transaction
 from stepwell.stores.bus.local_bus import LocalBus
 from stepwell.stores.bus.remote_bus import Link, RemoteBus
 from stepwell.stores.connection import Statements
-from stepwell.stores.retries import PassingFault, retry_passing_faults
+from stepwell.stores.retries import Clash, PassingFault, Retries, retry_passing_faults
 from stepwell.stores.rows import Codecs
 from stepwell.stores.schema_version import check_or_migrate
 from stepwell.stores.search_turns import SearchElsewhere, SearchTurns
@@ -40,6 +40,8 @@ _SEARCHERS = 1
 _BUSY_SECONDS = 5.0
 _OTHERS = 0o077
 _PRAGMAS = (
+    # Of new files: rows are small, and a commit writes whole pages. Others keep the size they have.
+    "page_size=2048",
     "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
@@ -90,7 +92,7 @@ class SqliteStore:
 
     @property
     def bus(self) -> Bus:
-        """On which changes are told."""
+        """Notifies readers of changes."""
         return self._bus
 
     async def write(
@@ -99,39 +101,46 @@ class SqliteStore:
         """Run it in a transaction. It has committed when this returns."""
         if _inside_write.get():
             raise RuntimeError(f"write {name!r} was asked for inside of another write")
+        retries, careful = Retries(self._clock, name), False
+        while True:
+            try:
+                return await self._write_once(work, careful=careful)
+            except (PassingFault, Clash) as fault:
+                careful = careful or isinstance(fault, Clash)
+                await retries.wait(fault)
+
+    async def _write_once(
+        self, work: Callable[[Transaction], Awaitable[Result]], *, careful: bool
+    ) -> Result:
         results: list[Result] = []
+        transaction = SqlTransaction(self._writer, self._codecs)
 
-        async def attempt() -> Result:
-            results.clear()
-            transaction = SqlTransaction(self._writer, self._codecs)
+        async def run() -> None:
+            self._writer.careful = careful
+            token = _inside_write.set(True)
+            try:
+                results.append(await work(transaction))
+                await transaction.write_counters()
+            finally:
+                _inside_write.reset(token)
 
-            async def run() -> None:
-                token = _inside_write.set(True)
-                try:
-                    results.append(await work(transaction))
-                    await transaction.write_counters()
-                finally:
-                    _inside_write.reset(token)
-
-            await self._group.write(run)
-            for topic in transaction.topics:
-                self._bus.publish(topic)
-            return results[0]
-
-        return await retry_passing_faults(attempt, self._clock, name)
+        await self._group.write(run)
+        for topic in transaction.topics:
+            self._bus.publish(topic)
+        return results[0]
 
     async def read(self, work: Callable[[Transaction], Awaitable[Result]], /) -> Result:
         """Run it on a consistent view; it writes nothing."""
-
-        async def attempt(*, searching: bool = False) -> Result:
-            async with self._reader(searching=searching) as lane:
-                return await work(SqlTransaction(lane, self._codecs))
-
-        try:
-            return await retry_passing_faults(attempt, self._clock)
-        except SearchElsewhere:
-            # Where it waits for its turn, it holds no connection that others need.
-            return await retry_passing_faults(lambda: attempt(searching=True), self._clock)
+        retries, searching = Retries(self._clock), False
+        while True:
+            try:
+                async with self._reader(searching=searching) as lane:
+                    return await work(SqlTransaction(lane, self._codecs))
+            except SearchElsewhere:
+                # Where it waits for its turn, it holds no connection that others need.
+                retries, searching = Retries(self._clock), True
+            except (PassingFault, Clash) as fault:
+                await retries.wait(fault)
 
     async def check_writable(self) -> None:
         """Commit a tiny write, without a second try. Raises ``StoreUnavailableError``."""
@@ -162,7 +171,9 @@ class SqliteStore:
         store = SqliteStore(self._path, self._clock, self._link)
         store._lock, store._file = self._lock.heir(), self._file
         # Without the lock: beside this store's connection, opening another one writes nothing.
-        store._writer = await retry_passing_faults(store._connect, self._clock, "open")
+        store._writer = await retry_passing_faults(
+            lambda: _open_whole(store._connect()), self._clock, "open"
+        )
         store._group = GroupCommit(store._writer, store._lock, store._file, self._clock)
         return store
 
@@ -227,16 +238,21 @@ class SqliteStore:
 
     async def _new_reader(self, searching: bool) -> SqliteConnection:
         self._require_file()
-        # A thread opens it, which can't be interrupted: what it opened must not be lost.
-        opening = asyncio.ensure_future(self._connect(query_only=True))
-        try:
-            lane = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            await (await opening).connection.close()
-            raise
+        lane = await _open_whole(self._connect(query_only=True))
         lane.may_search = searching
         self._open_readers.push_async_callback(lane.connection.close)
         return lane
+
+
+async def _open_whole(opening: Coroutine[Any, Any, SqliteConnection]) -> SqliteConnection:
+    """Open a connection. A thread opens it, which can't be interrupted: if the caller is cancelled
+    meanwhile, what was opened is closed and not lost."""
+    opened = asyncio.ensure_future(opening)
+    try:
+        return await asyncio.shield(opened)
+    except asyncio.CancelledError:
+        await (await opened).connection.close()
+        raise
 
 
 class ConnectionFactory:

@@ -9,13 +9,13 @@ import { signal } from "./html.js";
 // All that is kept for the tab is named so.
 const KEY = "stepwell.key";
 
-/** Why the sign-in form is shown; null while nobody has to sign in. */
+/** Why the sign-in form is shown; null if no sign-in is needed. */
 export const signInWanted = signal(null);
 
 /** Whether a key is in use, so that one can sign out. */
 export const isSignedIn = signal(sessionStorage.getItem(KEY) !== null);
 
-/** What went wrong: `code` is for programs, `detail` for people. Status 0 means that nobody answered. */
+/** What went wrong: `code` is for programs, `detail` for people. Status 0 means no response. */
 export class Problem extends Error {
   constructor(status, code, detail, retryAfter = 0, pending = []) {
     super(detail);
@@ -26,7 +26,7 @@ export class Problem extends Error {
 /** After these statuses asking again does not help. */
 export const HOPELESS = [401, 403, 404];
 
-/** Another key may be another person's: then the page begins anew, with nothing of the one before. */
+/** Another key may belong to another person, so the page starts over without the previous data. */
 export function signIn(key) {
   const before = sessionStorage.getItem(KEY);
   const isAnother = before !== null && before !== key.trim();
@@ -67,7 +67,7 @@ async function asked(method, path, body, headers = {}) {
   try {
     return parse(await response.text());
   } catch {
-    throw new Problem(0, "no_answer", "The answer of the server broke off. Try again.");
+    throw new Problem(0, "no_answer", "The connection was lost during the response. Try again.");
   }
 }
 
@@ -76,18 +76,18 @@ async function answered(path, options) {
     return await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "no_answer", "The server does not answer. Is it running, and are you online?");
+    throw new Problem(0, "no_answer", "The server does not respond. Check that it is running and that you are online.");
   }
 }
 
 async function checked(response) {
   if (response.ok) return response;
-  const told = await response.text().then(parse).catch(() => ({}));
-  const detail = told.detail || `The server answered ${response.status} ${response.statusText}`;
-  const problem = new Problem(response.status, told.code || "error", detail, Number(response.headers.get("retry-after")), told.pending);
+  const body = await response.text().then(parse).catch(() => ({}));
+  const detail = body.detail || `The server returned ${response.status} ${response.statusText}`;
+  const problem = new Problem(response.status, body.code || "error", detail, Number(response.headers.get("retry-after")), body.pending);
   if (response.status === 401) {
     const hadKey = sessionStorage.getItem(KEY) !== null;
-    signInWanted.value = hadKey ? "This key was not accepted: it may be mistyped, revoked or expired." : "";
+    signInWanted.value = hadKey ? "The server rejected this key. It may be mistyped, revoked or expired." : "";
   }
   throw problem;
 }

@@ -12,7 +12,7 @@ import { clipped, shownArguments, shownValue } from "./words.js";
 
 const OUTCOMES = ["done", "retry", "failed"];
 const OUTCOME_WORDS = {
-  done: "It took effect", retry: "It did not: run it again", failed: "It did not: count it as failed",
+  done: "It took effect", retry: "It did not take effect: run it again", failed: "It did not take effect: mark it as failed",
 };
 
 /**
@@ -30,7 +30,7 @@ export const Asking = ({ execution, onAnswered, onChanged }) => {
     onChanged(pending);
   };
   return html`
-    ${isChanged && html`<div class="row asking changed" role="alert"><${Icon} name="alert" /> What is asked has changed since you saw it. Your answer was not used; read again what is asked now.</div>`}
+    ${isChanged && html`<div class="row asking changed" role="alert"><${Icon} name="alert" /> The question has changed since you saw it. Your answer was not used. Read the new question before you answer.</div>`}
     ${execution.pending.map((asked) => html`
       <${Asked} key=${asked.question_id} execution=${execution} asked=${asked} onAnswered=${answered} onChanged=${changed} />`)}`;
 };
@@ -54,7 +54,7 @@ const Asked = ({ execution, asked, onAnswered, onChanged }) => {
       if (error.code === "question_changed") {
         onChanged(error.pending);
       } else if (error.status === 409 && !asksToAccept(error)) {
-        setGiven("It was answered elsewhere meanwhile.");
+        setGiven("This question was already answered elsewhere.");
         onAnswered();
       } else {
         isUsed.current = false;
@@ -69,13 +69,13 @@ const Asked = ({ execution, asked, onAnswered, onChanged }) => {
     return send(() => post(path, { question_id: asked.question_id, answer: value }), `You answered: ${words}`);
   };
   const Form = asked.kind === "approval" ? Approval : asked.kind === "budget" ? Budget : Question;
-  const title = asked.kind === "approval" ? `May ${asked.tool_name} run?` : asked.kind === "budget" ? "A limit was reached" : "A question for you";
+  const title = asked.kind === "approval" ? `Allow ${asked.tool_name} to run?` : asked.kind === "budget" ? "A limit was reached" : "A question for you";
   if (given) return html`<div class="row asking answered" role="status"><${Icon} name="check" /> ${revealed(given)}</div>`;
   return html`
     <${Frame} asked=${asked} title=${title} isUsed=${isUsed}>
       <${Form} asked=${asked} answer=${answer} isSending=${isSending} problem=${problem}
         onGrant=${(body, words) => send(() => grant(execution.id, { ...body, question_id: asked.question_id }), `You granted ${words}.`)} />
-      ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.detail ?? String(problem)} Nothing was changed; try again.</p>`}
+      ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.detail ?? String(problem)} Nothing was changed. Try again.</p>`}
     <//>`;
 };
 
@@ -113,7 +113,7 @@ const useSeen = (content) => {
   const isSeen = !content || (edges.start && edges.end);
   const part = content && html`
     <div class="to-see"><i ref=${start}></i>${content}<i ref=${end}></i></div>
-    <p id=${note} class="unseen" role="status">${!isSeen && "Scroll to its end before you decide; until then it can only be denied."}</p>`;
+    <p id=${note} class="unseen" role="status">${!isSeen && "Scroll to the end before you decide. Until then, you can only deny it."}</p>`;
   return { part, isSeen, why: isSeen ? undefined : note };
 };
 
@@ -175,7 +175,7 @@ const Approval = ({ asked, answer, isSending }) => {
       ${given !== undefined && html`
         <button type="button" disabled=${isSending || !isSeen} aria-describedby=${why} onClick=${() => setEditing(true)}>Change</button>`}
       <button type="button" class="danger" disabled=${isSending} onClick=${deny}>Deny</button>
-      <input type="text" value=${reason} aria-label="Why not (the model is told)" placeholder="Why not? The model is told" onInput=${(event) => setReason(event.currentTarget.value)} />
+      <input type="text" value=${reason} aria-label="Reason for denying (shown to the model)" placeholder="Reason for denying (shown to the model)" onInput=${(event) => setReason(event.currentTarget.value)} />
     </form>`;
 };
 
@@ -191,18 +191,18 @@ const Editing = ({ given, answer, isSending, onLeave }) => {
     const { value, fault } = readObject(text);
     setProblem(fault);
     if (fault) field.current.focus();
-    else void answer({ approved: true, arguments: value }, "Yes, with other arguments");
+    else void answer({ approved: true, arguments: value }, "Yes, with changed arguments");
   };
   return html`
     <form class="editing" onSubmit=${submit}>
       <textarea ref=${field} rows=${Math.min(16, text.split("\n").length + 1)} spellcheck="false" value=${text}
-        aria-label="Other arguments, as JSON" aria-describedby=${note} aria-invalid=${Boolean(problem)}
+        aria-label="Changed arguments, as JSON" aria-describedby=${note} aria-invalid=${Boolean(problem)}
         onInput=${(event) => setText(event.currentTarget.value)}></textarea>
-      <p id=${note} class="note">A JSON object with all arguments. The model is told what you changed.</p>
+      <p id=${note} class="note">A JSON object with all arguments. The model sees what you changed.</p>
       ${problem && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`}
       <div class="inline">
-        <button type="submit" class="primary" disabled=${isSending}>Allow with these</button>
-        <button type="button" disabled=${isSending} onClick=${onLeave}>Leave as it was</button>
+        <button type="submit" class="primary" disabled=${isSending}>Allow with changes</button>
+        <button type="button" disabled=${isSending} onClick=${onLeave}>Cancel changes</button>
       </div>
     </form>`;
 };
@@ -212,7 +212,7 @@ const readObject = (text) => {
   try {
     value = parse(text);
   } catch (error) {
-    return { value, fault: `This is no JSON: ${revealedText(error.message)}` };
+    return { value, fault: `Invalid JSON: ${revealedText(error.message)}` };
   }
   return { value, fault: kindOf(value) === "object" ? "" : "The arguments must be a JSON object, such as {\"path\": \"b.txt\"}." };
 };
@@ -220,6 +220,6 @@ const readObject = (text) => {
 const Budget = ({ asked, onGrant, isSending, problem }) => {
   const reason = asked.details?.stop_reason;
   return html`
-    <p class="prompt">${limitWords(reason) || "A limit was reached."} Grant more, and it goes on where it stopped.</p>
+    <p class="prompt">${limitWords(reason) || "A limit was reached."} Grant more to continue from there.</p>
     <${BudgetForm} reason=${reason} isBusy=${isSending} problem=${problem} onGrant=${onGrant} />`;
 };

@@ -40,11 +40,11 @@ export const BudgetForm = ({ reason, isBusy, problem, onGrant }) => {
   return html`
     <form class="inline" onSubmit=${submit}>
       <input type="number" class="amount" min="0" step=${IN_PARTS.includes(unit) ? "any" : "1"} inputmode="decimal" value=${amount}
-        aria-label=${`How many more ${NAMES[unit]}`} onInput=${(event) => setAmount(event.currentTarget.value)} />
-      <label class="sr-only" for=${id}>Of what</label>
+        aria-label=${`Additional ${NAMES[unit]}`} onInput=${(event) => setAmount(event.currentTarget.value)} />
+      <label class="sr-only" for=${id}>Unit</label>
       <select id=${id} value=${unit} onChange=${choose}>${Object.entries(NAMES).map(([name, words]) => html`<option key=${name} value=${name}>${words}</option>`)}</select>
       <button type="submit" class="primary" disabled=${isBusy || !isFit(Number(amount), unit)}>Grant</button>
       ${(asksToAccept(problem) || isAccepted) && html`<label class="check"><input type="checkbox" checked=${isAccepted}
-        onChange=${(event) => setAccepted(event.currentTarget.checked)} /> Go on although the agent's definition has changed</label>`}
+        onChange=${(event) => setAccepted(event.currentTarget.checked)} /> Continue although the agent's definition has changed</label>`}
     </form>`;
 };

@@ -21,7 +21,7 @@ export const newKey = () => crypto.randomUUID?.() ?? [...crypto.getRandomValues(
 
 /** What to do about a message that was not sent. */
 function advice({ status, code, detail, retryAfter }) {
-  if (status === 0) return `${detail} Your text is kept: send it again; it is not sent twice.`;
+  if (status === 0) return `${detail} Your text is kept. You can send it again; it is not sent twice.`;
   if (status === 429) return `${detail} Wait ${retryAfter || "a few"} seconds and send it again.`;
   if (code === "busy" || status === 409) return `${detail} Your text is kept.`;
   return detail;
@@ -100,6 +100,6 @@ export const Composer = ({ id, onSend, onCancel = null, hint = "", isFocused = t
         ${onCancel && html`<button type="button" class="round danger" onClick=${onCancel} title="Cancel (Esc)" aria-label="Cancel"><${Icon} name="stop" /></button>`}
         <button type="submit" class="round primary" disabled=${!text.trim() || (isFirst && isSending)} title=${text.trim() ? "Send (Enter)" : "Write something first"} aria-label="Send"><${Icon} name="send" /></button>
       </div>
-      <p class="hint" id="composer-hint">${hint || "Enter sends, Shift+Enter makes a new line."}</p>
+      <p class="hint" id="composer-hint">${hint || "Press Enter to send, Shift+Enter for a new line."}</p>
     </form>`;
 };

@@ -5,7 +5,7 @@ const CUT_SHORT = ["failed", "cancelled", "stopped"];
 const firstLine = (text) => text.split("\n", 1)[0];
 const answer = (text) => (text ? `Answer: ${text}` : "");
 
-/** @param {{status: string, last_response?: string, error_message?: string, reason?: string}} told by the last status */
+/** @param {{status: string, last_response?: string, error_message?: string, reason?: string}} payload of the last status */
 export function endingOf({ status, last_response: said, error_message: error, reason }) {
   if (!CUT_SHORT.includes(status)) return answer(said);
   const why = firstLine(error || reason || "");

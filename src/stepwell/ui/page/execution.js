@@ -46,7 +46,7 @@ export const ExecutionPage = ({ id }) => {
 };
 
 const Opening = ({ row }) => html`<p class="x-row x-note" role="status">${row !== null && html`<${StatusBadge}
-  status=${row.status} /> ${counted(row.step_count, "step")}. `}Reading the execution …</p>`;
+  status=${row.status} /> ${counted(row.step_count, "step")}. `}Loading the execution …</p>`;
 
 const Loaded = ({ trace, reload }) => {
   const { execution } = trace;

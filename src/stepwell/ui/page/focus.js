@@ -5,7 +5,7 @@ import { useLayoutEffect } from "./html.js";
 const isNowhere = () => document.activeElement === null || document.activeElement === document.body;
 
 /** To what is asked. What it is about comes first, never the button that allows it: whoever types "a "
- * meant neither. Tells whether something is asked. */
+ * meant neither. Returns whether there is an open question. */
 export function focusAsked() {
   const control = document.querySelector("[data-asking] :is(pre, button:not(.primary), input, select):not(:disabled)");
   control?.focus();

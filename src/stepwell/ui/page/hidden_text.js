@@ -3,7 +3,7 @@
  *
  * Hidden are controls, format characters (Cf), default ignorable code points, line separators,
  * noncharacters and a few blank symbols, wherever they stand; joiners, variation selectors and tags
- * except where a script or an emoji needs them. `hidden_text.py` has the same rules: change both.
+ * except where a script or an emoji needs them. `text/hidden_characters.py` has the same rules: change both.
  */
 
 import { html } from "./html.js";
@@ -103,7 +103,7 @@ export const revealed = (text) => {
   const shown = parts.map((part) =>
     typeof part === "string" || ++signs > MOST_SIGNS
       ? written(part)
-      : html`<span class="md-hidden" title="Characters that can't be seen">⟨${part.code}⟩</span>`);
+      : html`<span class="md-hidden" title="Invisible characters">⟨${part.code}⟩</span>`);
   // Text that follows text is one node.
   return signs <= MOST_SIGNS ? shown : joined(shown);
 };

@@ -9,9 +9,9 @@ import { newParser } from "./sse.js";
 
 const [FIRST_WAIT, LONGEST_WAIT, SILENCE, HIDDEN] = [500, 10_000, 45_000, 30_000];
 
-/** @typedef {{state: "live" | "connecting" | "offline" | "resting" | "ended", reason: string}} Told
+/** @typedef {{state: "live" | "connecting" | "offline" | "resting" | "ended", reason: string}} LineState
  * @param {string} sessionId @param {number} after
- * @param {{onEnvelope: (envelope: object) => void, onReset: (newest: number) => void, onLine: (told: Told) => void}} hearer
+ * @param {{onEnvelope: (envelope: object) => void, onReset: (newest: number) => void, onLine: (state: LineState) => void}} hearer
  * @returns {{close: () => void, hurry: () => void}} `hurry` is for who knows that the server is there */
 export function follow(sessionId, after, hearer) {
   const line = new Line(sessionId, after, hearer);
@@ -80,7 +80,7 @@ class Line {
     const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this._failures) * (0.75 + Math.random() / 2);
     this._failures += 1;
     const isOffline = problem?.status === 0 && this._failures > 2;
-    this._tell(isOffline ? "offline" : "connecting", problem?.detail ?? "The line broke.");
+    this._tell(isOffline ? "offline" : "connecting", problem?.detail ?? "The connection was lost.");
     this._wait = setTimeout(() => this._open(), Math.max(wait, (problem?.retryAfter || 0) * 1000));
   }
 
@@ -91,7 +91,7 @@ class Line {
     this._restTimer = setTimeout(() => {
       this._isResting = true;
       this._drop();
-      this._tell("resting", "It is followed again when the tab is seen.");
+      this._tell("resting", "Updates resume when this tab is visible.");
     }, HIDDEN);
   }
 
@@ -126,7 +126,7 @@ async function read(body, hear, own) {
       take(value);
     } catch (error) {
       if (error instanceof TypeError || error.name === "AbortError") {
-        throw new Problem(0, "line_broke", "The line to the server broke.");
+        throw new Problem(0, "line_broke", "The connection to the server was lost.");
       }
       throw error;
     } finally {

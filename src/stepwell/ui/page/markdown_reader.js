@@ -1,7 +1,7 @@
 /**
  * Reads markdown that grows: blocks that can't change any more are never read again.
  *
- * Only the tail from the start of the last block is lexed anew. Where that could come out
+ * Only the tail from the start of the last block is lexed again. Where that could come out
  * differently from reading the text at once (link definitions, long lists and tables that are
  * taken apart), the whole is read once more at the end.
  */

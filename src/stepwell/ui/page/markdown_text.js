@@ -48,7 +48,7 @@ export const safeTarget = (address) => {
   return url.host === "" ? null : { href: url.href, host: url.host };
 };
 
-/** True if the words of a link tell where it leads, so that it need not be told again. */
+/** True if the text of a link shows its target, so that the host need not be repeated. */
 export const tellsTarget = (text, target) => {
   const bare = text.trim().replace(/\/$/, "");
   const addresses = [target.href.replace(/\/$/, ""), target.host];

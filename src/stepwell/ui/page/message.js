@@ -33,7 +33,7 @@ const StatusMessage = ({ message, execution }) => {
       <div>
         <p class="headline">${revealed(first)}</p>
         ${why && html`<p class="why">${revealed(why.trim())}</p>`}
-        ${rest.length > 0 && html`<details><summary>The rest of it</summary><pre>${revealed(rest.join("\n"))}</pre></details>`}
+        ${rest.length > 0 && html`<details><summary>Show the rest</summary><pre>${revealed(rest.join("\n"))}</pre></details>`}
         ${execution && html`<a href=${`#/x/${execution}`}>Why it stopped</a>`}
       </div>
     </div>`;
@@ -56,28 +56,28 @@ export function rowOf(row, tag = "") {
   return vnode;
 }
 
-function endOf({ key, execution, details, isTold }) {
+function endOf({ key, execution, details, hasStatus }) {
   const old = ends.get(key);
-  const isSame = old?.isTold === isTold && old.details.length === details.length && details.every((one, place) => one === old.details[place]);
+  const isSame = old?.hasStatus === hasStatus && old.details.length === details.length && details.every((one, place) => one === old.details[place]);
   if (isSame) return old.vnode;
   if (ends.size > MOST_ENDS) ends.clear();
-  const vnode = html`<${EndRow} key=${key} execution=${execution} details=${details} isTold=${isTold} />`;
-  ends.set(key, { details, isTold, vnode });
+  const vnode = html`<${EndRow} key=${key} execution=${execution} details=${details} hasStatus=${hasStatus} />`;
+  ends.set(key, { details, hasStatus, vnode });
   return vnode;
 }
 
-/** Where a fork begins: what was done until then is told by the execution that it comes from. */
+/** Where a fork starts: the original execution has what was done until then. */
 const OriginRow = ({ origin }) => html`
   <p class="row origin" data-origin=${origin.execution_id}>
     Begins with what was known after step ${origin.step_number} of <a href=${`#/x/${encodeURIComponent(origin.execution_id)}`}>an earlier execution</a>
   </p>`;
 
 /** The end of an execution: why, and the messages that are folded away. */
-const EndRow = ({ execution, details, isTold }) => {
+const EndRow = ({ execution, details, hasStatus }) => {
   const [isOpen, setOpen] = useState(false);
   return html`
     <div class="row end" data-end=${execution}>
-      ${!isTold && html`<a class="quiet" href=${`#/x/${execution}`}>Why it stopped</a>`}
+      ${!hasStatus && html`<a class="quiet" href=${`#/x/${execution}`}>Why it stopped</a>`}
       ${details.length > 0 && html`
         <button type="button" class="link quiet" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>
           <${Icon} name="chevron" />${counted(details.length, "detail")}

@@ -12,7 +12,7 @@ import { follow } from "./live.js";
 import { begunHere } from "./sessions.js";
 import { answeredBy, asHistory } from "./stored.js";
 import { StoredPages } from "./stored_pages.js";
-import { Told } from "./told.js";
+import { StoredCoverage } from "./stored_coverage.js";
 import { steady } from "./turns.js";
 
 const OVER = ["completed", "failed", "cancelled", "stopped"];
@@ -30,7 +30,7 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 export class OpenSession {
   /** @param {string} id
-   * @param {{onNews: () => void, isAtEnd: () => boolean}} around who is told that something happened,
+   * @param {{onNews: () => void, isAtEnd: () => boolean}} around gets a call when something happened,
    *   and whether the reader is at the end, so that what is far above may be let go */
   constructor(id, { onNews, isAtEnd }) {
     this.id = id;
@@ -58,7 +58,7 @@ export class OpenSession {
     this._queue = [];
     this._known = new Set();
     this._ended = new Set();
-    this._told = new Told();
+    this._coverage = new StoredCoverage();
     void this.load();
   }
 
@@ -70,7 +70,7 @@ export class OpenSession {
   }
 
   /** From the beginning: at the opening, when what was over goes on, and after a reset, from which on
-   * the log tells no more than what came after `through`. */
+   * the journal covers only what came after `through`. */
   async load(through = null) {
     clearTimeout(this._retry);
     this._follower?.close();
@@ -98,7 +98,7 @@ export class OpenSession {
       this.problem.value = null;
       this.isLoaded.value = true;
       this._adopt(page);
-      // What the log no longer has can't be told live: then the stored messages tell it.
+      // What the journal no longer has is covered by the stored messages.
       this._list = lists.fromHistory(this._history(through === null ? page.unfinished : []), from);
       this._show();
       if (begunHere.delete(this.id)) this.ending.value = storedEnding(this._stored.items);
@@ -106,7 +106,7 @@ export class OpenSession {
     this._follower = follow(this.id, from, {
       onEnvelope: (envelope) => this._receive(envelope),
       onReset: (newest) => void this.load(newest),
-      onLine: (told) => (this.line.value = told),
+      onLine: (state) => (this.line.value = state),
     });
   }
 
@@ -171,7 +171,7 @@ export class OpenSession {
   async refreshExecution(id) {
     try {
       const found = await get(`agent/executions/${encodeURIComponent(id)}`);
-      const isOver = OVER.includes(found.status) || this._ended.has(id) || this._told.over.includes(id);
+      const isOver = OVER.includes(found.status) || this._ended.has(id) || this._coverage.over.includes(id);
       this._setExecution(id, isOver ? null : found);
     } catch {
       // The next event says it again.
@@ -189,14 +189,14 @@ export class OpenSession {
     this._isSettling = true;
     for (let failures = 0; this._ended.size && !this._isClosed;) {
       // What ends while the page is fetched may not be over in it: that is for the next look.
-      const told = [...this._ended];
+      const ended = [...this._ended];
       try {
         const page = await this._stored.fetchNewest(this._around.isAtEnd());
         if (page.settled_seq < this._list.through) {
           this._isSettling = false;
-          return void this.load(); // one that was over goes on, and is told live again
+          return void this.load(); // a finished execution was resumed, and is live again
         }
-        for (const id of told) this._ended.delete(id);
+        for (const id of ended) this._ended.delete(id);
         this._reconcile(page);
       } catch {
         failures += 1;
@@ -210,10 +210,10 @@ export class OpenSession {
   _reconcile(page) {
     batch(() => {
       this._adopt(page);
-      this._list = lists.reconciled(this._list, this._history(page.unfinished), page.settled_seq, this._told.over);
+      this._list = lists.reconciled(this._list, this._history(page.unfinished), page.settled_seq, this._coverage.over);
       this._show();
     });
-    if (this._told.goesOn(this._storedExecutions())) void this.load();
+    if (this._coverage.hasNewer(this._storedExecutions())) void this.load();
   }
 
   _show() {
@@ -236,10 +236,10 @@ export class OpenSession {
     return history;
   }
 
-  /** Which executions are under way; what the messages of the page tell is not told live as well. */
+  /** Adopt the unfinished executions; what the messages of the page cover is not shown live as well. */
   _adopt(page) {
     this.executions.value = new Map(page.unfinished.map((one) => [one.id, one]));
-    this._told.adopt(page);
+    this._coverage.adopt(page);
   }
 
   _storedExecutions() {
@@ -276,23 +276,23 @@ export class OpenSession {
   _hear(envelope) {
     const { id, seq, type, execution_id: execution, payload } = envelope;
     // What people read of an occurrence is in the payload of its one envelope.
-    const told = payload?.event_type ?? type;
-    if (this._told.has(envelope)) {
+    const eventType = payload?.event_type ?? type;
+    if (this._coverage.covers(envelope)) {
       this._list = lists.received(this._list, { id, seq });
       return false;
     }
-    // What was over goes on: it is told live from its beginning.
-    const isBack = told === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
+    // A finished execution was resumed: show it live from its beginning.
+    const isBack = eventType === "execution.queued" && !this.executions.value.has(execution) && !this._ended.has(execution);
     if (isBack && this._storedExecutions().has(execution)) void this.load();
     this._list = lists.received(this._list, envelope);
-    if (told === "message.sent") this._hearMessage(payload);
-    // Told once more, it would take a form away from whoever writes in it.
-    else if (this._told.isPast(envelope)) return false;
+    if (eventType === "message.sent") this._hearMessage(payload);
+    // A repeated event would discard the form that a person is filling in.
+    else if (this._coverage.isPast(envelope)) return false;
     else {
-      if (told.startsWith("execution.")) this._hearExecution(told, execution, payload);
+      if (eventType.startsWith("execution.")) this._hearExecution(eventType, execution, payload);
       if (type === "agent.status") this._hearStatus(execution, payload);
     }
-    return told === "message.sent" || told.startsWith("execution.");
+    return eventType === "message.sent" || eventType.startsWith("execution.");
   }
 
   _hearMessage({ message_id: id, role, content, agent_execution_id: execution }) {
@@ -304,13 +304,13 @@ export class OpenSession {
     this.users.value = new Map([...this.users.value, [id, execution]]);
   }
 
-  _hearStatus(execution, told) {
-    const { status, parent_execution_id: parent } = told;
+  _hearStatus(execution, payload) {
+    const { status, parent_execution_id: parent } = payload;
     if (parent) return;
     if (OVER.includes(status)) {
       this._ended.add(execution);
       this._setExecution(execution, null);
-      this.ending.value = endingOf(told);
+      this.ending.value = endingOf(payload);
     } else if (status === "processing") {
       this._ended.delete(execution);
       this.ending.value = "";

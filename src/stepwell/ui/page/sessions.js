@@ -29,19 +29,19 @@ const pathOf = (cursor) => {
 };
 
 /** The first page again; what was paged in below it stays. */
-export async function refresh({ anew = false } = {}) {
+export async function refresh({ isReload = false } = {}) {
   const mine = ++asked;
   clearTimeout(timer);
   timer = 0;
   lastAt = Date.now();
-  if (anew) sessionsState.value = { ...sessionsState.value, isLoading: true };
+  if (isReload) sessionsState.value = { ...sessionsState.value, isLoading: true };
   try {
     const page = await get(pathOf());
     if (mine !== asked) return;
     batch(() => {
       const fresh = new Set(page.items.map(({ id }) => id));
       const oldest = page.items.at(-1)?.updated_at ?? "";
-      const below = anew || page.next === null ? [] : sessions.value.filter((one) => !fresh.has(one.id) && one.updated_at <= oldest);
+      const below = isReload || page.next === null ? [] : sessions.value.filter((one) => !fresh.has(one.id) && one.updated_at <= oldest);
       sessions.value = [...page.items, ...below];
       const next = below.length ? sessionsState.value.next : page.next;
       sessionsState.value = { isLoading: false, problem: null, next };
@@ -101,7 +101,7 @@ export function keepFresh() {
   sessions.value = []; // those of whoever was signed in before
   poll = setInterval(look, POLL);
   document.addEventListener("visibilitychange", look);
-  void refresh({ anew: true });
+  void refresh({ isReload: true });
   void loadAgents();
   return () => {
     clearInterval(poll);

@@ -4,8 +4,8 @@ import { html, useEffect, useRef } from "./html.js";
 
 const KEYS = [
   ["/", "Search conversations"], ["n", "New conversation"], ["↑ ↓", "Move in the list of conversations"], ["Enter", "Send, or open"],
-  ["a", "Answer what is asked; Alt+A while you write"],
-  ["Shift+Enter", "New line"], ["Esc", "Cancel what runs (in the message field), close"], ["?", "This list"],
+  ["a", "Go to the open question; Alt+A while you write"],
+  ["Shift+Enter", "New line"], ["Esc", "Cancel the execution (in the message field), close"], ["?", "Show this list"],
 ];
 
 const isTyping = ({ tagName, isContentEditable }) => ["INPUT", "TEXTAREA", "SELECT"].includes(tagName) || isContentEditable;

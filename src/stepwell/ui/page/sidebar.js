@@ -10,7 +10,7 @@ import { cycleTheme, theme } from "./theme.js";
 import { ago } from "./words.js";
 
 const DOTS = {
-  running: ["running", "working"], pending: ["running", "queued"], paused: ["waits", "waits for you"], failed: ["failed", "failed"],
+  running: ["running", "working"], pending: ["running", "queued"], paused: ["waits", "waiting for you"], failed: ["failed", "failed"],
 };
 
 export const Sidebar = ({ current, belongsTo, onClose, onShortcuts }) => {
@@ -25,14 +25,14 @@ export const Sidebar = ({ current, belongsTo, onClose, onShortcuts }) => {
   const onSearch = (event) => {
     search.value = event.currentTarget.value;
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => refresh({ anew: true }), 300);
+    timer.current = setTimeout(() => refresh({ isReload: true }), 300);
   };
   const onScroll = ({ currentTarget: box }) => {
     if (box.scrollHeight - box.scrollTop - box.clientHeight < 200) void loadMore();
   };
   const toggleArchived = () => {
     showsArchived.value = !showsArchived.value;
-    void refresh({ anew: true });
+    void refresh({ isReload: true });
   };
   const onKeyDown = (event) => {
     if (!["ArrowDown", "ArrowUp", "Home", "End"].includes(event.key) || event.target.tagName === "INPUT" && event.target.type !== "search") return;
@@ -54,7 +54,7 @@ export const Sidebar = ({ current, belongsTo, onClose, onShortcuts }) => {
         <input type="search" id="search" value=${search.value} placeholder="Search" maxlength="200" onInput=${onSearch} />
       </label>
       <div class="sessions" ref=${list} onScroll=${onScroll}>
-        ${problem && html`<p class="problem" role="alert">${problem.detail ?? String(problem)} <button type="button" class="link" onClick=${() => refresh({ anew: true })}>Try again</button></p>`}
+        ${problem && html`<p class="problem" role="alert">${problem.detail ?? String(problem)} <button type="button" class="link" onClick=${() => refresh({ isReload: true })}>Try again</button></p>`}
         <ul aria-label=${showsArchived.value ? "Archived conversations" : "Conversations, newest first"} onFocusIn=${onFocus}>
           ${sessions.value.map((one) => html`<${Entry} key=${one.id} session=${one} isCurrent=${one.id === current} isAround=${one.id === belongsTo} isActive=${one.id === active} onClose=${onClose} />`)}
         </ul>

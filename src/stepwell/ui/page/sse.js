@@ -1,6 +1,6 @@
 /** Reads server-sent events. Pure: no page, no network. */
 
-/** Takes pieces of a stream of events, wherever they are cut; tells each that is whole: {id, event, data}.
+/** Takes pieces of a stream of events, wherever they are cut; emits each complete one: {id, event, data}.
  * An id stands until there is another one. */
 export function newParser(hear) {
   let [rest, event] = ["", { id: "", event: "message", data: [] }];

@@ -31,7 +31,7 @@ export const Start = ({ go }) => {
     try {
       await send(example, newKey());
     } catch (error) {
-      setProblem(`${error.detail ?? error} Nothing was sent; try again.`);
+      setProblem(`${error.detail ?? error} Nothing was sent. Try again.`);
       setTrying(false);
     }
   };
@@ -40,7 +40,7 @@ export const Start = ({ go }) => {
       <div class="phone-bar only-phone"></div>
       <div class="scroller" tabindex="0" role="region" aria-label="New conversation">
         <div class="welcome">
-          <h1>What shall it do?</h1>
+          <h1>What should the agent do?</h1>
           ${items.length > 1 && html`
             <fieldset class="agents">
               <legend>Agent</legend>
@@ -62,7 +62,7 @@ export const Start = ({ go }) => {
               </ul>`}
             ${problem && html`<p class="problem" role="alert">${problem}</p>`}
             ${(agent.tools ?? []).length > 0 && html`<p class="quiet tools">Tools: ${agent.tools.join(", ")}</p>`}`}
-          ${isLoaded && !items.length && html`<p>No agent is registered. Give the server one: <code>stepwell serve my_module:app</code></p>`}
+          ${isLoaded && !items.length && html`<p>No agent is registered. Start the server with one: <code>stepwell serve my_module:app</code></p>`}
         </div>
       </div>
       <div class="foot"><${Composer} key="new" id="new" isFirst onSend=${send} placeholder="Write the first message" /></div>

@@ -9,14 +9,14 @@ const NOT_SHOWN = ["step.started", "tool.called", "tool.completed"];
 
 /** The messages for fromHistory, in the order of their executions.
  * @param {object[]} items session messages, oldest first
- * @param {{id: string, created_at: string}[]} unfinished executions that are told live instead */
+ * @param {{id: string, created_at: string}[]} unfinished executions that are shown live instead */
 export function asHistory(items, unfinished = []) {
   const isLive = new Set(unfinished.map(({ id }) => id));
   const began = unfinished.length ? unfinished[0].created_at : null;
   const groups = new Map();
   for (const item of items) {
     const id = item.agent_execution_id ?? "";
-    // What was sent while the first of them ran is told live as well: behind what came before it.
+    // What was sent while the first of them ran is live as well, after what came before it.
     const isLater = began !== null && item.created_at > began;
     if (isLive.has(id) && (item.role !== "user" || isLater)) continue;
     // What belongs to no execution stands where it was said.
@@ -32,16 +32,16 @@ export const answeredBy = (items) =>
   new Map(items.filter(({ role }) => role === "user").map((one) => [one.id, one.agent_execution_id]));
 
 function ofExecution(items) {
-  const [texts, told] = [textsOf(items), new Set()];
+  const [texts, shownSteps] = [textsOf(items), new Set()];
   const last = Math.max(0, ...items.map(({ metadata }) => metadata?.step_number ?? 0));
   const answer = items.find(({ role }) => role === "assistant");
-  const [asked, shown, begun] = [askedIn(items), [], new Set()];
+  const [asked, shown, open] = [askedIn(items), [], new Set()];
   const isCalledLater = ({ call_id: id, step_number: step, outcome }) =>
     outcome === "pending" && items.some(({ metadata: other }) =>
       other?.event_type === "tool.called" && other.call_id === id && other.step_number > step);
-  const tellText = (execution, step) => {
-    if (told.has(step) || !texts.has(step)) return;
-    told.add(step);
+  const showText = (execution, step) => {
+    if (shownSteps.has(step) || !texts.has(step)) return;
+    shownSteps.add(step);
     const content = texts.get(step);
     if (step === last && content === answer?.content) return;
     shown.push({ id: `${execution}:${step}:text`, role: "assistant", content });
@@ -49,19 +49,19 @@ function ofExecution(items) {
   for (const item of items) {
     const { id, role, content, agent_execution_id: execution, metadata = {} } = item;
     const [type, step] = [metadata.event_type, metadata.step_number];
-    if (Number.isSafeInteger(step)) tellText(execution, step);
+    if (Number.isSafeInteger(step)) showText(execution, step);
     if (role === "user") shown.push({ id, role, content });
     else if (role === "assistant") shown.push({ id: execution ? `${execution}:${last}:answer` : id, role, content });
     else if (type === "tool.called") {
-      begun.add(metadata.call_id);
+      open.add(metadata.call_id);
       shown.push(calledOf(item));
     }
     else if (type === "tool.completed" && wentOn(item, items)) {
       // An id may be used again in a later step: what began before is over.
-      if (!begun.has(metadata.call_id) && !isCalledLater(metadata)) shown.push(neverCalled(item, asked));
+      if (!open.has(metadata.call_id) && !isCalledLater(metadata)) shown.push(neverCalled(item, asked));
       shown.push(completedOf(item));
-      if (metadata.outcome === "pending") begun.add(metadata.call_id);
-      else begun.delete(metadata.call_id);
+      if (metadata.outcome === "pending") open.add(metadata.call_id);
+      else open.delete(metadata.call_id);
     }
     if (role === "assistant" && isCut(metadata)) shown.push(cutOf(item));
     if (role === "user" || role === "assistant" || NOT_SHOWN.includes(type)) continue;
@@ -83,7 +83,7 @@ const wentOn = (item, items) =>
   item.metadata.outcome !== "pending" ||
   items.some(({ created_at: at, metadata }) => at > item.created_at && (metadata?.step_number ?? 0) > item.metadata.step_number);
 
-/** What the model said before its calls: told with the end of each step, shown at its beginning. */
+/** What the model said before its calls: stored with the end of each step, shown at its beginning. */
 function textsOf(items) {
   const ends = items.filter(({ metadata }) => metadata?.event_type === "step.completed" && metadata.text);
   return new Map(ends.map(({ metadata }) => [metadata.step_number, metadata.text]));

@@ -13,7 +13,7 @@ import { rowsOf, withOrigin } from "./turns.js";
 import { clipped, isScripted } from "./words.js";
 
 const [NEAR, SOON, MOST_ANCHORS] = [32, 200, 10];
-const LINES = { live: "live", connecting: "reconnecting…", offline: "offline", resting: "resting", ended: "not followed" };
+const LINES = { live: "live", connecting: "reconnecting…", offline: "offline", resting: "paused", ended: "not live" };
 
 export const Thread = ({ id }) => {
   const scroller = useRef(null);
@@ -52,7 +52,7 @@ function useTitle(open) {
     const all = [...open.executions.value.values()];
     const current = all.find((one) => one.status !== "pending") ?? all[0];
     if (open.isLoaded.value) ownState.value = { id: open.id, status: current?.status ?? open.status.value };
-    const mark = waits ? "● waits for you · " : isWorking ? "● working · " : "";
+    const mark = waits ? "● waiting for you · " : isWorking ? "● working · " : "";
     document.title = `${mark}${revealedText(newestOf(open)?.title ?? (open.line.value.state === "gone" ? "Not found" : "Conversation"))} · Stepwell`;
   });
 }
@@ -116,7 +116,7 @@ const More = ({ side, load, words }) => html`
   </button>`;
 
 /** The rows that are seen first, and where: one stays there when older ones come above it. Several,
- * since a row of a turn that was cut may be drawn anew when the rest of it comes. */
+ * since a row of a turn that was cut may be drawn again when the rest of it comes. */
 function topOf(box, content) {
   const top = box.getBoundingClientRect().top;
   const rows = [...content.children].map((element) => ({ element, ...whereIs(element) }));
@@ -163,7 +163,7 @@ const Opening = ({ open }) => {
   const isGone = problem.status === 404;
   return html`<div class="opening problem" role="alert"><${Icon} name="alert" />
     <div><p>${isGone ? "There is no such conversation, or it is not yours." : problem.detail ?? String(problem)}</p>
-    ${isGone ? html`<a href="#/">Begin a new one</a>` : html`<button type="button" onClick=${() => open.load()}>Try again</button>`}</div></div>`;
+    ${isGone ? html`<a href="#/">Start a new one</a>` : html`<button type="button" onClick=${() => open.load()}>Try again</button>`}</div></div>`;
 };
 
 /** What is being sent, and what is waited for. */
@@ -203,8 +203,8 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
     }
   };
   const isEnding = current && cancelled.value === current.id;
-  const hint = isEnding ? "Cancelling…" : isPaused ? "It waits for your answer above (Alt+A leads there). A message sent now is answered afterwards; Esc cancels."
-    : current ? "It is working. A message sent now waits for its turn; Esc cancels." : "";
+  const hint = isEnding ? "Cancelling…" : isPaused ? "Waiting for your answer above (Alt+A). A message sent now is answered afterwards; Esc cancels."
+    : current ? "Working. A message sent now is queued; Esc cancels." : "";
   const restore = async () => {
     problem.value = "";
     try {
@@ -233,8 +233,8 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
       ${!isAtEnd.value && html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
       ${problem.value && html`<p class="problem" role="alert"><${Icon} name="alert" />${problem.value}</p>`}
       ${open.problem.value?.status === 404 ? null : session && session.status !== "active"
-        ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Take it up again</button>` : "Nothing more can be said in it."}
-          ${current && html`<button type="button" class="danger" disabled=${isEnding} onClick=${cancel}>${isEnding ? "Cancelling…" : isPaused ? "Cancel what waits" : "Cancel what runs"}</button>`}</p>`
+        ? html`<p class="notice">This conversation is ${session.status}. ${session.status === "archived" ? html`<button type="button" onClick=${restore}>Reopen it</button>` : "It accepts no more messages."}
+          ${current && html`<button type="button" class="danger" disabled=${isEnding} onClick=${cancel}>${isEnding ? "Cancelling…" : "Cancel the execution"}</button>`}</p>`
         : html`<${Composer} key=${open.id} id=${open.id} hint=${hint} onSend=${send} onCancel=${current && !isEnding ? cancel : null} />`}
     </div>`;
 };
@@ -243,6 +243,6 @@ const Foot = ({ open, toEnd, isAtEnd }) => {
  * not read out. */
 const Announcer = ({ open }) => {
   const asked = [...open.executions.value.values()].flatMap((one) => one.pending ?? []);
-  const text = asked.length ? `Waits for you: ${revealedText(asked[0].prompt)}` : clipped(revealedText(open.ending.value), 2000);
+  const text = asked.length ? `Waiting for you: ${revealedText(asked[0].prompt)}` : clipped(revealedText(open.ending.value), 2000);
   return html`<div class="sr-only" role="status" aria-live="polite">${text}</div>`;
 };

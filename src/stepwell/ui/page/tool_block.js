@@ -9,7 +9,7 @@ import { clipped, counted, shownArguments, shownValue, span } from "./words.js";
 
 const SPAWNS = "spawn_subagent";
 const WORDS = {
-  running: "running", waiting: "waits for you", done: "done", failed: "failed", blocked: "not allowed", unknown: "outcome unknown",
+  running: "running", waiting: "waiting for you", done: "done", failed: "failed", blocked: "not allowed", unknown: "outcome unknown",
 };
 const ICONS = { done: "check", failed: "cross", blocked: "blocked", waiting: "pause", unknown: "question" };
 
@@ -17,7 +17,7 @@ const OVER = ["done", "failed", "blocked"];
 // A step whose other calls take minutes is stored late, and one that was cut off may never be.
 const [FIRST_LOOK, SLOWEST_LOOK, MOST_LOOKS] = [300, 10_000, 40];
 
-/** What the model is told of a call that did not run: people need only the reason. */
+/** The result of a call that did not run, for the model: people need only the reason. */
 const BLOCKED = "Error: Blocked: ";
 const DENIED = `${BLOCKED}a person denied this call`;
 
@@ -97,7 +97,7 @@ export const ToolBlock = ({ message }) => {
       </details>
       ${!isOpen && message.error && content && html`<p class="tool-error">${revealed(clipped(reasonOf(message), 300))}</p>`}
       ${children.length > 0 && html`
-        <div class="children" role="group" aria-label=${revealedText(`What the subagent of ${name} did`)}>
+        <div class="children" role="group" aria-label=${revealedText(`Messages of the subagent of ${name}`)}>
           ${children.map((child, place) => html`<${Child} key=${`${child.role} ${child.id} ${place}`} message=${child} />`)}
         </div>`}
     </div>`;
@@ -113,7 +113,7 @@ const Child = ({ message }) => {
 
 const Whole = ({ message }) => {
   const { id, content, execution, step, state, name, children } = message;
-  // That a call is done is told before its step is stored.
+  // The end of a call is published before its step is stored.
   const looks = useRef(0);
   useEffect(() => {
     if (execution) void wantCall(execution, id, step);
@@ -128,22 +128,22 @@ const Whole = ({ message }) => {
   }, [execution, id, step, isBehind]);
   if (!call) {
     return html`<div class="whole">
-      ${content && html`<${Part} title="Result, in short" text=${content} />`}
+      ${content && html`<${Part} title="Result (shortened)" text=${content} />`}
       <p class="quiet">
-        ${isLoading ? "Fetching arguments and result…" : problem ? `Not all of it can be shown: ${problem.detail}` : "All of it can be shown when the step is done."}
+        ${isLoading ? "Fetching arguments and result…" : problem ? `Could not load everything: ${problem.detail}` : "Complete arguments and result are available when the step is done."}
       </p></div>`;
   }
   const error = call.error && (call.error.message ? `${call.error.exception ?? "Error"}: ${call.error.message}` : shownValue(call.error));
   return html`<div class="whole">
     <${Part} title="Arguments" text=${shownArguments(call.arguments)} label=${name} data-arguments />
     ${error && html`<${Part} title="Error" text=${error} label=${name} isBad />`}
-    <${Part} title=${error ? "What the model was told" : "Result"} text=${shownValue(call.result)} label=${name} data-result />
+    <${Part} title=${error ? "What the model sees" : "Result"} text=${shownValue(call.result)} label=${name} data-result />
     ${name === SPAWNS && children.length === 0 && html`<${Subagents} execution=${execution} prompt=${call.arguments?.prompt} />`}
     <p><a class="quiet" href=${`#/x/${execution}`}>The whole execution</a></p>
   </div>`;
 };
 
-/** What subagents did is told live only; later there are their executions. */
+/** Subagents are shown live only; later they have their own executions. */
 const Subagents = ({ execution, prompt }) => {
   const [found, setFound] = useState([]);
   useEffect(() => {

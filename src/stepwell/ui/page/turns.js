@@ -46,23 +46,23 @@ export function executionOf(message, users) {
  * @param {object[]} messages @param {Map<string, string>} users @param {(id: string) => boolean} isOpen */
 export function rowsOf(messages, users, isOpen) {
   const [rows, seen] = [[], new Map()];
-  let [current, details, hasOutput, isTold] = ["", [], false, false];
+  let [current, details, hasOutput, hasStatus] = ["", [], false, false];
   const end = () => {
     if (!current || isOpen(current)) return;
-    rows.push({ kind: "end", key: `end ${current}`, execution: current, details, isTold });
+    rows.push({ kind: "end", key: `end ${current}`, execution: current, details, hasStatus });
   };
   for (const message of messages) {
     const execution = executionOf(message, users);
     if (execution !== current) {
       if (hasOutput) end();
-      [current, details, hasOutput, isTold] = [execution, [], false, false];
+      [current, details, hasOutput, hasStatus] = [execution, [], false, false];
     }
     if (message.role !== "user") hasOutput = true;
     if (message.role === "status" && message.folded) {
       details.push(message);
       continue;
     }
-    if (message.role === "status") isTold = true;
+    if (message.role === "status") hasStatus = true;
     const key = keyOf(message);
     const count = seen.get(key) ?? 0;
     seen.set(key, count + 1);

@@ -21,7 +21,7 @@ export const WayBack = () => {
   const { session_id: session, parent_execution_id: parent } = shownExecution.value ?? {};
   const title = useTitleOf(session);
   return html`
-    <nav class="thread-head way-back" aria-label="Way back">
+    <nav class="thread-head way-back" aria-label="Breadcrumb">
       ${session && html`<a href=${`#/s/${encodeURIComponent(session)}`}><span aria-hidden="true">← </span>${revealed(title || "The conversation")}</a>`}
       ${parent && html`<a href=${`#/x/${encodeURIComponent(parent)}`}>${!session && html`<span aria-hidden="true">← </span>`}Parent execution</a>`}
       ${!session && !parent && html`<a href="#/"><span aria-hidden="true">← </span>New conversation</a>`}

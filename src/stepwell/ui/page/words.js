@@ -34,7 +34,7 @@ export const counted = (number, one, many = `${one}s`) => `${count(number)} ${nu
 
 export const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** A model that answers from a script: nobody is asked. @param {string | null | undefined} model */
+/** Whether a script answers instead of a model. @param {string | null | undefined} model */
 export const isScripted = (model) => (model ?? "").startsWith("scripted");
 
 /** JSON for people; text as it is. */

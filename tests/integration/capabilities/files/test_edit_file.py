@@ -109,11 +109,11 @@ def test_many_lines_are_not_all_named(edit: EditFileTool, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "hint"),
     [
-        ("\treturn 1", "line 2 has it with other white space: '    return 1'"),
-        ("return  1", "line 2 has it with other white space: '    return 1'"),
+        ("\treturn 1", "line 2 has it with different whitespace: '    return 1'"),
+        ("return  1", "line 2 has it with different whitespace: '    return 1'"),
         ("    retrun 1", "the closest is line 2: '    return 1'"),
-        ("     2\t    return 1", "leave out the line numbers that read_file puts in front"),
-        ("def f():\n    return 2", "line 1 is its first line, and the text goes on otherwise"),
+        ("     2\t    return 1", "leave out the line numbers that read_file adds"),
+        ("def f():\n    return 2", "line 1 matches its first line"),
         ("something else entirely", "read the file again and copy the text exactly"),
         ("\n\n\n", "read the file again and copy the text exactly"),
     ],
@@ -140,7 +140,7 @@ def test_what_can_not_be_edited_says_why(edit: EditFileTool, tmp_path: Path) -> 
     assert "is a directory" in failure(edit("dir", "a", "b"))
     assert "binary" in failure(edit("a.bin", "a", "b"))
     assert "does not occur" in failure(edit("empty", "a", "b"))
-    assert "are the same" in failure(edit("a.bin", "a", "a"))
+    assert "are equal" in failure(edit("a.bin", "a", "a"))
     assert "old_string is empty" in failure(edit("empty", "", "b"))
     assert "surrogate" in failure(edit("empty", "a", "\udfff"))
 
@@ -333,10 +333,10 @@ def test_the_policy_bounds_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * 100)
     edit = EditFileTool.in_directory(tmp_path, policy=FilePolicy(max_edit_bytes=100))
 
-    assert "would have them after the edit" in failure(edit("a.txt", "x", "yy", replace_all=True))
+    assert "after the edit" in failure(edit("a.txt", "x", "yy", replace_all=True))
     assert str(edit("a.txt", "x", "y", replace_all=True)).startswith("Replaced 100")
     (tmp_path / "a.txt").write_text("x" * 101)
-    assert "takes at most 100" in failure(edit("a.txt", "x", "y", replace_all=True))
+    assert "edit_file is 100" in failure(edit("a.txt", "x", "y", replace_all=True))
 
 
 def test_b260_100_megabytes_are_edited_in_little_memory(edit: EditFileTool, tmp_path: Path) -> None:

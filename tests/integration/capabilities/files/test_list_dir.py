@@ -57,7 +57,7 @@ def test_a_listing_of_a_huge_directory_stops_and_says_so(tmp_path: Path) -> None
 
     assert len(str(some).splitlines()) == 6
     assert str(some).splitlines()[-1] == (
-        "... and more; only 29 entries were looked at, in no order"
+        "... and more; only 29 entries were visited, in no particular order"
     )
     assert str(every).splitlines()[-1] == "... and 25 more"
 
@@ -84,8 +84,8 @@ def test_b262_what_can_not_be_listed_says_why(listing: ListDirTool, tmp_path: Pa
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "fifo")
 
-    assert failure(listing("file")) == "'file' is not a directory; read_file shows a file"
-    assert failure(listing("fifo")) == "'fifo' is not a directory; read_file shows a file"
+    assert failure(listing("file")) == "'file' is not a directory; use read_file for a file"
+    assert failure(listing("fifo")) == "'fifo' is not a directory; use read_file for a file"
     assert "'missing' does not exist" in failure(listing("missing"))
     assert "outside the base directory" in failure(listing(".."))
     assert "outside the base directory" in failure(listing("/etc"))

@@ -18,7 +18,7 @@ from stepwell.capabilities.files import (
     SearchFilesTool,
     WriteFileTool,
 )
-from stepwell.capabilities.files.opening import Opener, best_opener, confines, openat2, walk
+from stepwell.capabilities.files.openat import Opener, best_opener, openat2, openat2_confines, walk
 from stepwell.errors import ConfigurationError
 from stepwell.tools import ToolFailure
 from tests.integration.capabilities.files.escape_tree import (
@@ -87,7 +87,7 @@ def test_openat2_is_used_only_where_it_proves_that_it_confines(tmp_path: Path) -
     closed = os.open(tmp_path, os.O_RDONLY)
     os.close(closed)
 
-    assert not confines(closed)  # as where the call is not known, or not allowed
+    assert not openat2_confines(closed)  # as where the call is not known, or not allowed
     assert best_opener() is (openat2 if kernel_has_openat2() else walk)
 
 

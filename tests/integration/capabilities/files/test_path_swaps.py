@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.capabilities.files import ConfinedDirectory, ReadFileTool, WriteFileTool
-from stepwell.capabilities.files.opening import Opener, openat2, walk
+from stepwell.capabilities.files.openat import Opener, openat2, walk
 from stepwell.tools import ToolFailure
 from tests.examples import examples
 from tests.integration.capabilities.files.escape_tree import kernel_has_openat2

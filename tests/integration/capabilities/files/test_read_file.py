@@ -40,7 +40,7 @@ def test_b253_an_offset_skips_lines_and_a_limit_ends_them(
 
     assert read("a.txt", offset=2, limit=2) == (
         "     3\tline 3\n     4\tline 4\n\n"
-        "(Lines 3 to 4 are shown, there are more. Continue at offset 4.)"
+        "(Lines 3 to 4 are shown; there are more. Continue at offset 4.)"
     )
     assert read("a.txt", offset=9) == "    10\tline 10"
     assert read("a.txt", offset=8, limit=2) == "     9\tline 9\n    10\tline 10"
@@ -78,7 +78,7 @@ def test_b253_line_201_brings_the_hint_and_the_hint_leads_on(
     (tmp_path / "a.txt").write_text(lines(201))
 
     assert str(read("a.txt")).endswith(
-        "   200\tline 200\n\n(Lines 1 to 200 are shown, there are more. Continue at offset 200.)"
+        "   200\tline 200\n\n(Lines 1 to 200 are shown; there are more. Continue at offset 200.)"
     )
     assert read("a.txt", offset=200) == "   201\tline 201"
 
@@ -94,7 +94,7 @@ def test_b253_32_kib_end_the_window_before_the_lines_do(read: ReadFileTool, tmp_
     first = str(read("a.txt"))
     second = str(read("a.txt", offset=32))
 
-    assert first.endswith("(Lines 1 to 32 are shown, there are more. Continue at offset 32.)")
+    assert first.endswith("(Lines 1 to 32 are shown; there are more. Continue at offset 32.)")
     assert second.startswith("    33\txxx")
 
 
@@ -106,8 +106,8 @@ def test_b255_a_line_over_the_limit_is_previewed(read: ReadFileTool, tmp_path: P
     assert "Continue at offset 1." in first
     assert long.splitlines()[0] == "     2\t" + "é" * 2048
     assert long.endswith(
-        "(Line 2 is 100000 bytes long, over the limit of 32768; its first 4096 bytes are shown. "
-        "Continue at offset 2 for the next line.)"
+        "(Line 2 is 100000 bytes long, over the limit of 32768; only its first 4096 bytes are "
+        "shown. Continue at offset 2 for the next line.)"
     )
     assert read("a.txt", offset=2) == "     3\tlast"
 
@@ -139,10 +139,7 @@ def test_a_file_is_gone_through_up_to_a_limit(offset: int, tmp_path: Path) -> No
     read = ReadFileTool.in_directory(tmp_path, policy=FilePolicy(max_scanned_bytes=100_000))
     said = failure(read("a.txt", offset=offset or 10))
 
-    assert said == (
-        "what was asked for lies beyond the first 100000 bytes of 'a.txt', and read_file goes no "
-        "further; find lines with search_files, or cut the part out with bash (sed -n, tail -c)"
-    )
+    assert "beyond the first 100000 bytes of 'a.txt'" in said
     assert str(read("a.txt", limit=5)).startswith("     1\ta line")
 
 
@@ -177,7 +174,7 @@ def test_b256_what_can_not_be_read_says_why(read: ReadFileTool, tmp_path: Path) 
     (tmp_path / "closed").write_text("x")
 
     assert "'missing.py' does not exist" in failure(read("missing.py"))
-    assert "'dir' is a directory, not a file; list_dir" in failure(read("dir"))
+    assert "'dir' is a directory, not a file; use list_dir" in failure(read("dir"))
     assert "'three/x' leads through something that is not a directory" in failure(read("three/x"))
     assert read("empty") == "(empty file)"
     assert read("empty", offset=3) == "(empty file)"
@@ -208,7 +205,7 @@ def test_a_nul_far_behind_the_start_is_binary_where_it_would_be_shown(
     (tmp_path / "a.bin").write_bytes(b"a line of text\n" * 2000 + b"\0\n")
 
     assert str(read("a.bin")).startswith("     1\ta line")
-    assert "is a binary file from line 2001 on" in failure(read("a.bin", offset=2000))
+    assert "binary content from line 2001 on" in failure(read("a.bin", offset=2000))
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -227,7 +224,7 @@ def test_odd_text_is_shown_as_text(read: ReadFileTool, tmp_path: Path) -> None:
     assert read("bom") == read("crlf") == "     1\tfirst\n     2\tsecond"
     assert read("latin") == (
         "     1\tun caf\\xe9, s'il vous pla\\xeet\n     2\tok\n\n"
-        "(Bytes that are not UTF-8 are shown as \\xNN, in 1 line.)"
+        "(Bytes that are not UTF-8 are shown as \\xNN (1 line).)"
     )
     assert read("separators") == "     1\ta\u2028b\x0bc\x0cd\x85e"
 

@@ -104,7 +104,7 @@ def test_b264_patterns_find_what_they_say(
 def test_a_pattern_that_matches_elsewhere_only_is_answered_with_the_wider_one(
     pattern: str, wider: str, found: str, search: SearchFilesTool
 ) -> None:
-    hint = f"A glob or a path starts at the base directory; '{wider}' finds {found}."
+    hint = f"Globs and paths start at the base directory; '{wider}' finds {found}."
 
     assert search(pattern) == f"No files match '{pattern}'.\n{hint}"
     assert hint in str(search(pattern, contains="second"))
@@ -114,13 +114,13 @@ def test_a_pattern_that_matches_elsewhere_only_is_answered_with_the_wider_one(
 def test_no_wider_pattern_is_named_where_files_matched_but_no_line(search: SearchFilesTool) -> None:
     answer = search("*.py", contains="first line of src")
 
-    assert answer == "No lines with 'first line of src' in files of '*.py'."
+    assert answer == "No lines contain 'first line of src' in '*.py'."
 
 
 def test_the_model_is_told_where_patterns_start(search: SearchFilesTool) -> None:
     told = search.schema.parameters["properties"]["pattern"]["description"]
 
-    assert "'*.py' finds files in the base directory only" in " ".join(told.split())
+    assert "'*.py' finds files directly in it" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_the_model_is_told_where_patterns_start(search: SearchFilesTool) -> None
     [
         ("", "the pattern is empty"),
         ("/", "outside the base directory"),
-        ("../*", "has '..' in it"),
-        ("src/../../*", "has '..' in it"),
-        ("{..,src}/*", "has '..' in it"),
+        ("../*", "contains '..'"),
+        ("src/../../*", "contains '..'"),
+        ("{..,src}/*", "contains '..'"),
         ("/etc/*", "outside the base directory"),
         ("a\0b", "NUL byte"),
         ("x" * 501, "longer than 500"),
@@ -183,9 +183,7 @@ def test_b261_links_are_shown_but_not_gone_through(search: SearchFilesTool, tree
         *("main.py", "src/app.py", "tests/test_app.py", "link.py", "fifo.py"),
     }
     assert hits(search("src/loop/*")) == {"No files match 'src/loop/*'."}
-    assert hits(search("**/*.py", contains="root")) == {
-        "No lines with 'root' in files of '**/*.py'."
-    }
+    assert hits(search("**/*.py", contains="root")) == {"No lines contain 'root' in '**/*.py'."}
 
 
 def test_skipped_directories_are_a_setting(tree: Path) -> None:
@@ -225,9 +223,7 @@ def test_lines_with_a_text_are_found(search: SearchFilesTool, tree: Path) -> Non
         "src/app.py:3: needle again",
         "latin.txt:1: the needle caf\\xe9 and many other words",
     }
-    assert hits(search("**/*.py", contains="Needle")) == {
-        "No lines with 'Needle' in files of '**/*.py'."
-    }
+    assert hits(search("**/*.py", contains="Needle")) == {"No lines contain 'Needle' in '**/*.py'."}
     assert hits(search("tests/**", contains="")) == {"tests/test_app.py"}
     refusal = search("**", contains="a\nb")
     assert isinstance(refusal, ToolFailure)

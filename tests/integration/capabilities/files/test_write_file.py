@@ -100,7 +100,7 @@ def test_what_can_not_be_written_says_why(write: WriteFileTool, tmp_path: Path) 
     assert "'dir' is a directory" in failure(write("dir", "x"))
     assert "'.' is a directory" in failure(write(".", "x"))
     assert "'dir/..' is a directory" in failure(write("dir/..", "x"))
-    assert "'new/' names a directory" in failure(write("new/", "x"))
+    assert "'new/' is a directory path" in failure(write("new/", "x"))
     assert "not a directory" in failure(write("file/a", "x"))
     assert "too long" in failure(write("n" * 256, "x"))
     assert "lone surrogate) at position 2" in failure(write("a", "ab\ud800"))
@@ -116,7 +116,7 @@ def test_a_name_as_long_as_names_can_be_is_written(write: WriteFileTool, tmp_pat
 def test_the_policy_bounds_the_content(tmp_path: Path) -> None:
     write = WriteFileTool.in_directory(tmp_path, policy=FilePolicy(max_write_bytes=4))
 
-    assert "has 5 bytes, and write_file takes at most 4" in failure(write("a", "éé!"))
+    assert "has 5 bytes, and write_file accepts at most 4" in failure(write("a", "éé!"))
     assert str(write("a", "éé")).startswith("Created")
 
 

@@ -177,7 +177,7 @@ async def test_an_endpoint_that_fails_leaves_the_old_keys(
     assert await door.opens(door.token())
     assert not await door.opens(door.token(NEW, "new"))
     assert endpoint.asked == 2
-    assert "the old ones stay" in caplog.text
+    assert "the old keys stay" in caplog.text
     assert door.token() not in caplog.text
     endpoint.headers = {}
     endpoint.publish(jwk(NEW, "new"))
@@ -190,7 +190,7 @@ async def test_an_endpoint_that_is_not_there_signs_nobody_in(
 ) -> None:
     door = Door("http://127.0.0.1:9/jwks.json", clock)
     assert not await door.opens(door.token())
-    assert "could not be renewed" in caplog.text
+    assert "could not refresh the token keys" in caplog.text
 
 
 async def test_while_the_endpoint_is_slow_known_keys_go_on(
@@ -250,7 +250,7 @@ async def test_a_key_that_was_made_with_a_token_is_accepted(
 ) -> None:
     auth = AuthConfig(mode=AuthMode.JWT, jwks_url=endpoint.url, issuer=ISSUER, audience=AUDIENCE)
     app = AgentApp(Agent(ScriptedModel(["hello"])), db=f"sqlite:///{tmp_path}/a.db", worker=False)
-    app.configured(Config(auth=auth))
+    app.use_config(Config(auth=auth))
     expires = SystemClock().now().timestamp() + 3600
     signed_in = {"Authorization": f"Bearer {token(OLD, expires=expires, kid='old')}"}
     async with (

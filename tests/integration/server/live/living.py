@@ -19,7 +19,8 @@ from stepwell.server.policy import Authorize
 from stepwell.server.services import Services
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.intake.intake import NewSession
-from stepwell.sessions.ports import NewEntry, Transaction
+from stepwell.sessions.occurrence import Occurrence
+from stepwell.sessions.ports import Transaction
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Session
 from stepwell.worker.worker import Worker
@@ -57,12 +58,12 @@ class Live(Struct, frozen=True, kw_only=True, eq=False):
     async def log(self, session: Session, *texts: str, type: str = "agent.stream.chunk") -> None:
         """Add events to a session's log, in one transaction."""
         now = self.services.clock.now()
-        events = [NewEntry(type=type, payload={"content": text}, created_at=now) for text in texts]
+        events = [Occurrence(type=type, payload={"content": text}, at=now) for text in texts]
 
         async def work(tx: Transaction) -> None:
             locked = await tx.session(session.id, lock=True)
             assert locked is not None
-            await tx.append_entries(locked, events)
+            await tx.append(locked, events)
 
         await self.services.store.write(work, name="test")
 
@@ -211,7 +212,7 @@ async def raw_stream(live: Live, session: Session) -> AsyncIterator[asyncio.Stre
             await writer.wait_closed()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 90.0) -> None:
     """Wait for something that tells nobody."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - there is nothing to wait on

@@ -16,9 +16,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from openai import AsyncOpenAI
 
 from stepwell.ids import new_id
-from stepwell.testing import message_list
+from tests import message_list
 from tests.browser.serving import environment
 from tests.browser.stage import HELD
 from tests.integration.server.live.node_clients import NodeClient, needs_node, node_client
@@ -155,6 +156,16 @@ async def send(url: str, session: str) -> None:
     assert sent.status_code < 300, sent.text
 
 
+async def completed_text(url: str, session: str) -> str:
+    """The streamed text of a chat completion in that session."""
+    headers = {"X-Stepwell-Session": session}
+    said: Any = [{"role": "user", "content": "tell"}]
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="x", default_headers=headers) as client:
+        create = client.chat.completions.create
+        stream = await create(model="teller", messages=said, stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+
 @pytest.mark.parametrize("ending", ["", "and it ends otherwise."], ids=["same text", "another"])
 async def test_clients_show_the_text_once_over_the_death_of_its_worker(
     tmp_path: Path, database: str, ending: str
@@ -162,11 +173,12 @@ async def test_clients_show_the_text_once_over_the_death_of_its_worker(
     held = tmp_path / "held"
     held.write_text(HELD_AFTER)
     serve = _command("serve", APP, "--db", database, "--port", "0", "--no-worker")
-    followers = {name: Follower() for name in ("plain", "reconnecting", "pusher", "ag-ui", "ai")}
+    names = ("plain", "reconnecting", "pusher", "ag-ui", "ai", "openai")
+    followers = {name: Follower() for name in names}
     async with AsyncExitStack() as stack:
         url = stack.enter_context(running("stepwell", serve, ADDRESS))
         victim = stack.enter_context(worker(database, tmp_path / "a.log", **{HELD: str(held)}))
-        plain, ag_ui, ai_sdk = [await new_session(url) for _ in range(3)]
+        plain, ag_ui, ai_sdk, openai = [await new_session(url) for _ in range(4)]
         group = await stack.enter_async_context(asyncio.TaskGroup())
         ag_client = await stack.enter_async_context(node_client("live_protocols.mjs"))
         ai_client = await stack.enter_async_context(node_client("live_protocols.mjs"))
@@ -177,20 +189,21 @@ async def test_clients_show_the_text_once_over_the_death_of_its_worker(
             group.create_task(listen(pusher_client, followers["pusher"])),
             group.create_task(follow(url, ag_ui, followers["ag-ui"])),
             group.create_task(follow(url, ai_sdk, followers["ai"])),
+            group.create_task(follow(url, openai, followers["openai"])),
         ]
         await send(url, plain)
-        address = f"{url}/agent/sessions"
-        await ag_client(agBegin={"url": f"{address}/{ag_ui}/ag-ui", "threadId": "t"})
-        await ai_client(aiBegin={"api": f"{address}/{ai_sdk}/ai-sdk", "id": "chat"})
+        await ag_client(agBegin={"url": f"{url}/agent/ag-ui", "threadId": ag_ui})
+        await ai_client(aiBegin={"api": f"{url}/agent/ai-sdk", "id": ai_sdk})
         say = {"say": {"id": "m1", "role": "user", "content": "tell"}}
         ag_ran = group.create_task(ag_client(agRun=say))
         ai_ran = group.create_task(ai_client(aiSend="tell"))
+        openai_ran = group.create_task(completed_text(url, openai))
         await until_shown(list(followers.values()), HELD_AFTER.strip())
 
         stack.enter_context(worker(database, tmp_path / "b.log", **{ENDING: ending}))
         os.kill(victim.pid, signal.SIGKILL)
         async with asyncio.timeout(SECONDS):
-            await asyncio.gather(*tasks, ag_ran, ai_ran)
+            await asyncio.gather(*tasks, ag_ran, ai_ran, openai_ran)
 
     whole = story(ending)
     for name, follower in followers.items():
@@ -200,6 +213,11 @@ async def test_clients_show_the_text_once_over_the_death_of_its_worker(
         assert wrong == [], name
     _check_ag_ui(ag_ran.result(), whole)
     _check_ai_sdk(ai_ran.result(), whole, is_same=not ending)
+    # A client of OpenAI's API can't remove text, so another one follows after a gap.
+    before, gap, after = openai_ran.result().rpartition("\n\n")
+    assert after == whole
+    assert (gap != "") == (ending != "")
+    assert story().startswith(before)
 
 
 def _begins(text: str, whole: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -11,20 +12,19 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from stepwell.clock import SystemClock
 from stepwell.sessions.records import Session
 from tests.integration.server.live.living import Live, Stream, living, raw_stream, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OTHERS = 200
-EVENTS = 25
+EVENTS = 10
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def live(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
     folder = tmp_path_factory.mktemp("many")
     settings = {"live_connections_per_user": 300, "live_buffer_bytes": 20_000}
-    async with living(folder, live_cut_seconds=1.0, **settings) as made:
+    async with living(folder, live_cut_seconds=600.0, **settings) as made:
         yield made
 
 
@@ -61,26 +61,23 @@ async def test_reconnects_at_random_points_of_a_live_stream_miss_and_repeat_noth
 
 
 class Follower:
-    """Notes when each event comes."""
+    """Reads a stream and keeps the number of its newest event."""
 
-    def __init__(self, clock: SystemClock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._open = b""
-        self.times: dict[int, float] = {}
+        self.newest = 0
 
     async def read(self, reader: asyncio.StreamReader) -> None:
         while piece := await reader.read(65536):
-            now = self._clock.monotonic()
             *lines, self._open = (self._open + piece).split(b"\n")
             for line in lines:
                 if found := re.match(rb"id: (\d+)", line):
-                    self.times.setdefault(int(found[1]), now)
+                    self.newest = int(found[1])
 
 
 @asynccontextmanager
 async def following(live: Live, session: Session) -> AsyncIterator[list[Follower]]:
-    clock = SystemClock()
-    followers = [Follower(clock) for _ in range(OTHERS)]
+    followers = [Follower() for _ in range(OTHERS)]
     async with AsyncExitStack() as stack:
         tasks = []
         for one in followers:
@@ -94,16 +91,14 @@ async def following(live: Live, session: Session) -> AsyncIterator[list[Follower
     await until(lambda: live.services.feeds.following == 0)
 
 
-async def p99(live: Live, session: Session, followers: list[Follower], first: int) -> float:
-    """How long it takes until an event that is logged has come to nearly all."""
-    clock = SystemClock()
-    delays: list[float] = []
-    for number in range(first, first + EVENTS):
-        began = clock.monotonic()
+async def deliver(live: Live, session: Session, followers: list[Follower]) -> float:
+    """Log events, each once its predecessor came to all; the CPU seconds that it took."""
+    began = time.process_time()
+    for _ in range(EVENTS):
+        number = followers[0].newest + 1
         await live.log(session, "x" * 200)
-        await until(lambda: all(number in one.times for one in followers))  # noqa: B023
-        delays += [one.times[number] - began for one in followers]
-    return sorted(delays)[int(len(delays) * 0.99)]
+        await until(lambda: all(one.newest >= number for one in followers))  # noqa: B023
+    return time.process_time() - began
 
 
 def most_buffered(live: Live) -> int:
@@ -113,20 +108,17 @@ def most_buffered(live: Live) -> int:
     return max(sizes, default=0)
 
 
-@pytest.mark.alone
 async def test_a_reader_that_stops_costs_little_and_does_not_slow_the_others(live: Live) -> None:
     quick, stuck = await live.session(), await live.session()
     async with following(live, quick) as followers:
-        await p99(live, quick, followers, 1)  # until all is warm
-        alone = await p99(live, quick, followers, EVENTS + 1)
+        alone = min([await deliver(live, quick, followers) for _ in range(4)])
         async with raw_stream(live, stuck) as reader:
             await reader.readuntil(b"retry: 1000\n\n")
             for _ in range(12):
                 await live.log(stuck, *["x" * 50_000] * 10)
             await until(lambda: most_buffered(live) > 0)
-            beside = await p99(live, quick, followers, 2 * EVENTS + 1)
-            assert most_buffered(live) < 256 * 1024
-            await until(lambda: live.services.feeds.following == OTHERS)
-    # Other programs run on this machine as well, so a tenth is for the measurement by hand.
-    print(f"p99 alone {alone * 1000:.1f} ms, beside a reader that stopped {beside * 1000:.1f} ms")
-    assert beside < alone * 1.5 + 0.05
+            beside = min([await deliver(live, quick, followers) for _ in range(3)])
+            # The server has not cut it yet: what came to the others did not wait for it.
+            assert live.services.feeds.following == OTHERS + 1
+            assert 0 < most_buffered(live) < 256 * 1024
+    assert beside < alone * 1.5

@@ -162,10 +162,6 @@ async def test_who_writes_instead_of_answering_goes_on(live: Live, client: NodeC
         ({"messages": [{"id": "a", "role": "assistant", "content": "x"}]}, "nothing_new"),
         ({"resume": [{"interruptId": "q_0", "status": "resolved"}]}, "not_waiting"),
         ({"resume": [{"interruptId": "q_0", "status": "odd"}]}, "bad_input"),
-        (
-            {"resume": [{"interruptId": "e", "status": "resolved", "payload": {"editedArgs": {}}}]},
-            "not_editable",
-        ),
     ],
 )
 async def test_what_an_ag_ui_client_may_not_send_is_refused(

@@ -8,14 +8,14 @@ import pytest
 import pytest_asyncio
 
 from stepwell.agent import Agent
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.capabilities.approvals import UseApprovals
 from stepwell.capabilities.subagents import UseSubagents
 from stepwell.models import ModelRequest
 from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import ScriptedModel, call
 from stepwell.testing.scripted_model import Scripted
 from stepwell.tools import tool

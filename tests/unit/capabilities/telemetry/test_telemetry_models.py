@@ -11,20 +11,20 @@ from stepwell import (
     AgentStatus,
     ErrorPolicy,
     FallbackModel,
-    LlmQueryTool,
     ModelError,
-    ModelErrorKind,
     ModelRequest,
     ModelResponse,
     ModelSettings,
-    RetryingModel,
-    ToolOutcome,
     Usage,
 )
 from stepwell.capabilities.telemetry.model_names import provider_and_model
 from stepwell.drivers import inference
-from stepwell.models.turn import ModelTurn
+from stepwell.errors import ModelErrorKind
+from stepwell.models import RetryingModel
+from stepwell.models.model import ModelTurn
+from stepwell.state import ToolOutcome
 from stepwell.testing import ScriptedModel, call
+from stepwell.tools import LlmQueryTool
 from tests.unit.capabilities.telemetry.recording import Recorded
 
 PAID = Usage(input_tokens=5, output_tokens=3)

@@ -26,10 +26,10 @@ from stepwell import (
     make_hook,
     tool,
 )
-from stepwell.agent.registry import AgentRegistry
-from stepwell.agent.spec import AgentSpec
 from stepwell.messages import FinishReason
 from stepwell.models import ResponseEnd, StreamPart
+from stepwell.specs.registry import AgentRegistry
+from stepwell.specs.spec import AgentSpec
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.answers import answer_call
 from tests.unit.capabilities.telemetry.recording import Recorded

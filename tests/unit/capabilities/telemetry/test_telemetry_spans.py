@@ -16,14 +16,14 @@ from stepwell import (
     ConfigurationError,
     ErrorPolicy,
     ModelError,
-    ModelErrorKind,
     ModelSettings,
     Usage,
     UseTelemetry,
     make_hook,
 )
 from stepwell.capabilities.telemetry import names
-from stepwell.capabilities.telemetry.marks import link_to
+from stepwell.capabilities.telemetry.span_links import link_to
+from stepwell.errors import ModelErrorKind
 from stepwell.testing import MockTool, ScriptedModel, call
 from tests.unit.capabilities.telemetry.recording import Recorded
 

@@ -13,7 +13,7 @@ from stepwell.models import ModelRequest
 from stepwell.models.wire import AnthropicMessages, ChatCompletions
 from tests.examples import examples
 from tests.unit.models.wire import samples
-from tests.unit.models.wire.oracles import PARAMS, documented, google
+from tests.unit.models.wire.oracles import documented, google_types, request_types
 from tests.unit.models.wire.samples import GEMINI, MODELS, RESPONSES, body_of
 from tests.unit.models.wire.shapes import misfits
 
@@ -59,7 +59,7 @@ def test_chat_completions_accept_every_history(
     assert awaited == []
     for message in body["messages"]:
         message.pop("reasoning_content", None)  # what DeepSeek adds to the format
-    assert misfits(body, PARAMS["chat_completions"][streaming]) == []
+    assert misfits(body, request_types("chat_completions")[streaming]) == []
 
 
 @thorough
@@ -84,7 +84,7 @@ def test_responses_accept_every_history(asked: ModelRequest, streaming: bool) ->
     assert awaited == []
     assert before != "reasoning"
     body["input"] = documented(body["input"])
-    assert misfits(body, PARAMS["responses"][streaming]) == []
+    assert misfits(body, request_types("responses")[streaming]) == []
 
 
 @thorough
@@ -120,7 +120,7 @@ def test_anthropic_accepts_every_history(
     marks = _marked(body)
     assert len(marks) <= 4
     assert bool(marks) == (wire.cache_ttl is not None)
-    assert misfits(body, PARAMS["messages"][streaming]) == []
+    assert misfits(body, request_types("messages")[streaming]) == []
 
 
 def _marked(body: dict[str, Any]) -> list[Any]:
@@ -160,11 +160,11 @@ def _validated(body: dict[str, Any]) -> None:
     for turn in body.pop("contents"):
         for part in turn["parts"]:
             part.pop("thoughtSignature", None)  # bytes in the SDK, any text on the wire
-        google.Content.model_validate(turn)
+        google_types().Content.model_validate(turn)
     if instruction := body.pop("systemInstruction", None):
-        google.Content.model_validate(instruction)
+        google_types().Content.model_validate(instruction)
     for tool in body.pop("tools", ()):
-        google.Tool.model_validate(tool)
-    google.ToolConfig.model_validate(body.pop("toolConfig", {}))
-    google.GenerationConfig.model_validate(body.pop("generationConfig", {}))
+        google_types().Tool.model_validate(tool)
+    google_types().ToolConfig.model_validate(body.pop("toolConfig", {}))
+    google_types().GenerationConfig.model_validate(body.pop("generationConfig", {}))
     assert body == {}

@@ -9,7 +9,7 @@ from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelSettings, ResponseFormat, ThinkingEffort
 from stepwell.models.wire import ChatCompletions
-from tests.unit.models.wire.oracles import PARAMS
+from tests.unit.models.wire.oracles import request_types
 from tests.unit.models.wire.samples import (
     CLOCK,
     PERSON,
@@ -32,7 +32,7 @@ MISTRAL = ChatCompletions(asks_for_usage=False, seed_field="random_seed", user_a
 
 def body(*messages: Message, wire: ChatCompletions = PLAIN, **more: Any) -> dict[str, Any]:
     sent = wire.body(request(*messages, **more), MODEL, streaming=False)
-    assert misfits(sent, PARAMS["chat_completions"][0]) == []
+    assert misfits(sent, request_types("chat_completions")[0]) == []
     return sent
 
 
@@ -229,7 +229,7 @@ def test_images_and_files() -> None:
         (FilePart(url="https://example.com/a.pdf"), "give data="),
         (FilePart(name="a.pdf"), "neither url nor data"),
         (ImagePart(), "neither url nor data"),
-        (ThinkingPart("Hmm."), "can't carry a ThinkingPart"),
+        (ThinkingPart("Hmm."), "can't contain a ThinkingPart"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_advice(part: Any, advice: str) -> None:

@@ -10,13 +10,13 @@ from stepwell.models.response import TextDelta, ToolCallDelta, ToolCallStart
 from stepwell.models.wire import WireFormat
 from stepwell.models.wire.format import (
     Prompt,
-    assembled,
-    checked,
+    assemble_response,
+    check_parts,
     count,
     instruction_text,
+    merge_extra_body,
     plain_id,
     plain_name,
-    with_extra,
 )
 from tests.unit.models.wire.samples import (
     CHAT,
@@ -96,7 +96,9 @@ def test_the_text_of_an_instruction() -> None:
 )
 def test_calls_are_why_a_response_ended(reason: FinishReason, ended: FinishReason) -> None:
     def made(*calls: ToolCall) -> FinishReason | None:
-        return assembled(calls, finish_reason=reason, usage=Usage(), model=None).finish_reason
+        return assemble_response(
+            calls, finish_reason=reason, usage=Usage(), model=None
+        ).finish_reason
 
     assert made(ToolCall(id="c1", name="add")) is ended
     assert made() is reason
@@ -119,14 +121,14 @@ def test_a_count_is_a_number_or_nothing(given: Any, counted: int) -> None:
     ],
 )
 def test_what_should_be_text_is_checked(odd: Any) -> None:
-    with pytest.raises(TypeError, match="not a text"):
-        checked([TextDelta("fine"), odd])
+    with pytest.raises(TypeError, match="not a str"):
+        check_parts([TextDelta("fine"), odd])
 
 
 def test_extra_is_merged_one_level_deep() -> None:
     asked = request(extra_body={"a": {"y": 2}, "b": [2], "c": {"d": 3}})
 
-    assert with_extra({"a": {"x": 1}, "b": [1], "c": 1}, asked) == {
+    assert merge_extra_body({"a": {"x": 1}, "b": [1], "c": 1}, asked) == {
         "a": {"x": 1, "y": 2},
         "b": [2],
         "c": {"d": 3},

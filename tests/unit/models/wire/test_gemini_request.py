@@ -9,7 +9,7 @@ from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelSettings, ThinkingEffort
 from stepwell.models.wire import Gemini
-from tests.unit.models.wire.oracles import google
+from tests.unit.models.wire.oracles import google_types
 from tests.unit.models.wire.samples import (
     CLOCK,
     GEMINI,
@@ -36,7 +36,7 @@ def contents(*messages: Message, **more: Any) -> list[Any]:
 
 def config(model: str = MODEL, **more: Any) -> dict[str, Any]:
     sent = body(model=model, **more)["generationConfig"]
-    google.GenerationConfig.model_validate(sent)
+    google_types().GenerationConfig.model_validate(sent)
     return sent
 
 

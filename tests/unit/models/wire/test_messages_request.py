@@ -9,7 +9,7 @@ from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelSettings, ResponseFormat, ThinkingEffort
 from stepwell.models.wire import AnthropicMessages
-from tests.unit.models.wire.oracles import PARAMS
+from tests.unit.models.wire.oracles import request_types
 from tests.unit.models.wire.samples import (
     CLOCK,
     PERSON,
@@ -31,7 +31,7 @@ def body(
 ) -> dict[str, Any]:
     sent = wire.body(request(*messages, **more), model, streaming=False)
     newest = {name: sent[name] for name in sent if name not in ("temperature", "top_p")}
-    assert misfits(newest, PARAMS["messages"][0]) == []
+    assert misfits(newest, request_types("messages")[0]) == []
     return sent
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepwell import Agent, AnthropicMessages, HookTrigger, make_hook
+from stepwell import Agent, HookTrigger, make_hook
 from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FinishReason, ThinkingPart, ToolCall, Usage
 from stepwell.models import ModelResponse
 from stepwell.models.response import StreamPart
+from stepwell.models.wire import AnthropicMessages
 from stepwell.testing import MockTool, ScriptedModel
 from tests.unit.models.wire.samples import (
     MESSAGES,

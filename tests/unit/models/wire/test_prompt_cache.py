@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from stepwell import Agent, AgentBuilder, CachedContext, Message
+from stepwell import Agent, AgentBuilder, Message
 from stepwell.messages import FinishReason, ThinkingPart, Usage
-from stepwell.models import ModelRequest, ModelResponse, ToolSchema
+from stepwell.models import CachedContext, ModelRequest, ModelResponse, ToolSchema
 from stepwell.models.wire import AnthropicMessages
 from stepwell.models.wire.format import WireFormat
 from stepwell.testing import MockTool, ScriptedModel, call

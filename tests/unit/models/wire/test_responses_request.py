@@ -9,7 +9,7 @@ from stepwell.errors import ModelError, ModelErrorKind
 from stepwell.messages import FilePart, ImagePart, Role, TextPart, ThinkingPart, ToolCall
 from stepwell.models import ModelSettings, ResponseFormat, ThinkingEffort
 from stepwell.models.wire import OpenAIResponses
-from tests.unit.models.wire.oracles import PARAMS, documented
+from tests.unit.models.wire.oracles import documented, request_types
 from tests.unit.models.wire.samples import (
     CLOCK,
     PERSON,
@@ -28,7 +28,9 @@ MODEL = "gpt-5.4-mini"
 
 def body(*messages: Message, model: str = MODEL, **more: Any) -> dict[str, Any]:
     sent = RESPONSES.body(request(*messages, **more), model, streaming=False)
-    assert misfits({**sent, "input": documented(sent["input"])}, PARAMS["responses"][0]) == []
+    assert (
+        misfits({**sent, "input": documented(sent["input"])}, request_types("responses")[0]) == []
+    )
     return sent
 
 
@@ -217,7 +219,7 @@ def test_images_and_files() -> None:
     [
         (FilePart(name="a.pdf"), "neither url nor data"),
         (ImagePart(), "neither url nor data"),
-        (ThinkingPart("Hmm."), "can't carry a ThinkingPart"),
+        (ThinkingPart("Hmm."), "can't contain a ThinkingPart"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_advice(part: Any, advice: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stepwell import Message
 from stepwell.models.wire import WireFormat
-from tests.unit.models.wire.oracles import PARAMS
+from tests.unit.models.wire.oracles import request_types
 from tests.unit.models.wire.samples import (
     CHAT,
     MESSAGES,
@@ -51,10 +51,10 @@ def body(wire: WireFormat) -> dict[str, Any]:
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_spoilt_body_is_found_out(wire: WireFormat, what: str) -> None:
     sent = body(wire)
-    assert misfits(sent, PARAMS[wire.name][0]) == []
+    assert misfits(sent, request_types(wire.name)[0]) == []
     SPOILT[what](sent)
 
-    assert misfits(sent, PARAMS[wire.name][0]) != []
+    assert misfits(sent, request_types(wire.name)[0]) != []
 
 
 @pytest.mark.parametrize(("wire", "spoil"), OF_MESSAGES)
@@ -62,4 +62,4 @@ def test_a_spoilt_message_is_found_out(wire: WireFormat, spoil: Callable[[Any], 
     sent = body(wire)
     spoil(sent)
 
-    assert misfits(sent, PARAMS[wire.name][0]) != []
+    assert misfits(sent, request_types(wire.name)[0]) != []

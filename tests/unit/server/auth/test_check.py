@@ -106,5 +106,5 @@ def test_a_route_that_is_there_twice_is_refused() -> None:
     app = bare()
     app.add_api_route("/a", unguarded)
     app.add_api_route("/a", unguarded)
-    with pytest.raises(ConfigurationError, match="GET /a is there 2 times"):
+    with pytest.raises(ConfigurationError, match="GET /a exists 2 times"):
         check_policies(app, {("GET", "/a"): OPEN})

@@ -8,6 +8,9 @@ from stepwell.server.live import access_watch
 from stepwell.server.live.access_watch import AccessWatch
 from stepwell.sessions.ports import ACCESS_TOPIC
 from tests.unit.server.live.logs import LogInMemory, until
+from tests.virtual_time import virtual_time
+
+pytestmark = virtual_time
 
 
 async def test_one_query_serves_all_followers_and_unchanged_rows_are_not_read_again(

@@ -13,7 +13,7 @@ from stepwell.protocols.ag_ui import AgUiTranslator
 from stepwell.protocols.ai_sdk import AiSdkTranslator
 from stepwell.protocols.client_stream import ClientTranslator
 from stepwell.server.live.execution_stream import ExecutionStream, FollowedExecution
-from stepwell.server.live.feed import Feeds
+from stepwell.server.live.feeds import Feeds
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.ports import session_topic
 from stepwell.sessions.records import (

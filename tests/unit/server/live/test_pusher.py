@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 from stepwell.broadcasting import channel_auth
 from stepwell.server.auth import KeyRing
 from stepwell.server.live.channel_auth import authorize_channel
-from stepwell.server.live.feed import Feeds
+from stepwell.server.live.feeds import Feeds
 from stepwell.server.live.pusher import SocketLimits, serve_pusher
 from stepwell.server.metrics import Metrics
 from stepwell.server.services import Services
@@ -23,6 +23,9 @@ from stepwell.sessions.ports import ACCESS_TOPIC
 from stepwell.sessions.principal import Principal
 from stepwell.testing import FakeClock
 from tests.unit.server.live.logs import LogInMemory
+from tests.virtual_time import virtual_time
+
+pytestmark = virtual_time
 
 CHANNEL = "private-agent.session.s1"
 ADA = Principal(user_id="ada")
@@ -333,7 +336,7 @@ async def test_a_socket_that_takes_nothing_is_cut(log: LogInMemory) -> None:
         log.append(5)
         async with asyncio.timeout(90):
             while client.services.feeds.following:  # noqa: ASYNC110 - what is waited for is theirs
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
 
 
 async def test_when_the_server_ends_a_socket_may_come_again_at_once(log: LogInMemory) -> None:

@@ -9,16 +9,20 @@ import pytest
 
 from stepwell.journal.status import ExecutionStatus
 from stepwell.server.live.cursor import Cursor
-from stepwell.server.live.feed import Feeds, Reset
+from stepwell.server.live.feeds import Feeds
+from stepwell.server.live.session_feed import Reset
 from stepwell.server.settings import ServerSettings
 from stepwell.sessions.bus import Delta, OpenText
 from stepwell.sessions.errors import RefusedError
 from stepwell.sessions.ports import session_topic
 from stepwell.sessions.records import StoredEntry
 from stepwell.testing.clock import DEFAULT_START, FakeClock
-from stepwell.testing.message_list import empty_list, messages, received
 from stepwell.testing.stores_rows import an_execution
+from tests.message_list import empty_list, messages, received
 from tests.unit.server.live.logs import LogInMemory
+from tests.virtual_time import virtual_time
+
+pytestmark = virtual_time
 
 RUNNING = an_execution(status=ExecutionStatus.RUNNING)
 

@@ -36,10 +36,10 @@ async def test_nothing_said_is_nothing_to_check() -> None:
     assert await resolve_context(ADA, Context(), None) == Context()
 
 
-async def test_without_a_resolver_every_type_is_refused_and_pages_are_kept() -> None:
+async def test_without_a_resolver_nothing_can_be_named() -> None:
     assert await refused(INVOICE, contexts=None) == "unknown_related_type"
     page = Context(context_url="/invoices/7?tab=2#notes")
-    assert await resolve_context(ADA, page, None) == page
+    assert await refused(page, contexts=None) == "no_context_resolver"
 
 
 async def test_only_listed_types_can_be_named() -> None:
@@ -73,7 +73,7 @@ async def test_type_and_id_belong_together() -> None:
     ["/a", "a/b", "?q=1", "#x", "https://example.test/a", "http://example.test", "/ü/ö", "/a:b"],
 )
 async def test_paths_and_web_addresses_are_kept(url: str) -> None:
-    assert (await resolve_context(ADA, Context(context_url=url), None)).context_url == url
+    assert (await resolve_context(ADA, Context(context_url=url), CONTEXTS)).context_url == url
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_addresses_that_a_page_must_not_link_to_are_refused(url: str) -> N
 @given(st.text(max_size=40))
 async def test_no_address_that_is_kept_leaves_the_web(url: str) -> None:
     try:
-        await resolve_context(ADA, Context(context_url=url), None)
+        await resolve_context(ADA, Context(context_url=url), CONTEXTS)
     except RefusedError:
         return
     scheme = re.match(r"[a-z][a-z0-9+.-]*(?=:)", url, re.IGNORECASE)  # RFC 3986, 3.1

@@ -31,7 +31,7 @@ OPEN = ToolCall(id="o", name="look", arguments={"at": "hunter2-secret"})
 def kept(response: ModelResponse, made: ToolCall = SECRET) -> ModelResponse:
     ledger = SessionLedger()
     ledger.tools = Tools([FunctionTool(login), MockTool.returning("look", 1)])
-    shown = ledger.tools.shown(made)
+    shown = ledger.tools.redact_call(made)
     return ledger._without_secrets(response, shown)  # pyright: ignore[reportPrivateUsage]
 
 

@@ -11,12 +11,12 @@ from stepwell.messages import ToolCall
 from stepwell.serialization.calls import finished_to_json
 from stepwell.sessions.endings.end import set_aside_by_change, set_aside_by_crashes
 from stepwell.sessions.ledger.open_step import IntendedCall, KnownStep, calls_begun
-from stepwell.sessions.ledger.recovery import UNKNOWN_OUTCOME, Asked, as_result, what_it_came_to
+from stepwell.sessions.ledger.recovery import UNKNOWN_OUTCOME, Asked, what_it_came_to
 from stepwell.sessions.records import Execution, StepIntent
 from stepwell.sessions.settings import WhenUnknown
 from stepwell.state import Answered, ToolOutcome
-from stepwell.tools import InputRequired, ToolEffect, ToolFailure, ToolOutput
-from stepwell.tools.results import Finished, blank, completed
+from stepwell.tools import ToolEffect
+from stepwell.tools.results import Finished, blank, completed_result
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CALL = ToolCall(id="c", name="pay", arguments={"to": "ada"})
@@ -26,7 +26,7 @@ STARTED = IntendedCall(
 
 
 def ended(value: Any = "paid") -> IntendedCall:
-    return replace(STARTED, finished=completed(blank(CALL, AT), value))
+    return replace(STARTED, finished=completed_result(blank(CALL, AT), value))
 
 
 def intent(*, step_number: int = 2, response: str | None = None, result: str) -> StepIntent:
@@ -85,7 +85,7 @@ def test_without_the_models_turn_other_arguments_are_another_call() -> None:
 
 
 def test_an_intent_says_what_its_calls_came_to() -> None:
-    paid = finished_to_json(completed(blank(CALL, AT), "paid"))
+    paid = finished_to_json(completed_result(blank(CALL, AT), "paid"))
     known = KnownStep.of(intent(result=paid), 2)
     found = known.calls["c"].finished
     assert found is not None
@@ -163,15 +163,6 @@ def test_an_answer_to_another_question_decides_nothing() -> None:
         is_replayed=True,
     )
     assert what_it_came_to(asked, WhenUnknown.TELL, AT) is None
-
-
-def test_a_hook_can_give_the_same_result() -> None:
-    value = as_result(completed(blank(CALL, AT), ToolOutput(value={"n": 1}, cost=0.5)))
-    assert (value.value, value.cost) == ({"n": 1}, 0.5)
-    failure = as_result(completed(blank(CALL, AT), ToolFailure("no")))
-    assert failure.value == ToolFailure("no")
-    asked = InputRequired(prompt="Which?", resumes=True, kept=1)
-    assert as_result(completed(blank(CALL, AT), asked)) == asked
 
 
 def test_what_cannot_be_read_is_an_error_before_anything_runs() -> None:

@@ -1,4 +1,4 @@
-/** What can be done with an execution: cancel it, grant it more, begin anew from one of its steps. */
+/** What can be done with an execution: cancel it, grant it more, fork from one of its steps. */
 
 import { post } from "../api.js";
 import { BudgetForm, grant } from "../budget.js";
@@ -44,10 +44,10 @@ export const ForkForm = ({ execution, stepNumber = null }) => {
     });
   };
   return html`<form class="x-form" onSubmit=${fork}>
-    <p class="x-muted">A new conversation that knows all that was known ${
-      stepNumber === null ? "at the end" : `after step ${stepNumber}`}. This one is not touched.</p>
-    <label for=${id}>What to do there${needsMessage ? " (needed: it does not go on by itself from here)"
-      : " (may be empty if it was still at work)"}</label>
+    <p class="x-muted">Starts a new conversation from the state ${
+      stepNumber === null ? "at the end" : `after step ${stepNumber}`}. This conversation does not change.</p>
+    <label for=${id}>Message for the new conversation${needsMessage ? " (required: the state is complete)"
+      : " (optional if it was still running)"}</label>
     <textarea id=${id} ref=${field} rows="2" value=${text} onInput=${(event) => setText(event.currentTarget.value)}
       aria-invalid=${needsMessage}></textarea>
     ${problem && html`<${Failure} problem=${problem} />`}
@@ -77,8 +77,8 @@ const Cancel = ({ execution, reload }) => {
   });
   if (execution.cancel_requested) return html`<span class="x-muted" role="status">Being cancelled …</span>`;
   return html`<span class="x-row">
-    ${isAsking ? html`<span>End this execution?</span>
-      <button type="button" class="x-button x-danger" disabled=${isBusy} onClick=${cancel}>Yes, cancel it</button>
+    ${isAsking ? html`<span>Cancel this execution?</span>
+      <button type="button" class="x-button x-danger" disabled=${isBusy} onClick=${cancel}>Yes, cancel</button>
       <button type="button" class="x-button" disabled=${isBusy} onClick=${() => setAsking(false)}>No</button>`
     : html`<button type="button" class="x-button" onClick=${() => setAsking(true)}>Cancel</button>`}
     ${problem && html`<${Failure} problem=${problem} />`}

@@ -9,46 +9,46 @@ const MOST_DEPTH = 100;
 /**
  * @typedef {{path: string, kind: "added"|"removed"|"changed", before?: any, after?: any}} Difference
  * @param {any} before @param {any} after
- * @param {number} most - differences that are told; `isCut` says that there were more
+ * @param {number} most - differences to report; `isCut` says that there were more
  * @returns {{found: Difference[], isCut: boolean}}
  */
 export const differences = (before, after, most = 1_000) => {
   const found = [];
-  const tell = (one) => {
+  const report = (one) => {
     if (found.length <= most) found.push(one);
   };
-  compare(before, after, "", 0, tell, () => found.length > most);
+  compare(before, after, "", 0, report, () => found.length > most);
   const isCut = found.length > most;
   return { found: isCut ? found.slice(0, most) : found, isCut };
 };
 
-const compare = (before, after, path, depth, tell, isEnough) => {
+const compare = (before, after, path, depth, report, isEnough) => {
   if (before === after || isEnough()) return;
   const isPair = depth < MOST_DEPTH && kindOf(before) === kindOf(after);
   if (isPair && Array.isArray(before)) {
-    compareLists(before, after, path, depth, tell, isEnough);
+    compareLists(before, after, path, depth, report, isEnough);
   } else if (isPair && kindOf(before) === "object") {
-    compareObjects(before, after, path, depth, tell, isEnough);
+    compareObjects(before, after, path, depth, report, isEnough);
   } else if (!isSame(before, after)) {
-    tell({ path: path || "(all)", kind: "changed", before, after });
+    report({ path: path || "(all)", kind: "changed", before, after });
   }
 };
 
-const compareObjects = (before, after, path, depth, tell, isEnough) => {
+const compareObjects = (before, after, path, depth, report, isEnough) => {
   for (const name of Object.keys(before)) {
     const inner = joined(path, name);
-    if (!Object.hasOwn(after, name)) tell({ path: inner, kind: "removed", before: before[name] });
-    else compare(before[name], after[name], inner, depth + 1, tell, isEnough);
+    if (!Object.hasOwn(after, name)) report({ path: inner, kind: "removed", before: before[name] });
+    else compare(before[name], after[name], inner, depth + 1, report, isEnough);
   }
   for (const name of Object.keys(after)) {
     if (!Object.hasOwn(before, name)) {
-      tell({ path: joined(path, name), kind: "added", after: after[name] });
+      report({ path: joined(path, name), kind: "added", after: after[name] });
     }
   }
 };
 
 /** Items that are the same at both ends are set aside; the rest are compared by place. */
-const compareLists = (before, after, path, depth, tell, isEnough) => {
+const compareLists = (before, after, path, depth, report, isEnough) => {
   const shorter = Math.min(before.length, after.length);
   let start = 0;
   while (start < shorter && isSame(before[start], after[start])) start += 1;
@@ -57,9 +57,9 @@ const compareLists = (before, after, path, depth, tell, isEnough) => {
   const [lastBefore, lastAfter] = [before.length - end, after.length - end];
   for (let place = start; place < Math.max(lastBefore, lastAfter) && !isEnough(); place += 1) {
     const inner = `${path}[${place}]`;
-    if (place >= lastBefore) tell({ path: inner, kind: "added", after: after[place] });
-    else if (place >= lastAfter) tell({ path: inner, kind: "removed", before: before[place] });
-    else compare(before[place], after[place], inner, depth + 1, tell, isEnough);
+    if (place >= lastBefore) report({ path: inner, kind: "added", after: after[place] });
+    else if (place >= lastAfter) report({ path: inner, kind: "removed", before: before[place] });
+    else compare(before[place], after[place], inner, depth + 1, report, isEnough);
   }
 };
 

@@ -1,4 +1,4 @@
-/** The events of an execution as they were told, one after the other. */
+/** The raw events of an execution, in order. */
 
 import { HOPELESS, Problem, stream } from "../api.js";
 import { parse } from "../exact_json.js";
@@ -46,7 +46,7 @@ const readLog = async (path, abort, hear) => {
 
 /** What the browser says of a line that breaks is no sentence for people. */
 const nextOf = (reader) =>
-  reader.read().catch(() => Promise.reject(new Problem(0, "line_broke", "The line to the server broke.")));
+  reader.read().catch(() => Promise.reject(new Problem(0, "line_broke", "The connection to the server was lost.")));
 
 /** Reads the log until the execution is over; a line that breaks is taken up again behind the last
  * event that came, and so is one that ends before: a server that stops in good order ends it too. */
@@ -142,9 +142,9 @@ export const Events = ({ execution }) => {
   const id = useId();
   return html`<section aria-labelledby="x-events" ref=${place}>
     <h2 id="x-events">Raw events</h2>
-    ${!execution.session_id && html`<${Nothing}>Events are told in the conversation of the execution that started this one.<//>`}
+    ${!execution.session_id && html`<${Nothing}>Events are shown in the conversation of the parent execution.<//>`}
     ${problem && html`<${Failure} problem=${problem} />`}
-    ${isBroken && html`<${Nothing}><span role="status">The line to the server broke: reconnecting…</span><//>`}
+    ${isBroken && html`<${Nothing}><span role="status">Connection lost. Reconnecting…</span><//>`}
     ${events.length > 0 && html`<p class="x-row"><label for=${id}>Type <select id=${id} value=${type}
         onChange=${(event) => setType(event.currentTarget.value)}><option value="">all (${events.length})</option>
         ${types.map(([name, number]) => html`<option key=${name} value=${name}>${name} (${number})</option>`)}</select></label>

@@ -7,7 +7,7 @@ import { duration, isOpen, moment, money, secondsBetween, takeover, tokens } fro
 
 const modelsOf = (steps) => [...new Set(steps.map((step) => step.model).filter(Boolean))];
 
-/** Every answer begins an attempt too: they are told only where a worker was lost or shut down. */
+/** Every answer starts an attempt too: attempts are listed only if a worker was lost or shut down. */
 const isTakenUp = ({ metadata }) => Boolean(metadata?.takeovers?.length || metadata?.stopped_attempts?.length);
 
 const Attempts = ({ execution }) => {

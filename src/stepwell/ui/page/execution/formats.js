@@ -89,4 +89,4 @@ export const isRunning = (status) => status === "running" || status === "pending
 
 /** Why another worker went on; without a worker's name it gave the execution up itself. */
 export const takeover = ({ attempt, step, worker, silent_seconds: seconds }) =>
-  `attempt ${attempt} took over at step ${step}: ${worker ? `its worker (${worker}) did not answer for ${seconds} s` : "its worker gave it up"}`;
+  `attempt ${attempt} took over at step ${step}: ${worker ? `its worker (${worker}) sent no heartbeat for ${seconds} s` : "its worker released it"}`;

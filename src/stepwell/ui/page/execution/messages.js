@@ -1,4 +1,4 @@
-/** What was said and told in the conversation by this execution. */
+/** The session messages of this execution. */
 
 import { withFewMarks } from "../hidden_text.js";
 import { html, useState } from "../html.js";
@@ -29,7 +29,7 @@ export const Messages = ({ messages }) => {
     ${chatter > 0 && html`<label class="x-check"><input type="checkbox" checked=${hasChatter}
       onChange=${(event) => setChatter(event.currentTarget.checked)} /> Show ${
       counted(chatter, "note")} on how it went</label>`}
-    ${fitting.length === 0 && html`<${Nothing}>No message belongs to this execution.<//>`}
+    ${fitting.length === 0 && html`<${Nothing}>This execution has no messages.<//>`}
     ${bar}
     <ol class="x-messages">${shown.map((message) => html`<li key=${message.id} data-role=${message.role}>
       <p class="x-message-head"><strong>${NAMES[message.role] ?? message.role}</strong>

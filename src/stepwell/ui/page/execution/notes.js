@@ -5,21 +5,21 @@ import { html } from "../html.js";
 const explained = (problem, id) => {
   if (problem.status === 404) {
     return {
-      headline: "There is no such execution",
-      words: `No execution ${id} is stored here, or it belongs to somebody else. It may have been deleted with its session.`,
+      headline: "Execution not found",
+      words: `Execution ${id} does not exist here, or it belongs to someone else. It may have been deleted with its session.`,
     };
   }
   if (problem.status === 401) {
-    return { headline: "Sign in to see this execution", words: "The server wants an API key." };
+    return { headline: "Sign in to see this execution", words: "The server needs an API key." };
   }
   if (problem.status === 403) {
-    return { headline: "You may not see this execution", words: problem.detail };
+    return { headline: "You do not have access to this execution", words: problem.detail };
   }
   if (problem.status === 0) {
-    return { headline: "The server does not answer", words: problem.detail };
+    return { headline: "The server does not respond", words: problem.detail };
   }
   return {
-    headline: "The execution could not be read",
+    headline: "The execution could not be loaded",
     words: problem.detail ?? String(problem.message ?? problem),
   };
 };
@@ -27,7 +27,7 @@ const explained = (problem, id) => {
 /** @param {{problem: object, id: string, retry: Function, isStale: boolean}} props */
 export const ProblemNote = ({ problem, id, retry, isStale }) => {
   const { headline, words } = explained(problem, id);
-  const what = isStale ? html`<p>What you see is as it was read last.</p>` : null;
+  const what = isStale ? html`<p>This is the last version that was loaded.</p>` : null;
   return html`<section class="x-problem" role="alert">
     ${isStale ? html`<strong>${headline}</strong>` : html`<h1>${headline}</h1>`}
     <p>${words}</p>${what}

@@ -74,8 +74,8 @@ const Difference = ({ one }) => {
 const Differences = ({ before, after }) => {
   const { found, isCut } = useMemo(() => {
     // Around the state itself there is only the checksum. What a step added comes before counters and times.
-    const told = differences(before.body ?? before, after.body ?? after);
-    return { ...told, found: told.found.toSorted((one, other) => IN_ORDER.indexOf(one.kind) - IN_ORDER.indexOf(other.kind)) };
+    const compared = differences(before.body ?? before, after.body ?? after);
+    return { ...compared, found: compared.found.toSorted((one, other) => IN_ORDER.indexOf(one.kind) - IN_ORDER.indexOf(other.kind)) };
   }, [before, after]);
   const { shown, bar } = usePages(found, DIFFERENCES_PER_PAGE);
   return html`<div data-diff>
@@ -130,7 +130,7 @@ const Compared = ({ execution, snapshots }) => {
         onClick=${() => setChosen({ before: null, after: last.id })}>The newest two</button>`}
     </div>`}
     ${problem && html`<${Failure} problem=${problem} />`}
-    ${!problem && !isRead && html`<p class="x-note" role="status">Reading the states …</p>`}
+    ${!problem && !isRead && html`<p class="x-note" role="status">Loading the states …</p>`}
     ${isRead && html`${!isAlone && html`<${Differences} key=${`${before.id} ${after.id}`} before=${old.answer.state} after=${fresh.answer.state} />`}
       <details class="x-fold" open=${isWhole} onToggle=${(event) => setWhole(event.currentTarget.open)}>
         <summary>The whole state after step ${after.step_number}</summary>
@@ -147,7 +147,7 @@ export const Snapshots = ({ execution, stepCount }) => {
   return html`<section aria-labelledby="x-snapshots" ref=${place}>
     <h2 id="x-snapshots">Snapshots</h2>
     ${problem && html`<${Failure} problem=${problem} />`}
-    ${answer === null && !problem && html`<p class="x-note" role="status">Reading …</p>`}
+    ${answer === null && !problem && html`<p class="x-note" role="status">Loading …</p>`}
     ${answer !== null && snapshots.length === 0 && html`<${Nothing}>${gone ?? "No state is stored yet."}<//>`}
     ${snapshots.length > 0 && html`<${Compared} execution=${execution} snapshots=${snapshots} />`}
   </section>`;

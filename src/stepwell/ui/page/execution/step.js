@@ -8,7 +8,7 @@ import { Votes, votesOf } from "./decision.js";
 import { JsonText, LongText } from "./folding.js";
 import { duration, moment, money, tokens } from "./formats.js";
 
-const OUTCOMES = { completed: "done", raised: "failed", pending: "waits for an answer", blocked: "not allowed" };
+const OUTCOMES = { completed: "done", raised: "failed", pending: "waiting for an answer", blocked: "not allowed" };
 
 const isBlocked = (tool) => tool.outcome === "blocked";
 const isBad = (tool) => !isBlocked(tool) && (tool.error !== null || !["completed", "pending"].includes(tool.outcome));
@@ -42,7 +42,7 @@ const OtherErrors = ({ step }) => {
 
 const stopWords = (decision) => {
   const by = decision.resolved_by ? `, decided by ${decision.resolved_by}` : "";
-  if (decision.should_continue) return `It goes on${by}.`;
+  if (decision.should_continue) return `Continues${by}.`;
   return `It stops${decision.stop_reason ? ` (${decision.stop_reason})` : ""}${by}.`;
 };
 

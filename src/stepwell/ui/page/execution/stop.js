@@ -1,4 +1,4 @@
-/** How the page opens: why the execution stands where it does, as `stepwell why` tells it. */
+/** The first section of the page: why the execution stopped, as `stepwell why` prints it. */
 
 import { revealed } from "../hidden_text.js";
 import { html } from "../html.js";
@@ -45,7 +45,7 @@ export const Stop = ({ trace }) => {
       data-tone=${statusLook(execution.status).tone} aria-labelledby="x-headline">
     <div class="x-row x-stop-top">
       <${StatusBadge} status=${execution.status} />
-      ${isRunning(execution.status) && html`<span class="x-live" role="status">updates by itself</span>`}
+      ${isRunning(execution.status) && html`<span class="x-live" role="status">updates automatically</span>`}
     </div>
     <h1 id="x-headline">${revealed(stop.headline || stop.text)}</h1>
     <${Decided} stop=${stop} />
@@ -56,6 +56,6 @@ export const Stop = ({ trace }) => {
     ${stop.votes.length > 0 && html`<h2>Every vote of the last decision</h2>
       <${Votes} votes=${stop.votes} label="Every vote of the last decision" />`}
     <p class="x-row x-cli"><${CopyButton} text=${stop.text} label="Copy as text" what="the explanation, as stepwell why prints it" />
-      <span class="x-muted">The same text: <code>stepwell why ${execution.id}</code>, with this server's <code>--db</code></span></p>
+      <span class="x-muted">Same text on the command line: <code>stepwell why ${execution.id}</code>, with this server's <code>--db</code></span></p>
   </section>`;
 };

@@ -22,5 +22,5 @@ const Tree = ({ subagents }) => html`<ul class="x-tree">${subagents.map((child) 
 /** @param {{subagents: object[]}} props */
 export const Subagents = ({ subagents }) => html`<section aria-labelledby="x-subagents">
   <h2 id="x-subagents">Subagents</h2>
-  ${subagents.length === 0 ? html`<${Nothing}>It started no subagents.<//>` : html`<${Tree} subagents=${subagents} />`}
+  ${subagents.length === 0 ? html`<${Nothing}>No subagents.<//>` : html`<${Tree} subagents=${subagents} />`}
 </section>`;

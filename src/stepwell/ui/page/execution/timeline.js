@@ -79,7 +79,7 @@ export const Timeline = ({ trace }) => {
   };
   return html`<section aria-labelledby="x-timeline">
     <h2 id="x-timeline">Timeline</h2>
-    ${steps.length === 0 ? html`<${Nothing}>${whyNoStates(execution) ?? "No step is over yet."}<//>` : html`
+    ${steps.length === 0 ? html`<${Nothing}>${whyNoStates(execution) ?? "No step has completed yet."}<//>` : html`
       <p class="x-muted">${counted(steps.length, "step")}: model ${duration(total(rows, "model"))}, tools ${
         duration(total(rows, "tools"))}, ${money(execution.cost)}. Choose a step to see all of it.</p>
       <${Legend} axis=${axis} />${bar}

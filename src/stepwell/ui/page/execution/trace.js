@@ -64,7 +64,7 @@ export const useTrace = (id) => {
     get(pathOf(id)).then(
       (row) => isWanted
         && setHeld((before) => (before.id === id ? { ...before, row } : { id, ...nothing, row })),
-      () => null, // the trace tells what is wrong
+      () => null, // the trace reports the problem
     );
     return () => {
       isWanted = false;

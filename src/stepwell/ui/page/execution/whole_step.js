@@ -22,7 +22,7 @@ export const WholeStep = ({ step, execution }) => {
     };
   }, [path]);
   return html`${path !== null && whole === null && problem === null
-    && html`<p class="x-note" role="status">Reading all of it …</p>`}
+    && html`<p class="x-note" role="status">Loading all of it …</p>`}
     ${problem && html`<${Failure} problem=${problem} />`}
     <${StepDetail} step=${whole ?? step} execution=${execution} />`;
 };
