@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _NUMBERS = {
-    "executions": "how many executions of five steps",
+    "executions": "how many executions of five steps; more while damage is left to do",
     "kills": "kill -9 at random moments",
     "seed": "of scenarios and damage",
     "workers": "worker processes",

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from chaos.progress import Progress
 from chaos.scenario import order_fault
 from chaos.witness import lines_of
 from stepwell import StepwellError
@@ -54,7 +55,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 async def gathered(store: Store, folder: Path, *, executions: int, seed: int) -> Evidence:
-    """Read it all."""
+    """Read it all. At least ``executions`` must have been sent; those sent beyond are checked too."""
     found = await store.read(_all_sessions)
     rows: list[Execution] = []
     messages: list[SessionMessage] = []
@@ -65,7 +66,7 @@ async def gathered(store: Store, folder: Path, *, executions: int, seed: int) ->
         events[session.id] = await _events_of(store, session.id)
     bad, invalid = await _state_faults(store, rows)
     return Evidence(
-        executions_asked=executions,
+        executions_asked=max(executions, len(Progress(folder).sent)),
         seed=seed,
         executions=rows,
         sessions=found,

@@ -1,7 +1,7 @@
 """Runs the processes, and does to them what the seed says until every demand is met.
 
-The tempo follows the damage: scenarios are sent as the kills progress, so that there is work in
-flight from the first kill to the last.
+The tempo follows the damage: scenarios are sent as the kills progress, and beyond the number asked
+for if need be, so that there is work in flight from the first kill to the last.
 """
 
 import asyncio
@@ -277,7 +277,13 @@ class Harness:
             return 1
 
     def _all_sent(self) -> bool:
-        return len(Progress(Path(self._place.folder)).sent) >= self._settings.executions
+        sent = len(Progress(Path(self._place.folder)).sent)
+        return sent >= max(self._allowed, self._executions_wanted())
+
+    def _executions_wanted(self) -> int:
+        """More than asked for while damage is left to do, so that work never runs out before it."""
+        wanted = self._settings
+        return wanted.executions if self._is_hurt_enough() else wanted.most_executions
 
     def _pace(self, unfinished: int) -> None:
         wanted = self._settings
@@ -291,7 +297,7 @@ class Harness:
         allowed = min(int(share * (wanted.executions - lead)) + lead, sent + room)
         if unfinished <= 1:
             allowed = max(allowed, self._allowed + 1)
-        self._allowed = max(self._allowed, min(wanted.executions, allowed))
+        self._allowed = max(self._allowed, min(self._executions_wanted(), allowed))
         if self._sender is not None:
             self._sender.say(allow=self._allowed)
 

@@ -58,7 +58,7 @@ class Sender:
         """Send and act until killed."""
         while True:
             try:
-                while self._next < min(self._allowed, self._settings.executions):
+                while self._next < self._allowed:
                     await self._send(self._next)
                     self._next += 1
                 await self._operator.act()

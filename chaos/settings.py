@@ -39,6 +39,11 @@ class ChaosSettings(Struct, frozen=True, kw_only=True):
         return max(1, min(self.executions, max(self.in_flight, self.executions // 5)))
 
     @property
+    def most_executions(self) -> int:
+        """How many are sent at most while there is damage left to do."""
+        return 3 * self.executions
+
+    @property
     def in_flight(self) -> int:
         """How many are sent ahead; half of what the workers could do, so that the others have
         hands free for what a dead one leaves."""

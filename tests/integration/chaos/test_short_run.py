@@ -44,7 +44,7 @@ def run(db: str, folder: Path) -> dict[str, Any]:
 
 def check(report: dict[str, Any]) -> None:
     assert report["problems"] == []
-    assert report["finished"] == EXECUTIONS
+    assert report["finished"] == report["executions"] >= EXECUTIONS
     assert report["kills"] >= 6
     assert report["kills_in_flight"] >= 1
     zero = (
@@ -61,7 +61,7 @@ def check(report: dict[str, Any]) -> None:
     )
     assert {name: report[name] for name in zero} == dict.fromkeys(zero, 0)
     assert report["approvals"] >= 1
-    assert report["notes"] == 4
+    assert report["notes"] >= 4
     assert report["forks"] >= 1
     assert report["server_kills"] == 1
 

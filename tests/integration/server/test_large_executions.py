@@ -94,7 +94,7 @@ async def test_storing_a_large_result_does_not_hold_the_loop(
 
 async def test_storing_a_large_result_costs_no_lease(folder: Path) -> None:
     """The heartbeat goes on in its thread, and nobody else may claim the execution."""
-    settings = SessionSettings(lease_seconds=12.0, heartbeat_seconds=0.2)
+    settings = SessionSettings(lease_seconds=12.0, heartbeat_seconds=0.02)
     async with serving(folder, made_agents=agents, sessions=settings) as served:
         async with served.client() as ada:
             sent = (await ada.post("/agent/messages", json={"content": "large"})).json()
