@@ -55,7 +55,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 async def gathered(store: Store, folder: Path, *, executions: int, seed: int) -> Evidence:
-    """Read it all. At least ``executions`` must have been sent; those sent beyond are checked too."""
+    """Read it all. At least ``executions`` must have been sent; those beyond are checked too."""
     found = await store.read(_all_sessions)
     rows: list[Execution] = []
     messages: list[SessionMessage] = []
