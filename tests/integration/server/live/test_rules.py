@@ -10,13 +10,14 @@ import pytest_asyncio
 
 from stepwell.agent import Agent
 from stepwell.capabilities.approvals import UseApprovals
+from stepwell.sessions.errors import TooManyError
 from stepwell.sessions.intake.intake import NewMessage
 from stepwell.sessions.ports import SessionFilter
 from stepwell.sessions.principal import Principal
 from stepwell.sessions.records import Execution, Session
 from stepwell.testing import ScriptedModel, call
 from stepwell.tools import tool
-from tests.integration.server.live.living import Live, living
+from tests.integration.server.live.living import Live, living, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
@@ -180,8 +181,17 @@ async def test_who_may_open_no_more_streams_sends_nothing_through_one(live: Live
     text = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     body = ag_ui(messages=[said("hi")]) if way == "ag-ui" else {"messages": [text]}
     seats, ada = live.services.feeds.seats, Principal(user_id="ada")
+
+    def has_free_seat() -> bool:
+        try:
+            with seats.hold(ada):
+                return True
+        except TooManyError:
+            return False
+
     async with live.client() as client:
         path = f"/agent/sessions/{session.id}/{way}"
+        await until(has_free_seat)  # the stream of an earlier test may not be closed yet
         with seats.hold(ada):
             refused = await post(client, path, body)
         bad = await post(client, path, {"messages": "none"})
